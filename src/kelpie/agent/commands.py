@@ -1,0 +1,21 @@
+"""What can be asked of an agent's lane."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kelpie.core.messages import NewMessage
+
+MAX_STEPS_DEFAULT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Messages for an agent to answer."""
+
+    messages: tuple[NewMessage, ...]
+    max_steps: int = MAX_STEPS_DEFAULT
+    deltas: bool = False  # whether someone wants tokens as they come
+    background: bool = False
+    run_type: str = "send_message"
+    request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])

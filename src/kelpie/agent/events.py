@@ -1,0 +1,86 @@
+"""What a turn tells whoever listens. A delta is a preview; a `MessageCommitted` is the truth.
+
+A listener is never waited for: each has a bounded buffer, and one that falls behind is dropped with `Lagged`.
+"""
+
+from dataclasses import dataclass
+
+from kelpie.core.errors import KelpieError
+from kelpie.core.ids import MessageId, RunId, StepId
+from kelpie.core.messages import Message, Usage
+from kelpie.core.runs import StopReason
+from kelpie.core.time import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOpened:
+    """The turn has its run; its input is being committed."""
+
+    run_id: RunId
+    at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDelta:
+    """A piece of text for the user. `part` is the index of this part within its message."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+    part: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of reasoning; `native` tells a reasoning model's own from an argument asked for."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+    part: int
+    text: str
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of a tool call: the first has the name, the others fragments of the arguments."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+    part: int
+    call_id: str
+    name: str | None = None
+    arguments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCommitted:
+    """A row of the history is durable. `previewed` says that its content went out as deltas before."""
+
+    message: Message
+    previewed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The last event of every turn. With an error, `stop_reason` tells its family and `error` the cause."""
+
+    run_id: RunId
+    stop_reason: StopReason
+    usage: Usage
+    step_count: int
+    context_tokens: int | None
+    error: KelpieError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lagged:
+    """The listener was too slow and gets nothing more; the turn goes on, and the history will have it all."""
+
+    run_id: RunId
+
+
+TurnEvent = TurnOpened | AnswerDelta | ThoughtDelta | CallDelta | MessageCommitted | TurnEnded | Lagged

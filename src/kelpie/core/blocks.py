@@ -1,0 +1,80 @@
+"""Memory blocks: named pieces of text that stand in an agent's prompt."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kelpie.core.ids import DEFAULT_ORGANIZATION, BlockId, OrganizationId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+
+DEFAULT_LIMIT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    id: BlockId
+    label: str
+    value: str
+    created_at: Micros
+    updated_at: Micros
+    limit: int = DEFAULT_LIMIT
+    description: str | None = None
+    read_only: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tags: tuple[str, ...] = ()
+    hidden: bool | None = None
+    project_id: str | None = None
+    template_name: str | None = None
+    is_template: bool = False
+    template_id: str | None = None
+    base_template_id: str | None = None
+    deployment_id: str | None = None
+    entity_id: str | None = None
+    preserve_on_migration: bool = False
+    organization_id: OrganizationId = DEFAULT_ORGANIZATION
+    created_by_id: str | None = None
+    last_updated_by_id: str | None = None
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlock:
+    """A block to be made; ids and times are given when it is."""
+
+    label: str
+    value: str = ""
+    limit: int = DEFAULT_LIMIT
+    description: str | None = None
+    read_only: bool = False
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    tags: tuple[str, ...] = ()
+    hidden: bool | None = None
+    project_id: str | None = None
+    template_name: str | None = None
+    is_template: bool = False
+    template_id: str | None = None
+    base_template_id: str | None = None
+    deployment_id: str | None = None
+    entity_id: str | None = None
+    preserve_on_migration: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BlockQuery:
+    """Which blocks to list."""
+
+    page: Page = Page()
+    label: str | None = None
+    name: str | None = None  # template_name
+    templates_only: bool = False
+    label_search: str | None = None
+    description_search: str | None = None
+    value_search: str | None = None
+    tags: tuple[str, ...] = ()
+    match_all_tags: bool = False
+    project_id: str | None = None
+    connected_count_gt: int | None = None
+    connected_count_lt: int | None = None
+    connected_count_eq: tuple[int, ...] = ()
+    show_hidden: bool = False

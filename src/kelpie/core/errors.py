@@ -1,0 +1,161 @@
+"""Every error Kelpie raises on purpose, ordered by who is at fault. HTTP meets this tree in one file, `server/errors.py`.
+
+KelpieError
+├── CallerError              the caller can fix it
+│   ├── InvalidInput         a value is wrong; names the field and the remedy
+│   │   └── InvalidId        an id has the wrong shape
+│   ├── NotFound
+│   ├── Conflict
+│   │   └── AgentStopped     the agent was stopped by its operator
+│   └── Overloaded           a bound was reached; carries how long to wait
+│       └── MailboxFull
+├── ModelError               the model provider failed or refused; see its `kind`
+├── ToolError                a tool call failed; told to the model, never to the client as a failure
+├── StorageError             the database failed
+│   ├── DiskFull
+│   ├── StorageBusy          a transient refusal; safe to try again
+│   ├── CommitUnknown        the commit may or may not have happened
+│   └── Fenced               another owner took the agent over; this activation must go
+├── ActivationFailed         an agent could not be loaded; carries when the next try is due
+├── ConfigurationError       the operator's settings are wrong; names the setting and the remedy
+└── InvariantBroken          a bug of ours
+"""
+
+from enum import StrEnum
+
+
+class KelpieError(Exception):
+    """Something went wrong in Kelpie."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else (self.__doc__ or type(self).__name__)
+
+
+class CallerError(KelpieError):
+    """The request cannot be carried out as it was made."""
+
+
+class InvalidInput(CallerError):
+    """A value in the request is wrong."""
+
+    def __init__(self, field: str, remedy: str) -> None:
+        super().__init__(f"{field}: {remedy}")
+        self.field = field
+        self.remedy = remedy
+
+
+class InvalidId(InvalidInput):
+    """An id has the wrong shape."""
+
+    def __init__(self, prefix: str, text: str) -> None:
+        super().__init__(f"{prefix}_id", f"'{text[:80]}' is not an id of the form {prefix}-<uuid4>")
+        self.prefix = prefix
+        self.text = text
+
+
+class NotFound(CallerError):
+    """What was asked for does not exist."""
+
+    def __init__(self, what: str, key: str) -> None:
+        super().__init__(f"{what} not found with id='{key}'")
+        self.what = what
+        self.key = key
+
+
+class Conflict(CallerError):
+    """The request contradicts what is stored."""
+
+
+class AgentStopped(Conflict):
+    """The agent is stopped. Start it before sending messages."""
+
+
+class Overloaded(CallerError):
+    """A bound was reached; try again later."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class MailboxFull(Overloaded):
+    """The agent has as many waiting messages as it may hold."""
+
+
+class ModelFault(StrEnum):
+    """What kind of failure a provider reported; decides retry, status code and stop reason."""
+
+    authentication = "llm_authentication"
+    insufficient_credits = "llm_insufficient_credits"
+    rate_limit = "llm_rate_limit"
+    bad_request = "llm_bad_request"
+    context_overflow = "llm_context_overflow"
+    timeout = "llm_timeout"
+    connection = "llm_connection"
+    server = "llm_error"
+    malformed = "llm_malformed"
+
+
+class ModelError(KelpieError):
+    """The model provider failed or refused."""
+
+    def __init__(
+        self,
+        kind: ModelFault,
+        message: str,
+        *,
+        detail: str | None = None,
+        hint: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.detail = detail  # the provider's own words, verbatim
+        self.hint = hint  # what the user can do about it
+        self.retry_after_s = retry_after_s
+
+
+class ToolError(KelpieError):
+    """A tool call failed; the text is for the model."""
+
+
+class StorageError(KelpieError):
+    """The database failed."""
+
+
+class DiskFull(StorageError):
+    """The disk that holds the database is full."""
+
+
+class StorageBusy(StorageError):
+    """The database refused for now; the same transaction may succeed when tried again."""
+
+
+class CommitUnknown(StorageError):
+    """The commit may or may not have happened."""
+
+
+class Fenced(StorageError):
+    """Another owner took this agent over."""
+
+
+class ActivationFailed(KelpieError):
+    """The agent could not be loaded."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ConfigurationError(KelpieError):
+    """A setting is wrong."""
+
+    def __init__(self, setting: str, remedy: str) -> None:
+        super().__init__(f"{setting}: {remedy}")
+        self.setting = setting
+        self.remedy = remedy
+
+
+class InvariantBroken(KelpieError):
+    """A rule that must always hold did not; this is a bug in Kelpie."""

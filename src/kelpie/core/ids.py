@@ -1,0 +1,87 @@
+"""Typed ids. An id is `<prefix>-<uuid4>` in lower case; a value of one of these types has been checked.
+
+Making a new one needs randomness and therefore belongs to `world.ids`; here they are only parsed.
+"""
+
+import re
+from typing import ClassVar, Self
+
+from kelpie.core.errors import InvalidId
+
+_UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+
+class Id(str):
+    """The family of ids; each kind is a subclass with its own prefix."""
+
+    __slots__ = ()
+    prefix: ClassVar[str] = ""
+    _pattern: ClassVar[re.Pattern[str]]
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._pattern = re.compile(f"{re.escape(cls.prefix)}-{_UUID4}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The checked id. Raises InvalidId when the text has another shape."""
+        if not cls._pattern.fullmatch(text):
+            raise InvalidId(cls.prefix, text)
+        return cls(text)
+
+    @property
+    def uuid(self) -> str:
+        """The part after the prefix."""
+        return self[len(self.prefix) + 1 :]
+
+
+class AgentId(Id):
+    prefix = "agent"
+
+
+class BlockId(Id):
+    prefix = "block"
+
+
+class ToolId(Id):
+    prefix = "tool"
+
+
+class MessageId(Id):
+    prefix = "message"
+
+
+class RunId(Id):
+    prefix = "run"
+
+
+class StepId(Id):
+    prefix = "step"
+
+
+class ConversationId(Id):
+    prefix = "conv"
+
+
+class ArchiveId(Id):
+    prefix = "archive"
+
+
+class PassageId(Id):
+    prefix = "passage"
+
+
+class SecretId(Id):
+    prefix = "agent-env"
+
+
+class UserId(Id):
+    prefix = "user"
+
+
+class OrganizationId(Id):
+    prefix = "org"
+
+
+DEFAULT_USER = UserId("user-00000000-0000-4000-8000-000000000000")
+DEFAULT_ORGANIZATION = OrganizationId("org-00000000-0000-4000-8000-000000000000")

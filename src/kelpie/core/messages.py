@@ -1,0 +1,148 @@
+"""Messages as they are stored: one row per utterance, with parts, tool calls and tool returns.
+
+A row may be shown as several messages on the wire; that is the business of `server/letta`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
+from kelpie.core.time import Micros
+
+
+class Role(StrEnum):
+    system = "system"
+    user = "user"
+    assistant = "assistant"
+    tool = "tool"
+    approval = "approval"
+    summary = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image by reference or by value; `source` is kept as it was given."""
+
+    source: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Thoughts of the model. `native` tells a reasoning model's own from those asked for in a tool argument."""
+
+    text: str
+    native: bool = True
+    signature: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenReasoning:
+    """Thoughts the provider keeps to itself: `data` is its opaque form, None when it gave nothing."""
+
+    data: str | None = None
+
+
+Part = Text | Image | Reasoning | HiddenReasoning
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    id: str
+    name: str
+    arguments: str  # JSON text exactly as the model gave it
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReturn:
+    call_id: str
+    name: str
+    ok: bool
+    text: str
+    stdout: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    id: MessageId
+    agent_id: AgentId
+    role: Role
+    created_at: Micros
+    content: tuple[Part, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_returns: tuple[ToolReturn, ...] = ()
+    conversation_id: ConversationId | None = None
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+    group_id: str | None = None
+    run_id: RunId | None = None
+    step_id: StepId | None = None
+    is_err: bool = False
+    seq: int = 0  # order within the agent, given by storage
+
+    @property
+    def text(self) -> str:
+        """What a person reads: the text parts, joined."""
+        return "\n".join(part.text for part in self.content if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message a client sends, before it is a row."""
+
+    role: Role
+    content: tuple[Part, ...]
+    name: str | None = None
+    otid: str | None = None
+    sender_id: str | None = None
+    group_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them; None where it did not say."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+    cached_input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.total_tokens + other.total_tokens,
+            _sum(self.cached_input_tokens, other.cached_input_tokens),
+            _sum(self.cache_write_tokens, other.cache_write_tokens),
+            _sum(self.reasoning_tokens, other.reasoning_tokens),
+        )
+
+
+def _sum(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """Which messages of an agent to list. Cursors are absolute: `after` means newer, whatever the order.
+
+    `descending` picks the newest `limit` rows; the answer is always oldest first.
+    """
+
+    limit: int | None = 100
+    after: MessageId | None = None
+    before: MessageId | None = None
+    descending: bool = True
+    run_id: RunId | None = None
+    step_id: StepId | None = None
+    conversation_id: str | None = None  # None = all, "default" = the unthreaded ones

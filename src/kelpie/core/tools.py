@@ -1,0 +1,85 @@
+"""Tools as they are registered: what the model sees of them and what runs them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId, ToolId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+
+DEFAULT_RETURN_CHAR_LIMIT = 50_000
+
+
+class ToolType(StrEnum):
+    custom = "custom"
+    letta_core = "letta_core"
+    letta_memory_core = "letta_memory_core"
+    letta_multi_agent_core = "letta_multi_agent_core"
+    letta_sleeptime_core = "letta_sleeptime_core"
+    letta_voice_sleeptime_core = "letta_voice_sleeptime_core"
+    letta_builtin = "letta_builtin"
+    letta_files_core = "letta_files_core"
+    external_langchain = "external_langchain"
+    external_composio = "external_composio"
+    external_mcp = "external_mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    id: ToolId
+    name: str
+    tool_type: ToolType
+    json_schema: Mapping[str, Any]  # {name, description, parameters}
+    created_at: Micros
+    updated_at: Micros
+    description: str | None = None
+    source_type: str | None = "python"
+    source_code: str | None = None
+    args_json_schema: Mapping[str, Any] | None = None
+    tags: tuple[str, ...] = ()
+    return_char_limit: int = DEFAULT_RETURN_CHAR_LIMIT
+    pip_requirements: tuple[Mapping[str, Any], ...] | None = None
+    npm_requirements: tuple[Mapping[str, Any], ...] | None = None
+    default_requires_approval: bool | None = None
+    enable_parallel_execution: bool | None = False
+    metadata: Mapping[str, Any] | None = field(default_factory=dict[str, Any])
+    project_id: str | None = None
+    organization_id: OrganizationId = DEFAULT_ORGANIZATION
+    created_by_id: str | None = None
+    last_updated_by_id: str | None = None
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTool:
+    """A custom tool to be registered; its name is the name in its schema."""
+
+    source_code: str | None
+    json_schema: Mapping[str, Any] | None = None
+    args_json_schema: Mapping[str, Any] | None = None
+    description: str | None = None
+    source_type: str | None = None
+    tags: tuple[str, ...] = ()
+    return_char_limit: int = DEFAULT_RETURN_CHAR_LIMIT
+    pip_requirements: tuple[Mapping[str, Any], ...] | None = None
+    npm_requirements: tuple[Mapping[str, Any], ...] | None = None
+    default_requires_approval: bool | None = None
+    enable_parallel_execution: bool | None = False
+    project_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolQuery:
+    """Which tools to list."""
+
+    page: Page = Page()
+    name: str | None = None
+    names: tuple[str, ...] = ()
+    tool_ids: tuple[str, ...] = ()
+    search: str | None = None
+    tool_types: tuple[ToolType, ...] = ()
+    exclude_tool_types: tuple[ToolType, ...] = ()
+    only_letta: bool = False
+    project_id: str | None = None

@@ -1,0 +1,117 @@
+"""What the agent loop asks of a model provider, and nothing about any wire format.
+
+`stream` is the one path: it yields deltas when the request asks for them and ends with exactly one `Reply`.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kelpie.core.messages import Message, Part, ToolCall, Usage
+
+
+class Prepared:
+    """A message ready for a prompt, with room for each wire format to keep its encoded form.
+
+    The history of an agent is encoded once, not once per call.
+    """
+
+    __slots__ = ("message", "wire")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.wire: dict[str, bytes] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    model: str  # the provider's own name for it, without the provider prefix
+    system: str
+    messages: Sequence[Prepared]  # without the system message
+    tools: Sequence[ToolSchema] = ()
+    tool_choice: str = "auto"  # "auto", "required", "none", or the name of the one tool to call
+    parallel_tool_calls: bool = False
+    max_tokens: int | None = None
+    temperature: float | None = None
+    deltas: bool = False  # whether the caller wants tokens as they come
+    user: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of the call at `index`: id and name come with the first piece, arguments in fragments."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    content: tuple[Part, ...]
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: str  # "stop", "tool_calls", "length", "content_filter"
+    usage: Usage
+
+
+Event = TextDelta | ReasoningDelta | ToolCallDelta | Reply
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model a provider offers."""
+
+    handle: str
+    name: str
+    provider_name: str
+    provider_type: str
+    context_window: int
+    endpoint: str
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingInfo:
+    handle: str
+    name: str
+    provider_name: str
+    provider_type: str
+    dimensions: int
+    endpoint: str
+
+
+class Provider(Protocol):
+    name: str
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The chat models on offer. Raises ModelError."""
+        ...
+
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """The embedding models on offer. Raises ModelError."""
+        ...
+
+    def stream(self, request: Request) -> AsyncIterator[Event]:
+        """Asks the model. Raises ModelError, also after some deltas were given."""
+        ...
+
+    async def close(self) -> None: ...

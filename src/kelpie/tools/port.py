@@ -1,0 +1,51 @@
+"""How a tool runs.
+
+A *transactional* tool is a synchronous function over the journal's own transaction: its effect and its recorded result
+are one commit, so a crash can neither lose nor repeat it. Everything else is *external*: it runs between two commits,
+and when a crash leaves one unfinished the model is told that it was interrupted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kelpie.core.agents import Agent
+from kelpie.core.ids import AgentId
+from kelpie.core.time import Micros
+from kelpie.core.tools import Tool
+from kelpie.world.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a tool may know about the call. `fresh_ids` were drawn before the transaction, so that it stays pure."""
+
+    agent: Agent
+    now: Micros
+    fresh_uuid: str  # a uuid4 for at most one new row
+    conversation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool gives back to the model. `touched` are agents whose memory or settings changed."""
+
+    text: str
+    ok: bool = True
+    stdout: tuple[str, ...] = ()
+    stderr: tuple[str, ...] = ()
+    touched: tuple[AgentId, ...] = ()
+
+
+class TransactionalTool(Protocol):
+    def __call__(self, tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+        """Raises ToolError, in which case nothing it wrote is kept."""
+        ...
+
+
+class ExternalTool(Protocol):
+    """Runs a tool outside the transaction."""
+
+    async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+        """Raises ToolError."""
+        ...

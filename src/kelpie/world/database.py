@@ -1,0 +1,31 @@
+"""The database port: a transaction is a function.
+
+`fn` is plain synchronous code over a `Tx`. It may run more than once (a lost commit group is replayed), so it must be
+pure: ids and times are passed in, nothing outside the transaction is touched, and its result is only used once
+`transact` has returned, which means that the commit is durable.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+Tx = Connection
+T = TypeVar("T")
+
+
+class Database(Protocol):
+    async def transact(self, fn: Callable[[Tx], T]) -> T:
+        """Runs fn in a write transaction and returns its result once committed.
+
+        Raises what fn raised (nothing is written then) or a StorageError.
+        """
+        ...
+
+    async def read(self, fn: Callable[[Tx], T]) -> T:
+        """Runs fn on a consistent snapshot that includes every acknowledged commit; fn must not write."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes what was accepted and lets go of the database."""
+        ...

@@ -1,0 +1,20 @@
+"""One object with everything the product needs from outside."""
+
+import random
+from dataclasses import dataclass
+
+from kelpie.world.clock import Clock
+from kelpie.world.database import Database
+from kelpie.world.http import Http
+from kelpie.world.ids import Ids
+from kelpie.world.processes import Processes
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    clock: Clock
+    ids: Ids
+    random: random.Random
+    database: Database
+    http: Http
+    processes: Processes
