@@ -65,8 +65,8 @@ class ToolReturn:
     name: str
     ok: bool
     text: str
-    stdout: tuple[str, ...] = ()
-    stderr: tuple[str, ...] = ()
+    stdout: tuple[str, ...] | None = None  # None: this kind of tool has no output of its own
+    stderr: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

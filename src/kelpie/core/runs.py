@@ -45,9 +45,7 @@ RUN_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
 }
 UNFINISHED = (RunStatus.created, RunStatus.running)
 
-_COMPLETED = frozenset(
-    {StopReason.end_turn, StopReason.max_steps, StopReason.tool_rule, StopReason.requires_approval}
-)
+_COMPLETED = frozenset({StopReason.end_turn, StopReason.max_steps, StopReason.tool_rule, StopReason.requires_approval})
 
 
 def status_for(reason: StopReason) -> RunStatus:

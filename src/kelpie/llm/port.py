@@ -3,7 +3,7 @@
 `stream` is the one path: it yields deltas when the request asks for them and ends with exactly one `Reply`.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -86,7 +86,7 @@ class ModelInfo:
     provider_type: str
     context_window: int
     endpoint: str
-    max_tokens: int | None = None
+    max_tokens: int | None = None  # the longest reply to ask for unless told otherwise; None when not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,11 @@ class Provider(Protocol):
         """The embedding models on offer. Raises ModelError."""
         ...
 
-    def stream(self, request: Request) -> AsyncIterator[Event]:
-        """Asks the model. Raises ModelError, also after some deltas were given."""
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Asks the model. Raises ModelError, also after some deltas were given.
+
+        Whoever may stop before the end wraps it in `contextlib.aclosing`, so that the connection is let go at once.
+        """
         ...
 
     async def close(self) -> None: ...

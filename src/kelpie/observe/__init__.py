@@ -1,0 +1,1 @@
+"""What Kelpie tells its operators about itself."""

@@ -18,7 +18,7 @@ from kelpie.world.database import Tx
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a tool may know about the call. `fresh_ids` were drawn before the transaction, so that it stays pure."""
+    """What a tool may know about the call. `fresh_uuid` was drawn before the transaction, so that it stays pure."""
 
     agent: Agent
     now: Micros
@@ -32,8 +32,8 @@ class Outcome:
 
     text: str
     ok: bool = True
-    stdout: tuple[str, ...] = ()
-    stderr: tuple[str, ...] = ()
+    stdout: tuple[str, ...] | None = None
+    stderr: tuple[str, ...] | None = None
     touched: tuple[AgentId, ...] = ()
 
 

@@ -57,9 +57,7 @@ class SystemProcesses:
         timed_out = False
         try:
             async with asyncio.timeout(timeout_s):
-                await asyncio.gather(
-                    _feed(process.stdin, stdin), out.drain(process.stdout), err.drain(process.stderr)
-                )
+                await asyncio.gather(_feed(process.stdin, stdin), out.drain(process.stdout), err.drain(process.stderr))
                 await process.wait()
         except TimeoutError:
             timed_out = True

@@ -1,0 +1,73 @@
+# Each target sets up what it needs in .venv, once; a second run starts at once.
+#   make run        start the server, make a demo agent, say what to try   (make run PORT=9000)
+#   make test       lint and tests          make test-live   tests against real providers
+#   make lint       lint alone              make soak        long searches
+#   make bench      measurements
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+ifeq ($(origin PORT),command line)
+export KELPIE_PORT := $(PORT)
+else ifdef PORT
+KELPIE_PORT ?= $(PORT)
+export KELPIE_PORT
+endif
+
+.PHONY: run test test-live lint soak bench
+.DEFAULT_GOAL := run
+
+run: $(VENV)/.installed-run
+	@$(BIN)/kelpie server start
+	@$(BIN)/kelpie demo
+
+test: $(VENV)/.installed-test
+	@lint=0; $(MAKE) --no-print-directory lint || lint=1; \
+	tests=0; $(PYTEST) -n 2 || tests=$$?; \
+	if [ $$lint -ne 0 ]; then echo "lint failed: see above" >&2; exit 1; fi; \
+	exit $$tests
+
+test-live: $(VENV)/.installed-test
+	@$(PYTEST) -m live
+
+lint: $(VENV)/.installed-test
+	@failed=0; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check --quiet . || { echo "ruff format: run '$(BIN)/ruff format .'" >&2; failed=1; }; \
+	$(BIN)/basedpyright || failed=1; \
+	$(BIN)/lint-imports --no-logo || failed=1; \
+	exit $$failed
+
+soak: $(VENV)/.installed-test
+	@$(PYTEST) -m soak
+
+bench: $(VENV)/.installed-test
+	@set -e; for script in bench/*.py; do \
+		[ -e "$$script" ] || { echo "there is nothing in bench/ yet" >&2; exit 1; }; \
+		echo "== $$script"; $(BIN)/python "$$script"; \
+	done
+
+# What is installed is exactly what constraints.txt pins; PIP_CONSTRAINT pins the build backend as well.
+PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
+
+$(VENV)/.installed-run: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2
+	@$(PIP_INSTALL) -c constraints.txt -e . || { echo "$(FAILED)" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
+	@$(PIP_INSTALL) -c constraints.txt -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
+	@touch $@ $(VENV)/.installed-run
+
+FAILED = The installation failed; the lines above say why. Once that is settled, run make again.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		found=$$($(PYTHON) --version 2>/dev/null || echo "not there"); \
+		echo "Kelpie needs Python 3.11 or newer, but '$(PYTHON)' is $$found." >&2; \
+		echo "Install one, or name it: make run PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) || { \
+		echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu, install the package python3-venv." >&2; exit 1; }

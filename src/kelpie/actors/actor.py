@@ -1,0 +1,247 @@
+"""One key: its mailbox, its activation while it has one, and the tasks that load it and put it away.
+
+At most one of loader and ender works on an actor at a time: the ender first ends the loader. Between them nothing runs
+for an actor, so a hot idle one costs memory only. What decides is synchronous: no await between a look and an act.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+
+from kelpie.actors.activation import Activation
+from kelpie.actors.condition import Condition
+from kelpie.actors.failure import text_of
+from kelpie.actors.loading import load
+from kelpie.actors.mailbox import Job, Mailbox
+from kelpie.actors.reply import Reply
+from kelpie.actors.stage import Stage
+from kelpie.actors.wish import Wish, cause
+from kelpie.core.errors import (
+    ActivationFailed,
+    AgentStopped,
+    CallerError,
+    Fenced,
+    InvariantBroken,
+    KelpieError,
+    StorageError,
+)
+from kelpie.core.lifecycle import State
+from kelpie.observe import logs
+
+H = TypeVar("H")
+T = TypeVar("T")
+log = logs.get("actors")
+
+
+class Actor(Generic[H]):
+    __slots__ = (
+        "_ender",
+        "_loader",
+        "_mailbox",
+        "_notes",
+        "_reason",
+        "_settled",
+        "_stage",
+        "_wish",
+        "activation",
+        "condition",
+        "key",
+    )
+
+    def __init__(self, key: str, stage: Stage[H], settled: Callable[["Actor[H]"], None]) -> None:
+        self.key = key
+        self.condition = Condition(key, stage)
+        self.activation: Activation[H] | None = None
+        self._stage = stage
+        self._settled = settled  # told when the actor has neither a handler nor work
+        self._mailbox: Mailbox[H] = Mailbox()
+        self._loader: asyncio.Task[None] | None = None
+        self._ender: asyncio.Task[None] | None = None
+        self._wish = Wish.none
+        self._reason = ""  # of the wish
+        self._notes: list[Callable[[H], None]] = []
+
+    def accept(self, lane: str, work: Callable[[H], Awaitable[T]]) -> Reply[T]:
+        """Starts or queues a job. Raises MailboxFull, or AgentStopped while the actor is being stopped."""
+        if self._wish is Wish.stop:
+            raise AgentStopped(f"{self.key} is being stopped. Start it before sending messages.")
+        limits, live = self._stage.limits, self.activation
+        reply: Reply[T] = Reply(asyncio.get_running_loop(), next(self._stage.numbers))
+        job = Job(lane, work, reply, copy_context())
+        if live and self._ender is None and lane not in live.running and len(live.running) < limits.lanes_max:
+            self._start(live, job)
+        else:
+            self._mailbox.put(job, limits.mailbox_size, limits.retry_after_s)
+            if live is None and self._loader is None and self._ender is None:
+                self._begin_loading()
+        return reply
+
+    def tell(self, note: Callable[[H], None]) -> bool:
+        """Calls note with the handler: now, or once it is loaded and before any job. False when there is none."""
+        if self.activation is not None:
+            note(self.activation.handler)
+        elif self.condition.state is State.loading:
+            self._notes.append(note)
+            if len(self._notes) > self._stage.limits.mailbox_size:
+                self._notes.clear()
+                self.drop(InvariantBroken("too much changed while it was loading"))
+        else:
+            return False
+        return True
+
+    def drop(self, error: BaseException) -> None:
+        """The handler is broken: it goes, what waits is kept, and the next use loads it again when that is due."""
+        if self.activation is None:
+            if self.condition.state is State.loading:
+                self.condition.spoilt = error
+            return
+        if self._wish is Wish.none:
+            self.condition.fail(error)
+            self.end(Wish.reload, text_of(error), self._stage.limits.drain_s)
+        if isinstance(error, Fenced):  # whatever else runs here can commit nothing any more
+            self.cut()
+
+    def evict(self, reason: str) -> None:
+        """Puts an idle actor away."""
+        self.end(Wish.release, reason, 0)
+
+    def end(self, wish: Wish, reason: str, grace_s: float) -> asyncio.Task[None]:
+        """Takes the activation down as wished; the returned task ends when that is done."""
+        if wish > self._wish:
+            self._wish, self._reason = wish, reason
+            if wish is not Wish.reload and self.condition.state not in (State.unloaded, State.stopping):
+                self.condition.move(State.stopping, reason)
+            if wish >= Wish.stop:
+                self._fail_waiting(self._cause())
+        if self._ender is None:
+            if self._loader is not None:
+                self._loader.cancel()
+            self._stage.places.fell_busy(self)
+            self._stage.places.leaving(self.key)
+            self._ender = self._spawn(self._put_away(grace_s), "end")
+        return self._ender
+
+    def cut(self) -> None:
+        """Cancels what still runs."""
+        if self.activation is not None:
+            self.activation.cut(self._cause())
+
+    def _start(self, live: Activation[H], job: Job[H]) -> None:
+        if self.condition.state is State.loaded:
+            self._stage.places.fell_busy(self)
+            self.condition.move(State.running)
+        live.start(job)
+
+    def _advance(self, live: Activation[H]) -> None:
+        """Starts what can be started; with nothing to do, the actor is idle."""
+        while self._mailbox.waiting and len(live.running) < self._stage.limits.lanes_max:
+            job = self._mailbox.take(live.running)
+            if job is None:
+                break
+            self._start(live, job)
+        if not live.running:
+            if self.condition.state is State.running:
+                self.condition.move(State.loaded)
+            self._stage.places.fell_idle(self)
+
+    def _job_ended(self, live: Activation[H], error: BaseException | None) -> None:
+        if live is not self.activation:
+            return  # it was left behind when its activation ended
+        if error is None:
+            if self._wish is Wish.none:
+                self.condition.recover()
+        elif isinstance(error, StorageError):  # the handler may no longer mirror what is stored
+            self.drop(error)
+        if self._ender is None:
+            self._advance(live)
+
+    def _begin_loading(self) -> None:
+        if self.condition.state is State.stopped:
+            self.condition.move(State.unloaded, "used again")
+        if self.condition.wait_s() == 0:
+            self._stage.places.take_now(self.key)
+        self._loader = self._spawn(self._load(), "load")
+
+    async def _load(self) -> None:
+        try:
+            handler = await load(self._stage, self.condition)
+        except (CallerError, ActivationFailed) as error:
+            self._loader = None
+            self._not_loaded(error)
+        else:
+            self._loader = None
+            self._loaded(handler)
+
+    def _loaded(self, handler: H) -> None:
+        self.activation = live = Activation(self.key, handler, self._job_ended)
+        self.condition.move(State.loaded)
+        notes, self._notes = self._notes, []
+        try:
+            for note in notes:
+                note(handler)
+        except Exception as error:
+            log.exception("handler could not be told what changed while it was loading", key=self.key)
+            self.condition.spoilt = error
+        if self.condition.spoilt is not None:
+            self.drop(self.condition.spoilt)
+        else:
+            self._advance(live)
+
+    def _not_loaded(self, error: CallerError | ActivationFailed) -> None:
+        if self.condition.state is State.loading:  # the key was refused, which is no failure
+            after = State.stopped if isinstance(error, AgentStopped) else State.unloaded
+            self.condition.recover()
+            self.condition.move(State.stopping, text_of(error))
+            self.condition.move(after, text_of(error))
+        self._stage.places.give_back(self.key)
+        self._notes.clear()
+        self._fail_waiting(error)
+        self._settled(self)
+
+    async def _put_away(self, grace_s: float) -> None:
+        limits = self._stage.limits
+        if self._loader is not None:
+            await asyncio.wait([self._loader], timeout=limits.cancel_s)
+            self._loader = None
+        if self.activation is not None:
+            await self.activation.finish(grace_s, limits.cancel_s, self._cause)
+            await self._stage.put_away(self.key, self.activation.handler)
+        self._put_down()
+
+    def _put_down(self) -> None:
+        wish, self._wish, self._ender, self.activation = self._wish, Wish.none, None, None
+        self._notes.clear()
+        if wish is not Wish.reload:
+            self.condition.recover()
+            after = State.stopped if wish is Wish.stop else State.unloaded
+            if self.condition.state is not after:
+                self.condition.move(after, self._reason)
+        self._stage.places.give_back(self.key)
+        if self._mailbox.waiting:
+            self._begin_loading()
+        else:
+            self._settled(self)
+
+    def _cause(self) -> KelpieError:
+        return cause(self._wish, self._reason, self.condition, self._stage.limits.retry_after_s)
+
+    def _fail_waiting(self, error: KelpieError) -> None:
+        for job in self._mailbox.clear():
+            job.reply.fail(error, self.key)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=f"{what} {self.key}")
+        task.add_done_callback(self._watch)
+        return task
+
+    def _watch(self, task: asyncio.Task[None]) -> None:
+        """A bug in a loader or an ender costs the key its jobs, but never the key itself."""
+        if task.cancelled() or (bug := task.exception()) is None:
+            return
+        log.error("actor failed, its jobs are lost", key=self.key, task=task.get_name(), exc_info=bug)
+        self.cut()
+        self._loader, self._ender, self.activation, self._wish = None, None, None, Wish.none
+        self._stage.places.give_back(self.key)
+        self._fail_waiting(InvariantBroken(f"{self.key}: {text_of(bug)}"))
+        self._settled(self)

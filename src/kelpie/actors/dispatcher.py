@@ -1,0 +1,154 @@
+"""The door to the room: finds or makes the actor of a key and hands it the job.
+
+A key that has no handler, no work and nothing to tell has no object here: a million cold keys cost nothing.
+The dispatcher only keeps the map and its bounds; what happens to one key is the business of its `Actor`.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from kelpie.actors.actor import Actor
+from kelpie.actors.limits import Limits
+from kelpie.actors.places import Places
+from kelpie.actors.reply import Reply
+from kelpie.actors.stage import Stage
+from kelpie.actors.wish import Wish
+from kelpie.core.agents import ActivationStatus
+from kelpie.core.errors import Overloaded
+from kelpie.core.lifecycle import State, Transition
+from kelpie.world.clock import Clock
+
+H = TypeVar("H")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many keys are in which situation, for people to see."""
+
+    hot: int  # have a handler or are loading one
+    idle: int  # hot without work
+    pending: int  # their jobs wait for a place or a retry
+    resting: int  # failed or stopped, without work
+
+
+class Dispatcher(Generic[H]):
+    def __init__(
+        self,
+        *,
+        activate: Callable[[str], Awaitable[H]],
+        deactivate: Callable[[H], Awaitable[None]],
+        clock: Clock,
+        rng: random.Random,
+        limits: Limits,
+        observe: Callable[[Transition], None],
+    ) -> None:
+        self._limits = limits
+        self._places = Places(limits)
+        self._stage = Stage(activate, deactivate, clock, rng, limits, observe, self._places)
+        self._actors: dict[str, Actor[H]] = {}
+        self._resting: dict[str, None] = {}  # oldest first
+        self._closing = False
+
+    def submit(self, key: str, lane: str, job: Callable[[H], Awaitable[T]]) -> Reply[T]:
+        """Accepts a job at once; the reply is a future of its result and may be dropped, the job runs all the same.
+
+        Raises MailboxFull, AgentStopped while the key is being stopped, and Overloaded when too many keys wait or the
+        dispatcher is closing. The reply may also fail with what `activate` refused, or ActivationFailed.
+        """
+        if self._closing:
+            raise Overloaded("the server is shutting down; send again when it is back", self._limits.retry_after_s)
+        actor = self._actors.get(key)
+        if actor is None or key in self._resting:
+            if self.counts().pending >= self._limits.pending_max:
+                raise Overloaded("too many agents wait to be loaded; try again later", self._limits.retry_after_s)
+            self._resting.pop(key, None)
+            actor = actor or self._new(key)
+        return actor.accept(lane, job)
+
+    def handler(self, key: str) -> H | None:
+        """The live handler of a hot key. For use before the next await: after it the handler may be put away."""
+        actor = self._actors.get(key)
+        return actor.activation.handler if actor and actor.activation else None
+
+    def tell(self, key: str, note: Callable[[H], None]) -> bool:
+        """Calls note with the handler: now if it is live, else, if it is being loaded, before its first job.
+
+        So a change stored while the handler was being read is not missed. False means that the key is cold.
+        """
+        actor = self._actors.get(key)
+        return actor is not None and actor.tell(note)
+
+    def drop(self, key: str, error: BaseException) -> None:
+        """Declares the handler of a key broken: it is put away, then loaded again with backoff when next used."""
+        actor = self._actors.get(key)
+        if actor is not None:
+            actor.drop(error)
+
+    def status(self, key: str) -> ActivationStatus:
+        """How the key's activation is doing."""
+        actor = self._actors.get(key)
+        return actor.condition.status() if actor else ActivationStatus(State.unloaded)
+
+    def counts(self) -> Counts:
+        """How many keys there are in memory, and why."""
+        hot, resting = self._places.taken, len(self._resting)
+        return Counts(hot, self._places.idle, len(self._actors) - hot - resting, resting)
+
+    async def stop(self, key: str, reason: str) -> ActivationStatus:
+        """Ends a key's activation: running jobs may finish within `drain_s`, waiting ones fail with AgentStopped."""
+        actor = self._actors.get(key)
+        if actor is None:
+            actor = self._new(key)
+            actor.condition.move(State.stopped, reason)
+            self._settled(actor)
+        elif actor.condition.state is not State.stopped:
+            await self._end(actor, Wish.stop, reason)
+        return self.status(key)
+
+    async def release(self, key: str, reason: str = "released") -> None:
+        """Unloads a key: running jobs may finish within `drain_s`; waiting ones are kept and bring it back."""
+        actor = self._actors.get(key)
+        if actor is not None and actor.condition.state not in (State.unloaded, State.stopped):
+            await self._end(actor, Wish.release, reason)
+
+    async def close(self, drain_s: float) -> None:
+        """Ends everything: waiting jobs fail with Overloaded, running ones get `drain_s`, handlers are put away."""
+        self._closing = True
+        self._places.close()
+        for key in list(self._resting):
+            self._forget(key, "closing")
+        enders = [actor.end(Wish.close, "closing", drain_s) for actor in self._actors.values()]
+        cutter = asyncio.get_running_loop().call_later(drain_s, self._cut)  # for those that were ending before
+        try:
+            if enders:
+                await asyncio.wait(enders)
+        finally:
+            cutter.cancel()
+
+    async def _end(self, actor: Actor[H], wish: Wish, reason: str) -> None:
+        self._resting.pop(actor.key, None)
+        await asyncio.shield(actor.end(wish, reason, self._limits.drain_s))  # goes on if the caller does not
+
+    def _cut(self) -> None:
+        for actor in self._actors.values():
+            actor.cut()
+
+    def _new(self, key: str) -> Actor[H]:
+        self._actors[key] = actor = Actor(key, self._stage, self._settled)
+        return actor
+
+    def _settled(self, actor: Actor[H]) -> None:
+        if actor.condition.state not in (State.failed, State.stopped):
+            del self._actors[actor.key]
+            return
+        self._resting[actor.key] = None
+        if len(self._resting) > self._limits.resting_max:
+            self._forget(next(iter(self._resting)), "forgotten")
+
+    def _forget(self, key: str, reason: str) -> None:
+        del self._resting[key]
+        self._actors.pop(key).condition.move(State.unloaded, reason)

@@ -1,0 +1,40 @@
+"""What is remembered of an actor's failures, and when it may be loaded again: exponential backoff with jitter."""
+
+import random
+from dataclasses import dataclass
+
+from kelpie.actors.limits import Limits
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+
+TEXT_CHARS_MAX = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The latest failure. `due` is loop time and decides; `at` and `retry_at` are wall time and only shown."""
+
+    error: str
+    at: Micros
+    attempts: int  # failures in a row, until a job succeeds
+    retry_at: Micros
+    due: float
+
+
+def failure_after(
+    last: Failure | None, error: BaseException, *, limits: Limits, rng: random.Random, now: Micros, loop_time: float
+) -> Failure:
+    """The record of a failure that followed `last`."""
+    attempts = last.attempts + 1 if last else 1
+    delay_s = _delay_s(attempts, limits, rng)
+    retry_at = now + int(delay_s * MICROS_PER_SECOND)
+    return Failure(text_of(error), now, attempts, retry_at, loop_time + delay_s)
+
+
+def text_of(error: BaseException) -> str:
+    """An error in words; never empty."""
+    return (str(error) or type(error).__name__)[:TEXT_CHARS_MAX]
+
+
+def _delay_s(attempts: int, limits: Limits, rng: random.Random) -> float:
+    doublings = min(attempts - 1, 30)  # far past any sensible backoff_max_s, and no overflow
+    return min(limits.backoff_max_s, limits.backoff_first_s * 2**doublings) * rng.uniform(0.5, 1.0)

@@ -1,0 +1,134 @@
+"""The bound on hot actors, and who has to leave.
+
+A key must hold a place while it has a handler. Keys that find none wait in order; an idle actor, the one unused for
+longest, is asked to leave for each that waits. Busy actors are never asked. One timer serves all idle actors.
+"""
+
+import asyncio
+from typing import Protocol
+
+from kelpie.actors.limits import Limits
+from kelpie.core.errors import Overloaded
+
+SWEEP_MAX = 50  # actors put away per turn of the loop, so that a sweep never holds up a message
+SWEEP_PAUSE_S = 0.01
+
+
+class Guest(Protocol):
+    """What holds a place."""
+
+    @property
+    def key(self) -> str: ...
+
+    def evict(self, reason: str) -> None:
+        """Starts to leave: calls `Places.leaving` now and `Places.give_back` when the place is free."""
+        ...
+
+
+class Places:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._held: dict[str, bool] = {}  # key -> whether its holder is on the way out
+        self._leaving = 0
+        self._queue: dict[str, asyncio.Future[None]] = {}
+        self._idle: dict[str, tuple[Guest, float]] = {}  # in the order in which they fell idle
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def taken(self) -> int:
+        """How many actors are hot."""
+        return len(self._held)
+
+    @property
+    def idle(self) -> int:
+        """How many of them have no work."""
+        return len(self._idle)
+
+    def holds(self, key: str) -> bool:
+        """Whether the key has its place."""
+        return key in self._held
+
+    def take_now(self, key: str) -> bool:
+        """Takes a place if one is free and nobody came first."""
+        if self._queue or len(self._held) >= self._limits.hot_max:
+            return False
+        self._held[key] = False
+        return True
+
+    async def take(self, key: str) -> None:
+        """Takes a place, waiting in order for one. Raises Overloaded when none came free in time."""
+        if self.take_now(key):
+            return
+        self._queue[key] = ticket = asyncio.get_running_loop().create_future()
+        self._make_room()
+        try:
+            async with asyncio.timeout(self._limits.place_wait_s):
+                await ticket
+        except TimeoutError:
+            self._forgo(key)
+            full = f"all {self._limits.hot_max} places for active agents are busy; try again later"
+            raise Overloaded(full, self._limits.retry_after_s) from None
+        except asyncio.CancelledError:
+            self._forgo(key)
+            raise
+
+    def leaving(self, key: str) -> None:
+        """A holder says that it will give its place back soon, so that nobody else is asked to."""
+        if self._held.get(key) is False:
+            self._held[key] = True
+            self._leaving += 1
+
+    def give_back(self, key: str) -> None:
+        """Frees the key's place, if it holds one, for the first in the queue."""
+        self._leaving -= self._held.pop(key, False)
+        while self._queue and len(self._held) < self._limits.hot_max:
+            first = next(iter(self._queue))
+            ticket = self._queue.pop(first)
+            if not ticket.done():
+                ticket.set_result(None)
+                self._held[first] = False
+        self._make_room()
+
+    def _forgo(self, key: str) -> None:
+        self._queue.pop(key, None)
+        self.give_back(key)  # it may have been granted in the very moment the wait ended
+
+    def fell_idle(self, guest: Guest) -> None:
+        """A holder has no work now: it may be asked to leave."""
+        loop = asyncio.get_running_loop()
+        self._idle[guest.key] = (guest, loop.time())
+        if self._timer is None:
+            self._timer = loop.call_later(self._limits.idle_s, self._sweep)
+        if self._queue:
+            self._make_room()
+
+    def fell_busy(self, guest: Guest) -> None:
+        """A holder has work again, or leaves of its own accord."""
+        self._idle.pop(guest.key, None)
+
+    def close(self) -> None:
+        """Stops the sweeping; nobody is asked to leave any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._idle.clear()
+
+    def _make_room(self) -> None:
+        while self._idle and len(self._queue) > self._leaving:
+            guest, _ = self._idle.pop(next(iter(self._idle)))
+            guest.evict("evicted: another key needs its place")
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        for _ in range(SWEEP_MAX):
+            if not self._idle:
+                return
+            guest, since = self._idle[next(iter(self._idle))]
+            wait_s = since + self._limits.idle_s - loop.time()
+            if wait_s > 0:
+                self._timer = loop.call_later(wait_s, self._sweep)
+                return
+            del self._idle[guest.key]
+            guest.evict("idle")
+        self._timer = loop.call_later(SWEEP_PAUSE_S, self._sweep)

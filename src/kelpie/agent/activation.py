@@ -1,0 +1,167 @@
+"""A live agent: what it holds in memory, and the turns it runs. The dispatcher makes it and puts it away.
+
+Loading also settles what an earlier life left behind: a turn the server died in goes on from its last committed step,
+and a turn whose client was told of a failure is closed.
+"""
+
+from dataclasses import replace
+
+from kelpie.agent import journal, state
+from kelpie.agent.calls import interrupted
+from kelpie.agent.commands import Send
+from kelpie.agent.events import TurnEnded
+from kelpie.agent.history import LeftOpen, left_open
+from kelpie.agent.journal import Position
+from kelpie.agent.listener import Turn
+from kelpie.agent.rows import tool_row
+from kelpie.agent.state import Hot
+from kelpie.agent.turn import Equipment, TurnLoop
+from kelpie.core.errors import AgentStopped, InvariantBroken, KelpieError
+from kelpie.core.ids import AgentId, ConversationId, MessageId
+from kelpie.core.messages import Usage
+from kelpie.core.runs import Run, RunStatus, StopReason
+from kelpie.observe import logs
+from kelpie.storage import agents, heads, messages, runs
+from kelpie.storage.heads import Node
+from kelpie.storage.runs import Given, Unfinished
+from kelpie.world.database import Tx
+
+_log = logs.get("agent")
+CUT_SHORT = {
+    "type": "interrupted",
+    "message": "The server stopped before the first step of this turn; nothing of it is in the history. Send it again.",
+}
+STOPPED = {"type": "stopped", "message": "The server stopped during this turn, and the agent is stopped."}
+TOLD_FAILED = {"type": "storage", "message": "The turn could not be recorded, and its sender was told so."}
+
+
+class Activation:
+    """One agent in memory."""
+
+    def __init__(self, equipment: Equipment, hot: Hot, interrupted_turns: dict[str, list[Unfinished]]) -> None:
+        self._equipment = equipment
+        self._hot = hot
+        self._interrupted = interrupted_turns
+
+    @classmethod
+    async def load(cls, equipment: Equipment, node: Node, agent_id: AgentId) -> "Activation":
+        """Claims the agent and reads it. Raises NotFound, AgentStopped, StorageError."""
+        hot, left = await equipment.world.database.transact(lambda tx: _load(tx, agent_id, node))
+        activation = cls(equipment, hot, {})
+        for unfinished in left:
+            await activation._settle(unfinished)
+        if hot.agent.stopped:
+            raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
+        return activation
+
+    @property
+    def agent_id(self) -> AgentId:
+        return self._hot.agent.id
+
+    def touch(self) -> None:
+        """Somebody changed settings, tools or blocks: they are read again before the next model call."""
+        self._hot.stale = True
+
+    def forget_context(self) -> None:
+        """Somebody changed what the model sees of the history."""
+        self._hot.stale = True
+        self._hot.contexts.clear()
+
+    async def turn(self, send: Send, turn: Turn) -> None:
+        """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
+        conversation = ""
+        try:
+            await self.recover(conversation)
+            await self._new_turn(send, turn, conversation)
+        except KelpieError as error:
+            turn.tell(broken_off(turn, error))
+            raise
+        except Exception as error:
+            turn.tell(broken_off(turn, InvariantBroken(f"{type(error).__name__}: {error}")))
+            raise
+
+    async def recover(self, conversation: str) -> None:
+        """Finishes the turns of this conversation that a crash cut short. Raises StorageError."""
+        while waiting := self._interrupted.get(conversation):
+            await self._go_on_with(waiting[0], conversation)
+            waiting.pop(0)
+
+    async def _new_turn(self, send: Send, turn: Turn, conversation: str) -> None:
+        world = self._equipment.world
+        run = Run(
+            id=turn.run_id,
+            agent_id=self.agent_id,
+            status=RunStatus.running,
+            created_at=world.clock.now(),
+            conversation_id=ConversationId(conversation) if conversation else None,
+            background=send.background,
+            metadata={"run_type": send.run_type},
+            request_config=send.request_config,
+        )
+        position = Position(self._hot.claim, run, 0, conversation)
+        given = Given(send.messages, send.max_steps)
+        loop = TurnLoop(self._equipment, self._hot, position, given, turn, deltas=send.deltas)
+        with logs.bind(run_id=run.id, agent_id=run.agent_id):
+            await loop.begin()
+
+    # --- what an earlier life left behind ------------------------------------------------------------------------
+
+    async def _settle(self, unfinished: Unfinished) -> None:
+        """Closes a turn that must not go on, or keeps it for its lane."""
+        run = unfinished.run
+        if unfinished.node == self._hot.claim.node:
+            await self._close(unfinished, TOLD_FAILED)
+        elif self._hot.agent.stopped:
+            await self._close(unfinished, STOPPED)
+        elif run.step_count == 0 and not run.background:
+            await self._close(unfinished, CUT_SHORT)
+        else:
+            self._interrupted.setdefault(run.conversation_id or "", []).append(unfinished)
+
+    async def _close(self, unfinished: Unfinished, why: dict[str, str]) -> None:
+        world, hot = self._equipment.world, self._hot
+        position, left = await self._stand(unfinished)
+        at = world.clock.now()
+        run = replace(unfinished.run, metadata={**unfinished.run.metadata, "error": why})
+        run = journal.ended(run, StopReason.error, at)
+        orphans = ()
+        if left is not None:
+            reply, calls = left
+            results = tuple(interrupted(call) for call in calls)
+            orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
+        await journal.close_turn(world.database, position, run, orphans, None, hot.loaded)
+        self.forget_context()
+        _log.warning("closed a turn that had been cut short", run_id=run.id, agent_id=run.agent_id, why=why["type"])
+
+    async def _go_on_with(self, unfinished: Unfinished, conversation: str) -> None:
+        position, left = await self._stand(unfinished)
+        loop = TurnLoop(self._equipment, self._hot, position, unfinished.given, Turn(unfinished.run.id))
+        with logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
+            _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)
+            if unfinished.run.step_count == 0:
+                await loop.begin_again()
+            elif left is None or await loop.answer_open(*left):
+                await loop.go_on()
+
+    async def _stand(self, unfinished: Unfinished) -> tuple[Position, LeftOpen | None]:
+        """Where a turn stands in the journal, and which calls it left open."""
+        run = unfinished.run
+
+        def read(tx: Tx) -> tuple[int, LeftOpen | None]:
+            return runs.journal_length(tx, run.agent_id, run.id), left_open(messages.of_run(tx, run.id))
+
+        number, left = await self._equipment.world.database.read(read)
+        return Position(self._hot.claim, run, number, run.conversation_id or ""), left
+
+
+def _load(tx: Tx, agent_id: AgentId, node: Node) -> tuple[Hot, list[Unfinished]]:
+    agent = agents.get(tx, agent_id)
+    claim = heads.claim(tx, agent_id, node)
+    hot = Hot(claim, state.load(tx, agent))
+    hot.contexts[""] = state.load_context(tx, agent, "")
+    return hot, runs.unfinished_of(tx, agent_id)
+
+
+def broken_off(turn: Turn, error: KelpieError) -> TurnEnded:
+    """The last word of a turn that could not be recorded to its end."""
+    return TurnEnded(turn.run_id, StopReason.error, Usage(), 0, None, error)

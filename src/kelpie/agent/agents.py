@@ -1,0 +1,282 @@
+"""The door to agents: make them, look at them, change them, talk to them, start and stop them.
+
+Messages go through the dispatcher's lanes; everything else is a read or a small transaction, after which the live
+activation is told, so nothing ever waits behind a turn.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.agent import changing, making, state, views
+from kelpie.agent.activation import Activation, broken_off
+from kelpie.agent.commands import Send
+from kelpie.agent.listener import Turn
+from kelpie.agent.prompt import system_text
+from kelpie.agent.types import spec_of
+from kelpie.core.agents import EVERYTHING, ActivationStatus, AgentQuery, AgentView, Include, ModelChoice, NewAgent
+from kelpie.core.errors import Conflict, InvariantBroken, KelpieError
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId, RunId, ToolId
+from kelpie.core.messages import Message, MessageQuery, Text
+from kelpie.llm.models import Models
+from kelpie.search import fulltext
+from kelpie.storage import agents, blocks, messages, tools
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+DEFAULT_LANE = ""
+
+
+class Agents:
+    def __init__(self, world: World, models: Models, dispatcher: Dispatcher[Activation], default_model: str) -> None:
+        self._world = world
+        self._models = models
+        self._dispatcher = dispatcher
+        self._default_model = default_model
+
+    # --- making and looking --------------------------------------------------------------------------------------
+
+    async def create(self, new: NewAgent) -> AgentView:
+        """Makes an agent with its blocks, tools and first messages, all or nothing.
+
+        Raises InvalidInput, NotFound (model, block), Conflict (two blocks of one label), ModelError, StorageError.
+        """
+        spec = spec_of(new.agent_type)
+        model = await self._model(new)
+        ids, now = self._world.ids, self._world.clock.now()
+        agent_id = ids.new(AgentId)
+        made = making.make_blocks(new.memory_blocks, ids, now)
+        secrets = making.make_secrets(new.secrets, ids, now)
+        first = making.first_messages(agent_id, spec, new.initial_messages, ids, now)
+        names = (*(spec.base_tools if new.include_base_tools else ()), *new.tools)
+
+        def write(tx: Tx) -> AgentView:
+            attached = changing.find_tools(tx, tuple(dict.fromkeys(names)), new.tool_ids)
+            agent = making.make_agent(new, agent_id, model, attached, now)
+            agents.create(tx, agent)
+            for block in made:
+                blocks.insert(tx, block)
+            for block_id in (*(b.id for b in made), *new.block_ids):
+                blocks.attach(tx, agent_id, block_id)
+            tools.replace_for_agent(tx, agent_id, [tool.id for tool in attached])
+            agents.replace_secrets(tx, agent_id, secrets)
+            _start_history(tx, state.load(tx, agents.get(tx, agent_id)), first)
+            return views.one(tx, agent_id, EVERYTHING)
+
+        return self._with_status(await self._world.database.transact(write))
+
+    async def _model(self, new: NewAgent) -> ModelChoice:
+        info = await self._models.resolve(new.model or self._default_model)
+        if new.embedding is not None:
+            await self._models.resolve_embedding(new.embedding)
+        given = {name: getattr(new, name) for name in changing.MODEL_FIELDS if name != "model"}
+        return making.choose_model(info, given)
+
+    async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
+        """Raises NotFound."""
+        return self._with_status(await self._world.database.read(lambda tx: views.one(tx, agent_id, include)))
+
+    async def get_many(self, ids: list[AgentId], include: Include) -> list[AgentView]:
+        """The agents with these ids, in that order; ids that do not exist are left out."""
+        found = await self._world.database.read(lambda tx: views.many(tx, agents.get_many(tx, ids), include))
+        return [self._with_status(view) for view in found]
+
+    async def count(self) -> int:
+        return await self._world.database.read(lambda tx: agents.count(tx, DEFAULT_ORGANIZATION))
+
+    def status(self, agent_id: AgentId) -> ActivationStatus:
+        """How the agent's activation is doing; says nothing about agents that do not exist."""
+        return self._dispatcher.status(agent_id)
+
+    def _with_status(self, view: AgentView) -> AgentView:
+        return replace(view, status=views.shown_status(view.agent.stopped, self._dispatcher.status(view.agent.id)))
+
+    # --- changing ------------------------------------------------------------------------------------------------
+
+    async def update(self, agent_id: AgentId, changes: Mapping[str, Any]) -> AgentView:
+        """Changes what is given, by field name. Raises NotFound, InvalidInput, Conflict, ModelError, StorageError."""
+        now, ids = self._world.clock.now(), self._world.ids
+        secrets = making.make_secrets(changes.get("secrets") or {}, ids, now)
+        model = await self._changed_model(agent_id, changes)
+        if changes.get("embedding") is not None:
+            await self._models.resolve_embedding(changes["embedding"])
+
+        def write(tx: Tx) -> AgentView:
+            agent = agents.get(tx, agent_id)
+            agents.update_agent(tx, agent_id, changing.row_changes(changes, model, agent), now)
+            changing.apply_relations(tx, agent, changes, secrets)
+            return views.one(tx, agent_id, EVERYTHING)
+
+        view = await self._world.database.transact(write)
+        self.touched((agent_id,))
+        if "message_ids" in changes:
+            self._dispatcher.tell(agent_id, Activation.forget_context)
+        return self._with_status(view)
+
+    async def _changed_model(self, agent_id: AgentId, changes: Mapping[str, Any]) -> ModelChoice | None:
+        if not changing.changes_model(changes):
+            return None
+        agent = await self._world.database.read(lambda tx: agents.get(tx, agent_id))
+        info = await self._models.resolve(changes.get("model") or agent.model.handle)
+        return changing.new_model(agent, info, changes)
+
+    async def delete(self, agent_id: AgentId) -> None:
+        """Deletes an agent with its history. A turn that is running is cut off. Raises NotFound."""
+
+        def write(tx: Tx) -> None:
+            agents.remove(tx, agent_id)
+            fulltext.remove_scope(tx, "message", agent_id)
+
+        await self._world.database.transact(write)
+        await self._dispatcher.release(agent_id, "deleted")
+
+    async def attach_tool(self, agent_id: AgentId, tool_id: ToolId) -> None:
+        """Raises NotFound."""
+
+        def write(tx: Tx) -> None:
+            if tools.attach(tx, agent_id, tool_id):
+                agents.bump(tx, agent_id)
+
+        await self._world.database.transact(write)
+        self.touched((agent_id,))
+
+    async def detach_tool(self, agent_id: AgentId, tool_id: ToolId) -> None:
+        """Raises NotFound for an unknown agent; a tool that is not attached is no error."""
+
+        def write(tx: Tx) -> None:
+            agents.require(tx, agent_id)
+            if tools.detach(tx, agent_id, tool_id):
+                agents.bump(tx, agent_id)
+
+        await self._world.database.transact(write)
+        self.touched((agent_id,))
+
+    def touched(self, ids: Iterable[AgentId]) -> None:
+        """Tells live agents that something they hold was changed, before whoever changed it is answered."""
+        for agent_id in ids:
+            self._dispatcher.tell(agent_id, Activation.touch)
+
+    # --- history -------------------------------------------------------------------------------------------------
+
+    async def messages(self, agent_id: AgentId, query: MessageQuery) -> list[Message]:
+        """Messages of an agent, oldest first. Raises NotFound for an unknown agent or cursor."""
+
+        def read(tx: Tx) -> list[Message]:
+            agents.require(tx, agent_id)
+            return messages.select_of_agent(tx, agent_id, query)
+
+        return await self._world.database.read(read)
+
+    async def message(self, message_id: MessageId) -> Message:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: messages.get(tx, message_id))
+
+    async def reset_messages(self, agent_id: AgentId, add_default_initial: bool) -> AgentView:
+        """Empties what the model sees and deletes the history. Raises NotFound."""
+        agent = (await self.get(agent_id, Include())).agent
+        now, spec = self._world.clock.now(), spec_of(agent.agent_type)
+        first = making.first_messages(agent_id, spec, None if add_default_initial else (), self._world.ids, now)
+
+        def write(tx: Tx) -> AgentView:
+            loaded = state.load(tx, agents.get(tx, agent_id))
+            messages.remove_all(tx, agent_id)
+            _start_history(tx, loaded, first)
+            return views.one(tx, agent_id, EVERYTHING)
+
+        view = await self._world.database.transact(write)
+        self._dispatcher.tell(agent_id, Activation.forget_context)
+        return self._with_status(view)
+
+    async def recompile(self, agent_id: AgentId, dry_run: bool) -> str:
+        """The system message as it is built now, and unless it is a dry run stores it. Raises NotFound, Conflict."""
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> str:
+            loaded = state.load(tx, agents.get(tx, agent_id))
+            text = system_text(loaded.agent, loaded.blocks, now)
+            if not dry_run:
+                ids = messages.context_ids(tx, agent_id)
+                if not ids:
+                    raise Conflict(f"{agent_id} has no system message; reset its messages first")
+                messages.rewrite(tx, ids[0], (Text(text),))
+            return text
+
+        database = self._world.database
+        return await (database.read(write) if dry_run else database.transact(write))
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def send(self, agent_id: AgentId, send: Send) -> Turn:
+        """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
+
+        Raises NotFound, AgentStopped, MailboxFull, Overloaded, ActivationFailed, or StorageError, if that is known
+        before the turn begins; later troubles are told by its last event.
+        """
+        turn = Turn(self._world.ids.new(RunId))
+        live = self._dispatcher.handler(agent_id) is not None
+        reply = self._dispatcher.submit(agent_id, DEFAULT_LANE, lambda activation: activation.turn(send, turn))
+        reply.add_done_callback(partial(_tell_failure, turn))
+        if not live:
+            await asyncio.wait(
+                (reply, heard := asyncio.ensure_future(turn.opened())), return_when=asyncio.FIRST_COMPLETED
+            )
+            heard.cancel()
+            if reply.done() and not turn.has_opened:
+                reply.result()
+        return turn
+
+    async def recover(self, agent_id: AgentId) -> None:
+        """Goes on with the turns a crash cut short. Raises what loading or storing raises."""
+        await self._dispatcher.submit(agent_id, DEFAULT_LANE, lambda activation: activation.recover(DEFAULT_LANE))
+
+    async def stop(self, agent_id: AgentId) -> ActivationStatus:
+        """Stops the agent for good: running turns may finish, waiting ones are refused. Raises NotFound."""
+        await self._set_stopped(agent_id, True)
+        return await self._dispatcher.stop(agent_id, "stopped by its operator")
+
+    async def start(self, agent_id: AgentId) -> ActivationStatus:
+        """Lets a stopped agent take messages again. Raises NotFound."""
+        await self._set_stopped(agent_id, False)
+        return views.shown_status(False, self._dispatcher.status(agent_id))
+
+    async def restart(self, agent_id: AgentId) -> ActivationStatus:
+        """Puts the agent away and loads it afresh. Raises NotFound, or what loading raises."""
+        await self._set_stopped(agent_id, False)
+        await self._dispatcher.release(agent_id, "restarted by its operator")
+        await self.recover(agent_id)
+        return self._dispatcher.status(agent_id)
+
+    async def _set_stopped(self, agent_id: AgentId, stopped: bool) -> None:
+        now = self._world.clock.now()
+        await self._world.database.transact(lambda tx: agents.update_agent(tx, agent_id, {"stopped": stopped}, now))
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, query: AgentQuery, include: Include) -> list[AgentView]:
+        """Raises InvalidInput for a page that cannot be."""
+
+        def read(tx: Tx) -> "list[AgentView]":  # type: ignore[valid-type]
+            return views.many(tx, agents.select_agents(tx, DEFAULT_ORGANIZATION, query), include)
+
+        return [self._with_status(view) for view in await self._world.database.read(read)]
+
+
+def _start_history(tx: Tx, loaded: state.Loaded, first: tuple[Message, ...]) -> None:
+    """Writes the first messages, the system message with what it says now."""
+    system = system_text(loaded.agent, loaded.blocks, first[0].created_at)
+    rows = (replace(first[0], content=(Text(system),)), *first[1:])
+    messages.append(tx, rows)
+    messages.replace_context(tx, loaded.agent.id, [row.id for row in rows])
+
+
+def _tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:
+    """A job that failed before its turn could speak: the listener hears of it all the same."""
+    if done.cancelled():
+        turn.tell(broken_off(turn, InvariantBroken("The turn was cut off.")))
+        return
+    error = done.exception()
+    if error is not None:
+        known = error if isinstance(error, KelpieError) else InvariantBroken(f"{type(error).__name__}: {error}")
+        turn.tell(broken_off(turn, known))

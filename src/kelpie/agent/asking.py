@@ -1,0 +1,77 @@
+"""One model call: the prompt from what the activation holds, previews as the answer comes, the reply at the end."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kelpie.agent.deltas import Preview
+from kelpie.agent.events import TurnEvent
+from kelpie.agent.state import Hot
+from kelpie.core.errors import CallerError, ModelError, ModelFault
+from kelpie.core.ids import MessageId, StepId
+from kelpie.llm.models import Models
+from kelpie.llm.port import Prepared, Reply, Request
+from kelpie.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An answered model call. `first_ns` is how long its first piece took, `total_ns` the whole."""
+
+    reply: Reply
+    message_id: MessageId
+    step_id: StepId
+    previewed: bool
+    first_ns: int
+    total_ns: int
+
+
+async def ask(
+    world: World,
+    models: Models,
+    hot: Hot,
+    entries: Sequence[Prepared],
+    listen: Callable[[TurnEvent], None] | None,
+) -> Asked:
+    """Asks the agent's model; `listen` gets previews. Raises ModelError."""
+    try:
+        provider, model = models.provider(hot.agent.model.handle)
+    except CallerError as error:
+        raise ModelError(ModelFault.bad_request, str(error), hint="Give the agent another model.") from error
+    message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
+    started = world.clock.monotonic_ns()
+    preview = (
+        Preview(message_id, step_id, world.clock.now(), hot.spec.inner_thoughts, listen) if listen is not None else None
+    )
+    request = _request(hot, model, entries, deltas=preview is not None, system=hot.system(world.clock.now()))
+    reply: Reply | None = None
+    first_ns: int | None = None
+    async for event in provider.stream(request):
+        if first_ns is None:
+            first_ns = world.clock.monotonic_ns() - started
+        if isinstance(event, Reply):
+            reply = event
+        elif preview is not None:
+            preview.take(event)
+    if reply is None:
+        raise ModelError(ModelFault.malformed, "The model's answer ended before it was complete.")
+    if preview is not None:
+        preview.finish()
+    previewed = preview is not None and preview.started
+    return Asked(reply, message_id, step_id, previewed, first_ns or 0, world.clock.monotonic_ns() - started)
+
+
+def _request(hot: Hot, model: str, entries: Sequence[Prepared], *, deltas: bool, system: str) -> Request:
+    choice, schemas = hot.agent.model, hot.schemas()
+    return Request(
+        model=model,
+        system=system,
+        messages=entries,
+        tools=schemas,
+        tool_choice="required" if schemas and hot.spec.must_call_tool else "auto",
+        parallel_tool_calls=choice.parallel_tool_calls,
+        max_tokens=choice.max_tokens,
+        temperature=choice.temperature,
+        deltas=deltas,
+        user=hot.agent.id,
+        options=choice.settings,
+    )

@@ -1,0 +1,102 @@
+"""Changing an agent: what a partial update means for its row and for what hangs on it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kelpie.agent import making
+from kelpie.core.agents import Agent, ModelChoice, Secret
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, BlockId, MessageId, ToolId
+from kelpie.core.paging import Page
+from kelpie.core.tools import Tool, ToolQuery
+from kelpie.llm.port import ModelInfo
+from kelpie.storage import agents, blocks, messages, tools
+from kelpie.world.database import Tx
+
+# Fields that go into the row as they are given.
+_PLAIN = frozenset(
+    {
+        "system", "description", "metadata", "tool_rules", "tags", "hidden", "project_id", "template_id",
+        "base_template_id", "response_format", "message_buffer_autoclear", "enable_sleeptime", "max_files_open",
+        "per_file_view_window_char_limit", "embedding", "embedding_chunk_size",
+    }
+)  # fmt: skip
+MODEL_FIELDS = ("model", "context_window_limit", "max_tokens", "model_settings", "parallel_tool_calls")
+_RELATIONS = frozenset({"tool_ids", "block_ids", "secrets", "message_ids"})
+_CHECKED = {"name": making.check_name, "timezone": making.check_timezone}
+
+
+def changes_model(changes: Mapping[str, Any]) -> bool:
+    return any(name in changes for name in MODEL_FIELDS)
+
+
+def new_model(agent: Agent, info: ModelInfo, changes: Mapping[str, Any]) -> ModelChoice:
+    """The model choice after a change: what is given anew, over what the agent had, over what the model offers."""
+    old = agent.model
+    same = info.handle == old.handle
+    kept: dict[str, Any] = {
+        "context_window_limit": old.context_window if same else None,
+        "max_tokens": old.max_tokens if same else None,
+        "parallel_tool_calls": old.parallel_tool_calls,
+        "model_settings": old.settings if same else None,
+    }
+    given = {name: changes[name] for name in MODEL_FIELDS if name in changes and name != "model"}
+    if given.get("model_settings") is not None:
+        given["model_settings"] = {**(kept["model_settings"] or {}), **given["model_settings"]}
+    return making.choose_model(info, {**kept, **given})
+
+
+def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Agent) -> dict[str, Any]:
+    """The columns a change sets. Raises InvalidInput for a value that cannot be."""
+    unknown = [
+        name for name in changes if name not in _PLAIN | _RELATIONS | {*MODEL_FIELDS, *_CHECKED, "compaction_settings"}
+    ]
+    if unknown:
+        raise InvalidInput(unknown[0], "cannot be changed")
+    columns: dict[str, Any] = {name: changes[name] for name in changes if name in _PLAIN}
+    columns |= {name: check(changes[name]) for name, check in _CHECKED.items() if changes.get(name) is not None}
+    if changes.get("compaction_settings") is not None:
+        columns["compaction_settings"] = {**(agent.compaction_settings or {}), **changes["compaction_settings"]}
+    if model is not None:
+        columns["model"] = model
+    if making.SUBAGENT_TAG in columns.get("tags", ()):
+        columns["hidden"] = True
+    return columns | {"last_updated_by_id": DEFAULT_USER}
+
+
+def apply_relations(tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: Sequence[Secret]) -> None:
+    """Replaces the sets that hang on the agent. Raises NotFound, Conflict, InvalidInput."""
+    if (ids := changes.get("tool_ids")) is not None:
+        find_tools(tx, (), ids)
+        tools.replace_for_agent(tx, agent.id, ids)
+    if (ids := changes.get("block_ids")) is not None:
+        for block_id in ids:
+            blocks.get(tx, BlockId(block_id))
+        blocks.replace_for_agent(tx, agent.id, ids)
+    if changes.get("secrets") is not None:
+        agents.replace_secrets(tx, agent.id, secrets)
+    if (ids := changes.get("message_ids")) is not None:
+        _set_context(tx, agent, ids)
+
+
+def _set_context(tx: Tx, agent: Agent, ids: Sequence[MessageId]) -> None:
+    found = {m.id for m in messages.get_many(tx, ids) if m.agent_id == agent.id}
+    missing = next((i for i in ids if i not in found), None)
+    if missing is not None:
+        raise InvalidInput("message_ids", f"{missing} is not a message of this agent")
+    messages.replace_context(tx, agent.id, ids)
+
+
+def find_tools(tx: Tx, names: Sequence[str], ids: Sequence[ToolId]) -> tuple[Tool, ...]:
+    """The tools asked for by name and by id, each once. Raises InvalidInput naming what does not exist."""
+    by_name = tools.by_names(tx, DEFAULT_ORGANIZATION, names) if names else {}
+    missing = [name for name in names if name not in by_name]
+    if missing:
+        raise InvalidInput("tools", f"there is no tool named {', '.join(missing)}; create it first")
+    query = ToolQuery(page=Page(limit=None), tool_ids=tuple(ids))
+    by_id = {tool.id: tool for tool in tools.select(tx, DEFAULT_ORGANIZATION, query)} if ids else {}
+    unknown = [i for i in ids if i not in by_id]
+    if unknown:
+        raise InvalidInput("tool_ids", f"there is no tool with the id {', '.join(unknown)}")
+    found = {tool.id: tool for tool in (*(by_name[n] for n in names), *(by_id[i] for i in ids))}
+    return tuple(found.values())

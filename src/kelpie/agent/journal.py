@@ -1,0 +1,221 @@
+"""The journal of a turn: every commit moves the fence, takes the next number of the turn, and writes what happened.
+
+A commit is one pure function over a transaction. Transactional tools run inside it, so their effect and their recorded
+result are one; the decision whether the turn ends is made inside it too, so the last step and the end are one. What is
+returned was committed. A commit whose outcome is unknown is looked up by its number instead of being written twice.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from kelpie.agent import state
+from kelpie.agent.calls import Planned, run_inside
+from kelpie.agent.rows import nudge_row, tool_row
+from kelpie.agent.state import Loaded
+from kelpie.agent.stop import Called, Decision, decide
+from kelpie.agent.types import spec_of
+from kelpie.core.errors import CommitUnknown, StorageBusy
+from kelpie.core.ids import AgentId, MessageId, StepId
+from kelpie.core.messages import Message, ToolReturn
+from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
+from kelpie.core.time import Micros
+from kelpie.storage import agents, heads, messages, runs
+from kelpie.storage.heads import Claim
+from kelpie.storage.runs import Given
+from kelpie.tools.port import CallContext
+from kelpie.world.database import Database, Tx
+
+T = TypeVar("T")
+ATTEMPTS_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a turn stands: its run so far, and the number of its next commit."""
+
+    claim: Claim
+    run: Run
+    number: int = 0
+    conversation: str = ""
+
+    def after(self, run: Run) -> "Position":
+        return replace(self, run=run, number=self.number + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A call to be answered in a commit: inside it, or with what it gave back outside."""
+
+    planned: Planned
+    uuid: str  # for a row the call may make
+    done: ToolReturn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What decides whether the turn goes on; known with the last commit of a step."""
+
+    calls: tuple[Called, ...]
+    finish_reason: str
+    steps_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One commit within a step. All ids and times are drawn beforehand, so that the commit is pure."""
+
+    kind: str
+    at: Micros
+    step_id: StepId
+    tool_row_id: MessageId
+    nudge_id: MessageId
+    rows: tuple[Message, ...] = ()  # what is known already: the input, the reply
+    step: Step | None = None
+    answers: tuple[Answer, ...] = ()
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a commit wrote, and how agent and turn stand after it."""
+
+    rows: tuple[Message, ...]
+    run: Run
+    loaded: Loaded
+    stop: StopReason | None
+    touched: tuple[AgentId, ...] = ()
+
+
+async def commit(
+    database: Database,
+    position: Position,
+    kind: str,
+    at: Micros,
+    body: Callable[[Tx], T],
+    recall: Callable[[Tx], T],
+) -> T:
+    """Runs body as one numbered commit of the turn.
+
+    A transient refusal is tried again a few times. An unknown outcome is looked up by its number, and if the commit is
+    in, `recall` reads back what it did. Raises StorageError.
+    """
+    run = position.run
+
+    def numbered(tx: Tx) -> T:
+        heads.advance(tx, position.claim)
+        runs.journal_add(tx, position.claim, run.id, position.number, kind, at)
+        return body(tx)
+
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        try:
+            return await database.transact(numbered)
+        except StorageBusy:
+            if attempt == ATTEMPTS_MAX:
+                raise
+        except CommitUnknown:
+            if await database.read(lambda tx: runs.journal_has(tx, run.agent_id, run.id, position.number)):
+                return await database.read(recall)
+            if attempt == ATTEMPTS_MAX:
+                raise
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+async def open_turn(database: Database, position: Position, loaded: Loaded, given: Given) -> None:
+    """The first commit of a turn: the run and its input, which is not history yet. Raises StorageError."""
+    organization = loaded.agent.organization_id
+
+    def body(tx: Tx) -> None:
+        runs.open_run(tx, position.run, organization, given, position.claim.node)
+
+    await commit(database, position, "open", position.run.created_at, body, lambda tx: None)
+
+
+async def write_step(database: Database, position: Position, loaded: Loaded, write: Write) -> Committed:
+    """A reply, or results, or both; ends the run when the turn is over. Raises StorageError."""
+    return await commit(
+        database,
+        position,
+        write.kind,
+        write.at,
+        lambda tx: _write(tx, position, loaded, write),
+        lambda tx: _recall(tx, position, loaded, write),
+    )
+
+
+def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+    run = position.run
+    rows, touched = list(write.rows), list[AgentId]()
+    context = CallContext(loaded.agent, write.at, "", run.conversation_id)
+    answered = [_answer(tx, answer, context, touched) for answer in write.answers]
+    if answered:
+        rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
+    decision = _decide(loaded, write.ending) if write.ending else Decision(None)
+    if decision.nudge is not None:
+        rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
+    messages.append(tx, rows)
+    messages.extend_context(tx, run.agent_id, [row.id for row in rows], position.conversation)
+    if write.step is not None:
+        runs.add_step(tx, write.step, loaded.agent.organization_id)
+    if decision.stop is None:
+        runs.progress(tx, run)
+    else:
+        run = ended(run, decision.stop, write.at)
+        finish(tx, run)
+    return Committed(tuple(rows), run, state.refresh(tx, loaded), decision.stop, tuple(dict.fromkeys(touched)))
+
+
+def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+    ids = [*(row.id for row in write.rows), write.tool_row_id, write.nudge_id]
+    run = runs.get(tx, position.run.id)
+    stop = None if run.status in UNFINISHED else run.stop_reason
+    return Committed(tuple(messages.get_many(tx, ids)), run, state.refresh(tx, loaded), stop, (run.agent_id,))
+
+
+def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]) -> ToolReturn:
+    if answer.done is not None:
+        return answer.done
+    given_back, outcome = run_inside(tx, answer.planned, replace(context, fresh_uuid=answer.uuid))
+    touched += outcome.touched if outcome else ()
+    return given_back
+
+
+def _decide(loaded: Loaded, ending: Ending) -> Decision:
+    agent = loaded.agent
+    spec = spec_of(agent.agent_type)
+    return decide(spec, agent.tool_rules, ending.calls, ending.finish_reason, ending.steps_left)
+
+
+async def close_turn(
+    database: Database, position: Position, run: Run, orphans: Sequence[Message], step: Step | None, loaded: Loaded
+) -> None:
+    """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError."""
+
+    def body(tx: Tx) -> None:
+        messages.append(tx, orphans)
+        messages.extend_context(tx, run.agent_id, [row.id for row in orphans], position.conversation)
+        if step is not None:
+            runs.add_step(tx, step, loaded.agent.organization_id)
+        finish(tx, run)
+
+    assert run.completed_at is not None
+    await commit(database, position, "close", run.completed_at, body, lambda tx: None)
+
+
+def ended(run: Run, reason: StopReason, at: Micros) -> Run:
+    """The run as it is once it has stopped."""
+    return replace(
+        run,
+        status=status_for(reason),
+        stop_reason=reason,
+        completed_at=at,
+        total_duration_ns=max(0, at - run.created_at) * 1000,
+    )
+
+
+def finish(tx: Tx, run: Run) -> None:
+    """Records an ended run, on itself and on its agent."""
+    assert run.stop_reason is not None and run.completed_at is not None
+    runs.finish(tx, run)
+    duration_ms = (run.total_duration_ns or 0) // 1_000_000
+    agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)

@@ -1,0 +1,201 @@
+"""Making an agent: from what the caller described to the rows that are written, with every default in one place.
+
+Pure but for looking models up; ids and times are passed in.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import orjson
+
+from kelpie.agent import instructions
+from kelpie.agent.prompt import packed_event
+from kelpie.agent.types import EXITS, TypeSpec, spec_of
+from kelpie.core.agents import Agent, ModelChoice, NewAgent, Secret, ToolRule
+from kelpie.core.blocks import Block, NewBlock
+from kelpie.core.errors import Conflict, InvalidInput
+from kelpie.core.ids import DEFAULT_USER, AgentId, BlockId, MessageId, SecretId
+from kelpie.core.messages import Message, NewMessage, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.time import Micros
+from kelpie.core.tools import Tool, ToolType
+from kelpie.llm.port import ModelInfo
+from kelpie.memory import blocks
+from kelpie.world.ids import Ids
+
+CONTEXT_WINDOW_DEFAULT_MAX = 128_000
+NAME_CHARS_MAX = 200
+SUBAGENT_TAG = "role:subagent"
+SENT = "Sent message successfully."
+_NAME = re.compile(r"[\w '\-]+", re.UNICODE)
+_BASE_TYPES = frozenset({ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core})
+_NO_BASE_RULES = ("claude-4-sonnet", "claude-3-5-sonnet", "gpt-5", "gemini-2.5-pro")
+# context window up to -> (files open at once, characters of each that are shown)
+_FILE_WINDOWS = ((8_000, 3, 5_000), (32_000, 5, 15_000), (128_000, 10, 25_000), (200_000, 10, 40_000))
+_FILE_WINDOW_LARGEST = (15, 40_000)
+SUMMARY_INSTRUCTIONS = (
+    "Messages at the beginning of the conversation are about to leave the context. Write a summary that lets the rest "
+    "be understood without them. Tell: what the person wants; what was done and found; decisions, names, numbers, "
+    "links and identifiers exactly as they stood; what failed and why; what is still open; and words by which details "
+    "can be searched for later. Take over what an earlier summary says if it still matters. Write in the first person, "
+    "at most 300 words, and nothing but the summary."
+)
+
+
+def check_name(name: str) -> str:
+    """Raises InvalidInput for a name that could not be shown or typed."""
+    if len(name) > NAME_CHARS_MAX or (name and not _NAME.fullmatch(name)):
+        raise InvalidInput("name", f"use letters, digits, spaces, ' and -, at most {NAME_CHARS_MAX} characters")
+    return name
+
+
+def check_timezone(name: str) -> str:
+    """Raises InvalidInput for a zone the system does not know."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidInput(
+            "timezone", f"'{name[:80]}' is not a known time zone; use a name such as Europe/Berlin"
+        ) from None
+    return name
+
+
+def choose_model(info: ModelInfo, new: Mapping[str, Any]) -> ModelChoice:
+    """How the agent uses its model: what was asked for over what the model offers. Raises InvalidInput."""
+    settings: Mapping[str, Any] = new.get("model_settings") or {}
+    window = new.get("context_window_limit") or min(info.context_window, CONTEXT_WINDOW_DEFAULT_MAX)
+    if window < 1:
+        raise InvalidInput("context_window_limit", "must be a positive number of tokens")
+    limit = settings.get("max_output_tokens") or new.get("max_tokens") or info.max_tokens
+    parallel = settings.get("parallel_tool_calls", new.get("parallel_tool_calls"))
+    return ModelChoice(
+        handle=info.handle,
+        context_window=window,
+        max_tokens=limit,
+        temperature=settings.get("temperature", 1.0),
+        parallel_tool_calls=bool(parallel),
+        settings=dict(settings),
+    )
+
+
+def file_window(context_window: int) -> tuple[int, int]:
+    return next(((n, chars) for limit, n, chars in _FILE_WINDOWS if context_window <= limit), _FILE_WINDOW_LARGEST)
+
+
+def compaction(given: Mapping[str, Any] | None, model: ModelChoice) -> Mapping[str, Any]:
+    """How the history will be shortened: what was asked for over the defaults."""
+    provider = model.handle.partition("/")[0]
+    defaults = {
+        "model": "openai/gpt-5-mini" if provider == "openai" else model.handle,
+        "model_settings": None,
+        "prompt": SUMMARY_INSTRUCTIONS,
+        "prompt_acknowledgement": False,
+        "clip_chars": 50_000,
+        "mode": "sliding_window",
+        "sliding_window_percentage": 0.3,
+    }
+    return {**defaults, **{k: v for k, v in (given or {}).items() if v is not None}}
+
+
+def base_rules(tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...]:
+    """Which base tools end a turn and which go on; left to the model where it is known to manage alone."""
+    name = model.handle.lower()
+    if "mini" not in name and any(known in name for known in _NO_BASE_RULES):
+        return ()
+    return tuple(
+        ToolRule("exit_loop" if tool.name in EXITS else "continue_loop", tool.name)
+        for tool in tools
+        if tool.tool_type in _BASE_TYPES or tool.name in EXITS
+    )
+
+
+def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...]:
+    rules = list(new.tool_rules or ())
+    wanted = spec.base_tool_rules if new.include_base_tool_rules is None else new.include_base_tool_rules
+    base = base_rules(tools, model) if wanted else ()
+    approvals = tuple(ToolRule("requires_approval", t.name) for t in tools if t.default_requires_approval)
+    for rule in (*base, *approvals):
+        if not any(r.type == rule.type and r.tool_name == rule.tool_name for r in rules):
+            rules.append(rule)
+    return tuple(rules)
+
+
+def make_agent(new: NewAgent, agent_id: AgentId, model: ModelChoice, tools: Sequence[Tool], now: Micros) -> Agent:
+    """The agent's row. Raises InvalidInput."""
+    spec = spec_of(new.agent_type)
+    files, chars = file_window(model.context_window)
+    return Agent(
+        id=agent_id,
+        name=check_name(new.name) if new.name is not None else f"Agent {agent_id.uuid[:8]}",
+        agent_type=new.agent_type,
+        system=spec.instructions if new.system is None else new.system,
+        model=model,
+        created_at=now,
+        updated_at=now,
+        embedding=new.embedding,
+        embedding_chunk_size=new.embedding_chunk_size or 300,
+        description=new.description,
+        metadata=new.metadata,
+        tool_rules=rules_for(new, spec, tools, model),
+        tags=new.tags,
+        timezone=check_timezone(new.timezone or "UTC"),
+        hidden=True if SUBAGENT_TAG in new.tags else new.hidden,
+        project_id=new.project_id,
+        template_id=new.template_id,
+        base_template_id=new.base_template_id,
+        compaction_settings=compaction(new.compaction_settings, model),
+        response_format=new.response_format,
+        message_buffer_autoclear=new.message_buffer_autoclear,
+        enable_sleeptime=new.enable_sleeptime,
+        max_files_open=new.max_files_open or files,
+        per_file_view_window_char_limit=new.per_file_view_window_char_limit or chars,
+        created_by_id=DEFAULT_USER,
+        last_updated_by_id=DEFAULT_USER,
+    )
+
+
+def make_blocks(new: Sequence[NewBlock], ids: Ids, now: Micros) -> tuple[Block, ...]:
+    """The blocks an agent is made with. Raises Conflict for two of one label."""
+    labels = [block.label for block in new]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
+    return tuple(blocks.make(block, ids.new(BlockId), now) for block in new)
+
+
+def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Secret, ...]:
+    return tuple(Secret(ids.new(SecretId), key, value, now, now) for key, value in secrets.items())
+
+
+def first_messages(
+    agent_id: AgentId, spec: TypeSpec, given: Sequence[NewMessage] | None, ids: Ids, now: Micros
+) -> tuple[Message, ...]:
+    """What a new or reset agent starts with: an empty system message, then the given messages or its type's own."""
+    rows = [Message(ids.new(MessageId), agent_id, Role.system, now)]
+    if given is not None:
+        for message in given:
+            rows += _given_rows(agent_id, message, spec, ids, now)
+    elif spec.boot_messages:
+        thought = Reasoning(instructions.BOOT_THOUGHT, native=False)
+        rows += _spoken(agent_id, instructions.BOOT_MESSAGE, (thought,), ids, now)
+        login = packed_event("login", now, last_login="Never (first login)")
+        rows.append(Message(ids.new(MessageId), agent_id, Role.user, now, (Text(login),)))
+    return tuple(rows)
+
+
+def _given_rows(agent_id: AgentId, message: NewMessage, spec: TypeSpec, ids: Ids, now: Micros) -> list[Message]:
+    if message.role is Role.assistant and spec.must_call_tool:
+        text = "\n".join(part.text for part in message.content if isinstance(part, Text))
+        return _spoken(agent_id, text, (), ids, now)
+    return [Message(ids.new(MessageId), agent_id, message.role, now, message.content, name=message.name)]
+
+
+def _spoken(agent_id: AgentId, text: str, thoughts: tuple[Reasoning, ...], ids: Ids, now: Micros) -> list[Message]:
+    """An answer given by tool, with its result, as if the agent had said it."""
+    call = ToolCall(f"call_{ids.uuid()[:8]}", "send_message", orjson.dumps({"message": text}).decode())
+    result = ToolReturn(call.id, call.name, True, SENT)
+    return [
+        Message(ids.new(MessageId), agent_id, Role.assistant, now, thoughts, (call,)),
+        Message(ids.new(MessageId), agent_id, Role.tool, now, tool_returns=(result,), name=call.name),
+    ]

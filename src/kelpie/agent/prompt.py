@@ -1,0 +1,110 @@
+"""What the model is shown: instructions, memory, history, tools. Pure functions over what the activation holds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from kelpie.agent.types import TypeSpec
+from kelpie.core.agents import Agent
+from kelpie.core.blocks import Block
+from kelpie.core.messages import Message, Reasoning, Role, ToolCall, ToolReturn
+from kelpie.core.time import Micros, as_datetime
+from kelpie.core.tools import Tool
+from kelpie.llm.port import Prepared, ToolSchema
+from kelpie.memory.prompt import render_blocks
+
+THINKING = "thinking"
+HEARTBEAT = "request_heartbeat"
+_MEMORY_PLACE = "{CORE_MEMORY}"
+
+
+def system_text(agent: Agent, blocks: Sequence[Block], now: Micros) -> str:
+    """Instructions and memory as one text. It changes with memory, settings and the day, not with every call."""
+    memory = render_blocks(blocks)
+    today = as_datetime(now).strftime("%Y-%m-%d")
+    facts = f"<memory_metadata>\n- AGENT_ID: {agent.id}\n- Today: {today} (UTC)\n</memory_metadata>"
+    memory = f"{memory}\n\n{facts}" if memory else facts
+    if _MEMORY_PLACE in agent.system:
+        return agent.system.replace(_MEMORY_PLACE, memory)
+    return f"{agent.system}\n\n{memory}"
+
+
+def prepare(message: Message, spec: TypeSpec) -> Prepared:
+    """A stored message in the form the model is shown it."""
+    if message.role is Role.tool:
+        shown = tuple(replace(r, text=packed_return(r, message.created_at)) for r in message.tool_returns)
+        return Prepared(replace(message, tool_returns=shown))
+    if message.role is Role.assistant and message.tool_calls:
+        calls = tuple(_shown_call(call, message, spec) for call in message.tool_calls)
+        content = message.content
+        if spec.inner_thoughts:
+            content = tuple(p for p in content if not (isinstance(p, Reasoning) and not p.native))
+        return Prepared(replace(message, content=content, tool_calls=calls))
+    return Prepared(message)
+
+
+def _shown_call(call: ToolCall, message: Message, spec: TypeSpec) -> ToolCall:
+    """A call with arguments that are sure to be a JSON object, and with the thoughts that came with it."""
+    arguments = read_object(call.arguments)
+    if arguments is None:
+        return replace(call, arguments="{}")
+    thought = next((p.text for p in message.content if isinstance(p, Reasoning) and not p.native), None)
+    if spec.inner_thoughts and thought is not None:
+        return replace(call, arguments=orjson.dumps({THINKING: thought, **arguments}).decode())
+    return call
+
+
+def read_object(text: str) -> dict[str, Any] | None:
+    """The JSON object in a text, or None. An empty text is the empty object: some models send that."""
+    if not text.strip():
+        return {}
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
+
+
+def packed_return(result: ToolReturn, at: Micros) -> str:
+    """A tool's result as the model reads it."""
+    return orjson.dumps(
+        {"status": "OK" if result.ok else "Failed", "message": result.text, "time": shown_time(at)},
+        option=orjson.OPT_INDENT_2,
+    ).decode()
+
+
+def shown_time(at: Micros) -> str:
+    return as_datetime(at).strftime("%Y-%m-%d %I:%M:%S %p UTC+0000")
+
+
+def packed_event(kind: str, at: Micros, **fields: str) -> str:
+    """A message the server itself writes into the history, marked as such."""
+    return orjson.dumps({"type": kind, **fields, "time": shown_time(at)}, option=orjson.OPT_INDENT_2).decode()
+
+
+def tool_schemas(tools: Sequence[Tool], spec: TypeSpec, exits: frozenset[str]) -> tuple[ToolSchema, ...]:
+    """The tools as the model is offered them; `exits` are those that end a turn."""
+    return tuple(_schema(tool, spec, tool.name in exits) for tool in tools)
+
+
+def _schema(tool: Tool, spec: TypeSpec, ends_turn: bool) -> ToolSchema:
+    description = tool.json_schema.get("description") or tool.description or ""
+    parameters: Mapping[str, Any] = tool.json_schema.get("parameters") or {"type": "object", "properties": {}}
+    if not (spec.inner_thoughts or spec.heartbeats):
+        return ToolSchema(tool.name, description, parameters)
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    if spec.inner_thoughts:
+        properties[THINKING] = {"type": "string", "description": "Your private thoughts before this call."}
+        required.append(THINKING)
+    properties |= parameters.get("properties") or {}
+    required += parameters.get("required") or []
+    if spec.heartbeats and not ends_turn:
+        properties[HEARTBEAT] = {
+            "type": "boolean",
+            "description": "True to get the result of this call and another step; false to end your turn with it.",
+        }
+        required.append(HEARTBEAT)
+    return ToolSchema(tool.name, description, {**parameters, "properties": properties, "required": required})

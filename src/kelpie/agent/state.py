@@ -1,0 +1,99 @@
+"""What an activation holds in memory: settings, blocks, tools and context of one agent, as last committed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kelpie.agent.history import healed
+from kelpie.agent.prompt import prepare, system_text, tool_schemas
+from kelpie.agent.types import TypeSpec, spec_of
+from kelpie.core.agents import Agent
+from kelpie.core.blocks import Block
+from kelpie.core.messages import Message, Role
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.core.tools import Tool
+from kelpie.llm.port import Prepared, ToolSchema
+from kelpie.storage import agents, blocks, messages, tools
+from kelpie.storage.heads import Claim
+from kelpie.world.database import Tx
+
+_DAY = 24 * 3600 * MICROS_PER_SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Everything about an agent that can change under a running turn, read in one transaction."""
+
+    agent: Agent
+    blocks: tuple[Block, ...]
+    tools: tuple[Tool, ...]
+
+    def is_current(self, tx: Tx) -> bool:
+        """Whether the database still holds these versions: two small reads, part of every journal commit."""
+        if agents.version(tx, self.agent.id) != self.agent.version:
+            return False
+        return blocks.versions(tx, self.agent.id) == {b.id: b.version for b in self.blocks}
+
+
+def load(tx: Tx, agent: Agent) -> Loaded:
+    return Loaded(agent, tuple(blocks.of_agent(tx, agent.id)), tuple(tools.of_agent(tx, agent.id)))
+
+
+def refresh(tx: Tx, known: Loaded) -> Loaded:
+    """What is known, or what the database has by now if that is newer."""
+    return known if known.is_current(tx) else load(tx, agents.get(tx, known.agent.id))
+
+
+@dataclass(slots=True)
+class Context:
+    """What the model sees of one conversation: the history, encoded once."""
+
+    system_id: str | None
+    entries: list[Prepared]
+
+    def extend(self, new: Sequence[Message], spec: TypeSpec) -> None:
+        self.entries += [prepare(message, spec) for message in new]
+
+
+def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
+    spec = spec_of(agent.agent_type)
+    found = messages.context_messages(tx, agent.id, conversation)
+    system = next((m.id for m in found if m.role is Role.system), None)
+    said = found[1:] if found and found[0].role is Role.system else found
+    return Context(system, [prepare(m, spec) for m in healed(said)])
+
+
+@dataclass(slots=True)
+class Hot:
+    """The live memory of one activation. `stale` is set by whoever changed something outside a turn."""
+
+    claim: Claim
+    loaded: Loaded
+    contexts: dict[str, Context] = field(default_factory=dict[str, Context])
+    stale: bool = False
+    _system: tuple[Loaded, Micros, str] | None = None
+    _schemas: tuple[Loaded, tuple[ToolSchema, ...]] | None = None
+
+    @property
+    def agent(self) -> Agent:
+        return self.loaded.agent
+
+    @property
+    def spec(self) -> TypeSpec:
+        return spec_of(self.loaded.agent.agent_type)
+
+    @property
+    def exits(self) -> frozenset[str]:
+        """The tools that end a turn."""
+        return frozenset(r.tool_name for r in self.agent.tool_rules if r.type == "exit_loop")
+
+    def system(self, now: Micros) -> str:
+        """The compiled instructions, built anew only when memory, settings or the day changed."""
+        if self._system is None or self._system[0] is not self.loaded or self._system[1] != now // _DAY:
+            text = system_text(self.agent, self.loaded.blocks, now)
+            self._system = (self.loaded, now // _DAY, text)
+        return self._system[2]
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        if self._schemas is None or self._schemas[0] is not self.loaded:
+            self._schemas = (self.loaded, tool_schemas(self.loaded.tools, self.spec, self.exits))
+        return self._schemas[1]

@@ -1,0 +1,268 @@
+"""The loop: ask the model, commit, answer its calls, commit, until a reason to stop. One loop for every agent type.
+
+It works on what the activation holds in memory and reads nothing from the database; whatever it commits comes back
+from the commit with the newest settings and blocks. A turn that fails ends with a stop reason, never half-way.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kelpie.agent import journal, state
+from kelpie.agent.asking import Asked, ask
+from kelpie.agent.calls import Planned, interrupted, plan, run_outside
+from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
+from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
+from kelpie.agent.listener import Turn
+from kelpie.agent.prompt import prepare
+from kelpie.agent.rows import described, input_row, reason_for, reply_row, step_record
+from kelpie.agent.state import Hot
+from kelpie.agent.stop import Called
+from kelpie.core.errors import KelpieError, ModelError
+from kelpie.core.ids import AgentId, MessageId, StepId
+from kelpie.core.messages import Message, Role, ToolCall
+from kelpie.core.runs import Run, Step, StepStatus, StopReason
+from kelpie.llm.models import Models
+from kelpie.storage.runs import Given
+from kelpie.tools.port import CallContext, ExternalTool
+from kelpie.world.world import World
+
+_CATCH_UP_MAX = 8  # reloads before a model call, should edits keep coming in
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What every turn works with. `touched` tells other activations that something they hold has changed."""
+
+    world: World
+    models: Models
+    external: ExternalTool | None
+    touched: Callable[[Iterable[AgentId]], None]
+
+
+class TurnLoop:
+    """One turn of one conversation, from where it stands to its end."""
+
+    def __init__(
+        self, equipment: Equipment, hot: Hot, position: Position, given: Given, turn: Turn, *, deltas: bool = False
+    ) -> None:
+        self._equipment = equipment
+        self._world = equipment.world
+        self._hot = hot
+        self._position = position
+        self._given = given
+        self._turn = turn
+        self._deltas = deltas
+        self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
+        self._context_tokens: int | None = None
+
+    # --- the ways in ---------------------------------------------------------------------------------------------
+
+    async def begin(self) -> None:
+        """A new turn: its input is committed while the model already works on it. Raises StorageError."""
+        run = self._position.run
+        self._turn.tell(TurnOpened(run.id, run.created_at))
+        opening = journal.open_turn(self._world.database, self._position, self._hot.loaded, self._given)
+        if self._given.max_steps <= 0:
+            await opening
+            self._position = self._position.after(run)
+            await self._end(StopReason.end_turn)
+            return
+        self._take_input()
+        asked, error = await _while_committing(opening, self._ask())
+        self._position = self._position.after(run)
+        if asked is None:
+            assert error is not None
+            await self._fail(error)
+        elif await self._step(asked):
+            await self.go_on()
+
+    async def begin_again(self) -> None:
+        """A turn that was opened before a crash but has no step yet. Raises StorageError."""
+        self._take_input()
+        await self.go_on()
+
+    async def go_on(self) -> None:
+        """From here to the end, asking the model next. Raises StorageError."""
+        goes_on = True
+        while goes_on:
+            try:
+                asked = await self._ask()
+            except ModelError as error:
+                await self._fail(error)
+                return
+            goes_on = await self._step(asked)
+
+    async def answer_open(self, reply: Message, left: tuple[ToolCall, ...]) -> bool:
+        """After a crash: answers the calls that were left open, then tells whether the turn goes on.
+
+        What runs inside the commit is simply run; of what runs outside nobody knows how far it came.
+        """
+        assert reply.step_id is not None
+        planned = self._plan(reply.tool_calls)
+        answers = tuple(
+            Answer(p, self._world.ids.uuid(), interrupted(p.call) if p.external else None)
+            for p in planned
+            if p.call in left
+        )
+        write = self._write("recover", reply.step_id, answers=answers, ending=self._ending(planned, "tool_calls"))
+        return await self._commit(write)
+
+    # --- a step --------------------------------------------------------------------------------------------------
+
+    async def _ask(self) -> Asked:
+        await self._catch_up()
+        entries = list(self._hot.contexts[self._position.conversation].entries)
+        entries += [prepare(message, self._hot.spec) for message in self._waiting]
+        listen = self._turn.tell if self._deltas else None
+        return await ask(self._world, self._equipment.models, self._hot, entries, listen)
+
+    async def _catch_up(self) -> None:
+        """Reloads what somebody changed since the last commit: a prompt is never older than the last edit."""
+        hot, conversation = self._hot, self._position.conversation
+        for _ in range(_CATCH_UP_MAX):
+            if not hot.stale and conversation in hot.contexts:
+                return
+            hot.stale = False
+            await self._reload(conversation)
+
+    async def _reload(self, conversation: str) -> None:
+        hot, database = self._hot, self._world.database
+        known = hot.loaded
+        found = await database.read(lambda tx: state.refresh(tx, known))
+        if hot.loaded is known:
+            hot.loaded = found
+        else:  # another lane committed meanwhile and may know better: look again
+            hot.stale = True
+        if conversation not in hot.contexts:
+            agent = hot.agent
+            hot.contexts[conversation] = await database.read(lambda tx: state.load_context(tx, agent, conversation))
+
+    async def _step(self, asked: Asked) -> bool:
+        """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
+        self._count(asked)
+        planned = self._plan(asked.reply.tool_calls)
+        ending = self._ending(planned, asked.reply.finish_reason)
+        step = replace(
+            self._record(asked.step_id, StepStatus.success),
+            usage=asked.reply.usage,
+            llm_ns=asked.total_ns,
+            step_ns=asked.total_ns,
+        )
+        rows = (*(replace(row, step_id=asked.step_id) for row in self._waiting), self._reply(asked))
+        if not any(p.external for p in planned):
+            answers = tuple(Answer(p, self._world.ids.uuid()) for p in planned)
+            write = self._write("step", asked.step_id, rows=rows, step=step, answers=answers, ending=ending)
+            return await self._commit(write, previewed=asked.previewed)
+        await self._commit(self._write("reply", asked.step_id, rows=rows, step=step), previewed=asked.previewed)
+        return await self._answer_one_by_one(asked.step_id, planned, ending)
+
+    async def _answer_one_by_one(self, step_id: StepId, planned: list[Planned], ending: Ending) -> bool:
+        """Each result is committed before the next call begins."""
+        goes_on = True
+        for i, p in enumerate(planned):
+            uuid = self._world.ids.uuid()
+            context = CallContext(self._hot.agent, self._world.clock.now(), uuid, self._position.run.conversation_id)
+            done = await run_outside(p, context) if p.external else None
+            last = i == len(planned) - 1
+            write = self._write("result", step_id, answers=(Answer(p, uuid, done),), ending=ending if last else None)
+            goes_on = await self._commit(write)
+        return goes_on
+
+    async def _commit(self, write: Write, *, previewed: bool = False) -> bool:
+        """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
+        committed = await journal.write_step(self._world.database, self._position, self._hot.loaded, write)
+        self._waiting = ()
+        self._take_in(committed)
+        for row in committed.rows:
+            if row.role in (Role.assistant, Role.tool):
+                self._turn.tell(MessageCommitted(row, previewed and row.role is Role.assistant))
+        if committed.stop is not None:
+            self._tell_end(committed.run, None)
+        return committed.stop is None
+
+    def _take_in(self, committed: Committed) -> None:
+        hot = self._hot
+        self._position = self._position.after(committed.run)
+        hot.loaded = committed.loaded
+        if context := hot.contexts.get(self._position.conversation):
+            context.extend(committed.rows, hot.spec)
+        if others := [a for a in committed.touched if a != hot.agent.id]:
+            self._equipment.touched(others)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    async def _fail(self, error: ModelError) -> None:
+        """Ends the turn because the model gave no usable answer; what was committed before stays."""
+        reason, told = reason_for(error), described(error)
+        step = replace(self._record(self._world.ids.new(StepId), StepStatus.failed), stop_reason=reason, error=told)
+        run = self._position.run
+        self._position = replace(self._position, run=replace(run, metadata={**run.metadata, "error": told}))
+        await self._end(reason, step, error)
+
+    async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
+        run = journal.ended(self._position.run, reason, self._world.clock.now())
+        await journal.close_turn(self._world.database, self._position, run, (), step, self._hot.loaded)
+        self._position = self._position.after(run)
+        self._tell_end(run, error)
+
+    def _tell_end(self, run: Run, error: KelpieError | None) -> None:
+        assert run.stop_reason is not None
+        self._turn.tell(TurnEnded(run.id, run.stop_reason, run.usage, run.step_count, self._context_tokens, error))
+
+    # --- small things --------------------------------------------------------------------------------------------
+
+    def _take_input(self) -> None:
+        run, ids = self._position.run, self._world.ids
+        self._waiting = tuple(input_row(run, message, ids) for message in self._given.messages)
+
+    def _count(self, asked: Asked) -> None:
+        run, usage = self._position.run, asked.reply.usage
+        ttft = run.ttft_ns if run.ttft_ns is not None else asked.first_ns
+        run = replace(run, usage=run.usage + usage, step_count=run.step_count + 1, ttft_ns=ttft)
+        self._position = replace(self._position, run=run)
+        self._context_tokens = None if self._hot.spec.heartbeats else usage.total_tokens
+
+    def _reply(self, asked: Asked) -> Message:
+        return reply_row(
+            self._position.run,
+            asked.message_id,
+            asked.step_id,
+            asked.reply,
+            inner_thoughts=self._hot.spec.inner_thoughts,
+            at=self._world.clock.now(),
+        )
+
+    def _record(self, step_id: StepId, status: StepStatus) -> Step:
+        return step_record(self._position.run, self._hot.agent, step_id, status, self._world.clock.now())
+
+    def _write(self, kind: str, step_id: StepId, **fields: Any) -> Write:
+        ids = self._world.ids
+        return Write(kind, self._world.clock.now(), step_id, ids.new(MessageId), ids.new(MessageId), **fields)
+
+    def _plan(self, calls: Iterable[ToolCall]) -> list[Planned]:
+        loaded = self._hot.loaded
+        return [plan(call, loaded.agent, loaded.tools, self._equipment.external) for call in calls]
+
+    def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
+        called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None) for p in planned)
+        return Ending(called, finish_reason, self._given.max_steps - self._position.run.step_count)
+
+
+async def _while_committing(
+    opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, Asked]
+) -> tuple[Asked | None, ModelError | None]:
+    """Both at once. A failed commit stops the model call and is raised; the model's error waits for the commit."""
+    commit, answer = asyncio.create_task(opening), asyncio.create_task(asking)
+    try:
+        await asyncio.wait((commit, answer), return_when=asyncio.FIRST_EXCEPTION)
+        await commit
+        return await answer, None
+    except ModelError as error:
+        return None, error
+    finally:
+        for task in (commit, answer):
+            task.cancel()
+            if task.done() and not task.cancelled():
+                task.exception()  # looked at, so that asyncio does not report it as forgotten

@@ -1,0 +1,42 @@
+"""Agents as they are shown: the row with the relations that were asked for, in a bounded number of statements."""
+
+from collections.abc import Sequence
+
+from kelpie.core.agents import ActivationStatus, Agent, AgentView, Include
+from kelpie.core.ids import AgentId
+from kelpie.core.lifecycle import State
+from kelpie.storage import agents, blocks, messages, tools
+from kelpie.world.database import Tx
+
+
+def one(tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
+    """Raises NotFound."""
+    return many(tx, [agents.get(tx, agent_id)], include)[0]
+
+
+def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
+    """However many agents: one statement per relation."""
+    ids = [agent.id for agent in found]
+    if not ids:
+        return []
+    contexts = messages.context_ids_of(tx, ids)
+    blocks_of = blocks.of_agents(tx, ids) if include.blocks else {}
+    tools_of = tools.of_agents(tx, ids) if include.tools else {}
+    secrets_of = agents.secrets_of(tx, ids) if include.secrets else {}
+    return [
+        AgentView(
+            agent=agent,
+            message_ids=contexts.get(agent.id, ()),
+            blocks=tuple(blocks_of.get(agent.id, ())),
+            tools=tuple(tools_of.get(agent.id, ())),
+            secrets=secrets_of.get(agent.id, ()),
+        )
+        for agent in found
+    ]
+
+
+def shown_status(stopped: bool, live: ActivationStatus) -> ActivationStatus:
+    """What is stored tells whether an agent is stopped; what is live, how it is doing otherwise."""
+    if stopped and live.state is State.unloaded:
+        return ActivationStatus(State.stopped)
+    return ActivationStatus(State.unloaded) if live.state is State.stopped and not stopped else live

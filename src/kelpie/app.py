@@ -1,0 +1,163 @@
+"""The composition root: the only place that builds adapters and wires the rooms together."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.actors.limits import Limits
+from kelpie.agent.activation import Activation
+from kelpie.agent.agents import Agents
+from kelpie.agent.runs import Runs
+from kelpie.agent.turn import Equipment
+from kelpie.core.errors import AgentStopped, ConfigurationError, KelpieError
+from kelpie.core.ids import AgentId
+from kelpie.core.lifecycle import State, Transition
+from kelpie.core.settings import Settings
+from kelpie.llm.models import Models
+from kelpie.llm.port import Provider
+from kelpie.memory.blocks import Blocks
+from kelpie.observe import logs
+from kelpie.storage import heads, runs
+from kelpie.storage.heads import Node
+from kelpie.storage.schema import ensure_schema
+from kelpie.tools.port import ExternalTool
+from kelpie.tools.registry import Tools
+from kelpie.world.clock import SystemClock
+from kelpie.world.data_dir import DataDir
+from kelpie.world.http import NetworkHttp
+from kelpie.world.ids import RandomIds
+from kelpie.world.processes import SystemProcesses
+from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.world import World
+
+DATABASE_FILE = "kelpie.db"
+NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
+RECOVERIES_AT_ONCE = 8
+_NEVER = 2**62
+
+_log = logs.get("app")
+
+
+class Kelpie:
+    """A running Kelpie: one door per kind of thing."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        *,
+        providers: Sequence[Provider] | None = None,
+        external: ExternalTool | None = None,
+        data_dir: DataDir | None = None,
+    ) -> None:
+        self.world = world
+        self.settings = settings
+        self._data_dir = data_dir
+        self._node: Node | None = None
+        self._recovery: asyncio.Task[None] | None = None
+        self.models = Models(world, settings, providers)
+        self.dispatcher: Dispatcher[Activation] = Dispatcher(
+            activate=self._activate,
+            deactivate=self._deactivate,
+            clock=world.clock,
+            rng=world.random,
+            limits=_limits(settings),
+            observe=_observe,
+        )
+        self.agents = Agents(world, self.models, self.dispatcher, settings.default_model)
+        self.blocks = Blocks(world, self.agents.touched)
+        self.tools = Tools(world, self.agents.touched)
+        self.runs = Runs(world.database)
+        self._equipment = Equipment(world, self.models, external, self.agents.touched)
+
+    async def start(self) -> None:
+        """Brings the schema up, enters the membership, and begins to finish what an earlier life left open."""
+        database = self.world.database
+        await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
+        await self.tools.ensure_builtins()
+        self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
+        self._recovery = asyncio.create_task(self._recover())
+
+    async def stop(self, drain_s: float) -> None:
+        """Lets running turns finish within a bound and closes everything."""
+        if self._recovery is not None:
+            self._recovery.cancel()
+        await self.dispatcher.close(drain_s)
+        await self.models.close()
+        await self.world.database.close()
+        if self._data_dir is not None:
+            self._data_dir.close()
+
+    async def _activate(self, key: str) -> Activation:
+        assert self._node is not None, "start() comes first"
+        return await Activation.load(self._equipment, self._node, AgentId(key))
+
+    async def _deactivate(self, activation: Activation) -> None:
+        """Nothing to save: all that an activation holds is committed."""
+
+    async def _recover(self) -> None:
+        """Goes on with every turn that a crash cut short, a few at a time."""
+        left = await self.world.database.read(runs.agents_with_unfinished)
+        places = asyncio.Semaphore(RECOVERIES_AT_ONCE)
+
+        async def one(agent_id: AgentId) -> None:
+            async with places:
+                try:
+                    await self.agents.recover(agent_id)
+                except AgentStopped:
+                    return  # its turns were closed while loading
+                except KelpieError as error:
+                    _log.error("a turn could not be taken up again yet", agent_id=agent_id, error=str(error))
+
+        await asyncio.gather(*(one(agent_id) for agent_id in left))
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        mailbox_size=settings.mailbox_size,
+        hot_max=settings.hot_agents_max,
+        idle_s=settings.idle_s,
+        drain_s=settings.drain_s,
+    )
+
+
+def _observe(transition: Transition) -> None:
+    told = _log.warning if transition.after is State.failed else _log.debug
+    told(
+        "agent changed state",
+        agent_id=transition.key,
+        before=transition.before.value,
+        after=transition.after.value,
+        reason=transition.reason,
+    )
+
+
+def open_kelpie(settings: Settings) -> Kelpie:
+    """A Kelpie on this machine's clock, network and disk. Raises ConfigurationError in one clear sentence."""
+    data_dir = DataDir.open(settings.data_dir)
+    data_dir.lock()
+    try:
+        database = SqliteDatabase.open(_database_path(settings, data_dir))
+    except BaseException:
+        data_dir.close()
+        raise
+    world = World(
+        clock=SystemClock(),
+        ids=RandomIds(),
+        random=random.Random(),
+        database=database,
+        http=NetworkHttp(),
+        processes=SystemProcesses(),
+    )
+    return Kelpie(world, settings, data_dir=data_dir)
+
+
+def _database_path(settings: Settings, data_dir: DataDir) -> Path:
+    url = settings.database_url
+    if url is None:
+        return data_dir.path / DATABASE_FILE
+    if not url.startswith("sqlite:///"):
+        raise ConfigurationError("KELPIE_DATABASE_URL", "this version stores in SQLite; use sqlite:///path/to/file.db")
+    return Path(url.removeprefix("sqlite:///"))

@@ -1,0 +1,45 @@
+"""The entry of the `kelpie` command.
+
+What scripts call often, and the server process itself, are dispatched here before anything heavy is imported; all
+other commands go to `cli.commands`. That is why some imports stand inside functions in this module, and only here.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from kelpie import __version__
+from kelpie.cli.exit_codes import ERROR
+from kelpie.core.errors import KelpieError
+
+
+def main() -> None:
+    """Runs the command line and exits with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command and returns its exit code; an error that the user can act on becomes one line."""
+    try:
+        return _dispatch(list(arguments))
+    except KelpieError as error:
+        print(f"kelpie: {error}", file=sys.stderr)
+        return ERROR
+
+
+def _dispatch(arguments: list[str]) -> int:
+    match arguments:
+        case ["version"] | ["--version"]:
+            print(f"kelpie {__version__}")
+            return 0
+        case ["server", "status"]:
+            from kelpie.cli.status import status
+
+            return status()
+        case ["server", "start", "--foreground"]:
+            from kelpie.cli.serve import serve_here
+
+            return serve_here()
+        case _:
+            from kelpie.cli.commands import app
+
+            return app(arguments)

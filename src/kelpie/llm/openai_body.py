@@ -1,0 +1,157 @@
+"""A request in the words of OpenAI's chat completions.
+
+Each message is encoded once and its bytes are kept with it, so that a call with a long history costs little more than
+a call with a short one. What a row holds decides its form, not its role alone: a row of several tool returns becomes
+several messages, and one with nothing to say becomes none.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from kelpie.core.messages import Image, Message, Role, Text
+from kelpie.llm.port import Prepared, Request, ToolSchema
+
+WIRE = "openai_chat"
+
+OPTIONS = (
+    "response_format",
+    "verbosity",
+    "top_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "stop",
+    "service_tier",
+    "prompt_cache_key",
+)
+
+_O_SERIES = re.compile(r"o[1-9](-|$)")
+_REASONING = re.compile(r"o[1-9](-|$)|gpt-[5-9](?!.*-chat)")
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def reasons(model: str) -> bool:
+    """Whether OpenAI treats the model as a reasoning one, which takes other parameters than the rest."""
+    return _REASONING.match(model.rpartition("/")[2]) is not None
+
+
+def encode_request(request: Request) -> bytes:
+    """The body of the call."""
+    messages = [_dumps({"role": "system", "content": request.system})] if request.system else []
+    messages += [encoded for prepared in request.messages if (encoded := encode_message(prepared))]
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": orjson.Fragment(b"[" + b",".join(messages) + b"]"),
+        **_sampling(request),
+        **_tools(request),
+    }
+    if request.user:
+        body["user"] = request.user
+    if request.deltas:
+        body["stream"] = True
+        body["stream_options"] = {"include_usage": True}
+    return orjson.dumps(body)
+
+
+def encode_message(prepared: Prepared) -> bytes:
+    """The JSON of the messages a row becomes, separated by commas; empty when it becomes none."""
+    encoded = prepared.wire.get(WIRE)
+    if encoded is None:
+        encoded = b",".join(map(_dumps, _messages(prepared.message)))
+        prepared.wire[WIRE] = encoded
+    return encoded
+
+
+def _sampling(request: Request) -> dict[str, Any]:
+    thinks = reasons(request.model)
+    chosen = {name: request.options[name] for name in OPTIONS if request.options.get(name) is not None}
+    if thinks and request.options.get("reasoning_effort") is not None:
+        chosen["reasoning_effort"] = request.options["reasoning_effort"]
+    if not thinks and request.temperature is not None:
+        chosen["temperature"] = request.temperature
+    if request.max_tokens is not None:
+        chosen["max_completion_tokens" if thinks else "max_tokens"] = request.max_tokens
+    return {name: _plain(value) for name, value in chosen.items()}
+
+
+def _tools(request: Request) -> dict[str, Any]:
+    if not request.tools:
+        return {}
+    chosen: dict[str, Any] = {
+        "tools": orjson.Fragment(b"[" + b",".join(map(_tool, request.tools)) + b"]"),
+        "tool_choice": request.tool_choice
+        if request.tool_choice in ("auto", "required", "none")
+        else {"type": "function", "function": {"name": request.tool_choice}},
+    }
+    if not _O_SERIES.match(request.model.rpartition("/")[2]):  # they refuse the parameter, whatever its value
+        chosen["parallel_tool_calls"] = request.parallel_tool_calls
+    return chosen
+
+
+def _tool(tool: ToolSchema) -> bytes:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return _dumps({"type": "function", "function": function})
+
+
+def _messages(message: Message) -> Iterator[Mapping[str, Any]]:
+    if message.tool_returns:
+        for given in message.tool_returns:
+            yield {"role": "tool", "tool_call_id": given.call_id, "content": given.text}
+    elif message.tool_calls:
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+        yield {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+    elif message.role in (Role.user, Role.summary):
+        said: dict[str, Any] = {"role": "user", "content": _content(message)}
+        if message.name and _NAME.fullmatch(message.name):
+            said["name"] = message.name
+        yield said
+    elif message.role is Role.system:
+        yield {"role": "system", "content": message.text}
+    elif message.role is Role.assistant and message.text:
+        yield {"role": "assistant", "content": message.text}
+
+
+def _content(message: Message) -> str | list[dict[str, Any]]:
+    if not any(isinstance(part, Image) for part in message.content):
+        return message.text
+    return list(_parts(message.content))
+
+
+def _parts(content: Iterable[object]) -> Iterator[dict[str, Any]]:
+    for part in content:
+        if isinstance(part, Text):
+            yield {"type": "text", "text": part.text}
+        elif isinstance(part, Image):
+            yield _image(part.source)
+
+
+def _image(source: Mapping[str, Any]) -> dict[str, Any]:
+    url = source.get("url")
+    if not url and source.get("data"):
+        url = f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
+    if not url:
+        # An error here would repeat with every turn to come, since the row stays in the history.
+        return {"type": "text", "text": "[An image was here, but its data cannot be had any more.]"}
+    image: dict[str, Any] = {"url": url}
+    if source.get("detail"):
+        image["detail"] = source["detail"]
+    return {"type": "image_url", "image_url": image}
+
+
+def _dumps(value: object) -> bytes:
+    try:
+        return orjson.dumps(value, default=_plain)
+    except TypeError:
+        # Half a surrogate pair or a number of more than 64 bits: rare, and no reason to fail a turn.
+        return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value

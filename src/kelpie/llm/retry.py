@@ -1,0 +1,134 @@
+"""Patience with a provider: how long to wait for it, and how often to ask again.
+
+Every wait is bounded and runs on the event loop's clock, so the simulation drives it. A call is never repeated once
+the caller has been told anything, because it would then be told twice.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from random import Random
+from typing import TypeVar
+
+from kelpie.core.errors import ModelError, ModelFault
+from kelpie.core.time import MICROS_PER_SECOND, Micros, from_datetime
+from kelpie.observe import logs
+
+T = TypeVar("T")
+
+RETRIED = frozenset(
+    {ModelFault.rate_limit, ModelFault.timeout, ModelFault.connection, ModelFault.server, ModelFault.malformed}
+)
+_log = logs.get("llm")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one call. `total_s` covers all attempts and the pauses between them.
+
+    The waits for the first and for further bytes are long because a reasoning model may think in silence.
+    """
+
+    attempts: int = 4
+    total_s: float = 600.0
+    first_byte_s: float = 300.0
+    idle_s: float = 300.0
+    backoff_s: float = 0.5
+    backoff_s_max: float = 30.0
+    retry_after_s_max: float = 60.0
+
+
+class Patience:
+    """What is left of the time for one call. Made when the call begins; must be made inside the running loop."""
+
+    __slots__ = ("_end", "_loop", "limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + limits.total_s
+
+    def left_s(self) -> float:
+        return self._end - self._loop.time()
+
+    async def wait(self, what: Awaitable[T], at_most_s: float, told: str) -> T:
+        """The result of `what`. Raises ModelError (timeout) saying `told` when it takes too long."""
+        try:
+            async with asyncio.timeout_at(min(self._end, self._loop.time() + at_most_s)):
+                return await what
+        except TimeoutError:
+            waited = f"{self.limits.total_s:g} s in all" if self.left_s() <= 0 else f"{at_most_s:g} s"
+            raise ModelError(
+                ModelFault.timeout,
+                f"{told} within {waited}.",
+                hint="Try again, or raise KELPIE_MODEL_TIMEOUT_SECONDS if the model is only slow.",
+            ) from None
+
+
+async def retried(
+    attempt: Callable[[Patience], AsyncGenerator[T, None]], limits: Limits, random: Random
+) -> AsyncGenerator[T, None]:
+    """Everything one attempt yields, asking again after failures that may pass. Raises the last ModelError."""
+    patience = Patience(limits)
+    for number in range(1, limits.attempts + 1):
+        told = False
+        try:
+            async with aclosing(attempt(patience)) as events:
+                async for event in events:
+                    told = True
+                    yield event
+            return
+        except ModelError as error:
+            if told or number == limits.attempts or error.kind not in RETRIED:
+                raise
+            pause_s = pause_before(number, error, limits, random)
+            if pause_s >= patience.left_s():
+                raise
+            _log.warning(
+                "the model failed, asking again",
+                kind=error.kind.value,
+                error=error.message,
+                attempt=number,
+                pause_s=round(pause_s, 3),
+            )
+        await asyncio.sleep(pause_s)
+
+
+def pause_before(number: int, error: ModelError, limits: Limits, random: Random) -> float:
+    """Seconds to wait after the failed attempt `number`: doubling with jitter, never less than the provider asked."""
+    backoff_s = min(limits.backoff_s * 2 ** (number - 1), limits.backoff_s_max)
+    pause_s = backoff_s * random.uniform(0.5, 1.0)
+    if error.retry_after_s is None:
+        return pause_s
+    return max(pause_s, min(error.retry_after_s, limits.retry_after_s_max))
+
+
+def retry_after_s(headers: Mapping[str, str], now: Micros) -> float | None:
+    """How long the provider asks us to wait, from its headers; None when it does not say or cannot be understood."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    text = headers.get("retry-after")
+    seconds = _number(text)
+    if seconds is not None or text is None:
+        return seconds
+    moment = _date(text)
+    return None if moment is None else max(0.0, (from_datetime(moment) - now) / MICROS_PER_SECOND)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else -1.0
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text)
+    except ValueError:
+        return None

@@ -1,0 +1,150 @@
+"""The door to memory blocks: what people may do with them from outside an agent.
+
+People are not bound by a block's limit or by `read_only`; those are promises about what the agent itself may write.
+After every change the agents that carry the block are told, so that no prompt keeps an old value.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from kelpie.core.blocks import Block, BlockQuery, NewBlock
+from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+from kelpie.memory.edits import cleaned
+from kelpie.storage import agents as agent_rows
+from kelpie.storage import blocks as rows
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+LABEL_CHARS_MAX = 500
+
+_STOCK_DESCRIPTIONS = {
+    "human": "What you know about the person you talk with: name, preferences and facts that make answers personal.",
+    "persona": "Who you are: your character, your manner and the way you should behave. Stay true to it.",
+}
+_FIELDS = tuple(field.name for field in fields(NewBlock))
+
+
+def make(
+    new: NewBlock,
+    block_id: BlockId,
+    now: Micros,
+    by: str | None = None,
+    organization: OrganizationId = DEFAULT_ORGANIZATION,
+) -> Block:
+    """The block that was described, ready to be stored; well-known labels get a description if they have none.
+
+    Raises InvalidInput for a label or a limit that cannot be.
+    """
+    given = {name: getattr(new, name) for name in _FIELDS}
+    checked = _checked(given | {"description": new.description or _STOCK_DESCRIPTIONS.get(new.label)})
+    return Block(
+        id=block_id,
+        created_at=now,
+        updated_at=now,
+        organization_id=organization,
+        created_by_id=by,
+        last_updated_by_id=by,
+        **checked,
+    )
+
+
+def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for a block's fields, fit to be stored. Raises InvalidInput naming the field."""
+    values: dict[str, Any] = {name: cleaned(v) if isinstance(v, str) else v for name, v in given.items()}
+    label = values.get("label")
+    if label is not None and not 0 < len(label) <= LABEL_CHARS_MAX:
+        raise InvalidInput("label", f"must have 1 to {LABEL_CHARS_MAX} characters")
+    if values.get("limit") is not None and values["limit"] < 0:
+        raise InvalidInput("limit", "must not be negative")
+    if values.get("tags") is not None:
+        values["tags"] = tuple(sorted({cleaned(tag) for tag in values["tags"]}))
+    return values
+
+
+class Blocks:
+    """Blocks of the default organisation. `touched` is told which agents must reload, after the commit."""
+
+    def __init__(self, world: World, touched: Callable[[Iterable[AgentId]], None]) -> None:
+        self._world = world
+        self._touched = touched
+
+    async def create(self, new: NewBlock) -> Block:
+        """Makes a block that no agent carries yet. Raises InvalidInput."""
+        block = make(new, self._world.ids.new(BlockId), self._world.clock.now())
+        return await self._world.database.transact(lambda tx: _create(tx, block))
+
+    async def get(self, block_id: BlockId) -> Block:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: rows.get(tx, block_id))
+
+    async def count(self) -> int:
+        """How many blocks there are, hidden ones included."""
+        return await self._world.database.read(lambda tx: rows.count(tx, DEFAULT_ORGANIZATION))
+
+    async def update(self, block_id: BlockId, changes: Mapping[str, Any]) -> Block:
+        """Changes fields by name; what is equal already changes nothing. Raises NotFound, Conflict, InvalidInput."""
+        return await self._update(lambda tx: block_id, changes)
+
+    async def update_by_label(self, agent_id: AgentId, label: str, changes: Mapping[str, Any]) -> Block:
+        """Changes the block of this label that the agent carries. Raises NotFound, Conflict, InvalidInput."""
+        return await self._update(lambda tx: _labelled(tx, agent_id, label).id, changes)
+
+    async def _update(self, which: Callable[[Tx], BlockId], changes: Mapping[str, Any]) -> Block:
+        values, now = _checked(changes), self._world.clock.now()
+        block, _, affected = await self._world.database.transact(
+            lambda tx: rows.update(tx, which(tx), values, now, None)
+        )
+        self._touched(affected)
+        return block
+
+    async def delete(self, block_id: BlockId) -> None:
+        """Removes the block from everywhere. Raises NotFound."""
+        self._touched(await self._world.database.transact(lambda tx: rows.delete(tx, block_id)))
+
+    async def agents_of(self, block_id: BlockId, page: Page) -> list[AgentId]:
+        """The agents that carry the block; none for an unknown block."""
+        return await self._world.database.read(lambda tx: rows.agents_page(tx, block_id, page))
+
+    async def of_agent(self, agent_id: AgentId) -> list[Block]:
+        """The agent's blocks, oldest first. Raises NotFound for an unknown agent."""
+        return await self._world.database.read(lambda tx: _of_agent(tx, agent_id))
+
+    async def of_agent_by_label(self, agent_id: AgentId, label: str) -> Block:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: _labelled(tx, agent_id, label))
+
+    async def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
+        """Hangs the block on the agent. Raises NotFound, or Conflict when it has another block of that label."""
+        if await self._world.database.transact(lambda tx: rows.attach(tx, agent_id, block_id)):
+            self._touched((agent_id,))
+
+    async def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
+        """Takes the block off the agent. Raises NotFound when it does not carry it."""
+        await self._world.database.transact(lambda tx: rows.detach(tx, agent_id, block_id))
+        self._touched((agent_id,))
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, query: BlockQuery) -> list[Block]:
+        """Raises InvalidInput for a page that cannot be."""
+        return await self._world.database.read(lambda tx: rows.select(tx, DEFAULT_ORGANIZATION, query))
+
+
+def _create(tx: Tx, block: Block) -> Block:
+    rows.insert(tx, block)
+    return replace(block, tags=tuple(sorted(set(block.tags))))
+
+
+def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
+    block = rows.by_label(tx, agent_id, label)
+    if block is None:
+        raise NotFound("Block", label)
+    return block
+
+
+def _of_agent(tx: Tx, agent_id: AgentId) -> list[Block]:
+    agent_rows.require(tx, agent_id)
+    return rows.of_agent(tx, agent_id)

@@ -1,0 +1,48 @@
+"""The libraries beside us: structlog brought in without rich, and the standard `logging` led into our lines."""
+
+import logging
+import sys
+from typing import ClassVar
+
+# structlog imports rich for pretty tracebacks wherever rich is installed: a third of its import time and
+# 84 modules that a server never uses. It takes a missing rich in its stride.
+_RICH_IS_LOADED = "rich" in sys.modules
+if not _RICH_IS_LOADED:
+    sys.modules["rich"] = None  # type: ignore[assignment]
+try:
+    import structlog  # noqa: TID251 - here it becomes kelpie.observe.logs
+finally:
+    if not _RICH_IS_LOADED:
+        del sys.modules["rich"]
+
+__all__ = ["ForeignHandler", "structlog"]
+
+# These tell at INFO what our own lines already say.
+_CHATTY = ("httpx", "httpcore", "uvicorn", "asyncio", "alembic", "sqlalchemy")
+
+
+class ForeignHandler(logging.Handler):
+    """Turns what libraries log through the standard module into lines of ours; the logger's name is the room."""
+
+    _installed: ClassVar["ForeignHandler | None"] = None
+
+    @classmethod
+    def install(cls, threshold: int) -> None:
+        """Makes this the root handler, once, and keeps chatty libraries to warnings."""
+        if cls._installed is None:
+            cls._installed = cls()
+            logging.getLogger().addHandler(cls._installed)
+        logging.getLogger().setLevel(threshold)
+        for name in _CHATTY:
+            logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        logger = structlog.get_logger(room=record.name)
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):
+            message = f"{record.msg} {record.args}"
+        say = logger.error if record.levelno >= logging.ERROR else logger.warning
+        if record.levelno < logging.WARNING:
+            say = logger.info if record.levelno >= logging.INFO else logger.debug
+        say(message, exc_info=record.exc_info)

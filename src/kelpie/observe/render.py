@@ -1,0 +1,58 @@
+"""From an event to a line: JSON for machines, aligned text for people. The order of the first fields is fixed."""
+
+import json
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from kelpie.core.time import Micros, as_datetime
+from kelpie.observe.redaction import TRACEBACK_MAX, fit, fit_text, hide_secrets
+from kelpie.observe.traceback import traceback_of
+
+FIRST = ("time", "level", "room", "request_id", "run_id", "event")
+Event = MutableMapping[str, Any]
+
+
+def scrub(now: Callable[[], Micros] | None) -> Callable[[Any, str, Event], Event]:
+    """A processor that puts the fixed fields first, makes the rest fit to be logged and adds the traceback."""
+
+    def process(_: Any, method: str, event: Event) -> Event:
+        trace = traceback_of(event.pop("exc_info", method == "exception"))
+        level = "error" if method in ("exception", "critical", "fatal") else method
+        facts: dict[str, Any] = {"time": iso(now()) if now else None, "level": level, "room": event.pop("room", None)}
+        facts |= {name: event.pop(name) for name in ("request_id", "run_id") if name in event}
+        facts["event"] = fit_text(str(event.pop("event", "")))
+        facts |= {name: fit(value, name) for name, value in event.items()}
+        if trace:
+            facts["exception"] = hide_secrets(trace)[-TRACEBACK_MAX:]
+        return facts
+
+    return process
+
+
+def as_json(_: Any, __: str, event: Event) -> str:
+    """One line of JSON."""
+    return json.dumps(event, ensure_ascii=False, default=str)
+
+
+def as_text(_: Any, __: str, event: Event) -> str:
+    """`time level room event key=value …`; a value can never start a line of its own, a traceback does."""
+    facts = [f"{key}={_quoted(event[key])}" for key in event if key not in FIRST and key != "exception"]
+    facts += [f"{key}={event[key]}" for key in ("request_id", "run_id") if key in event]
+    head = f"{event['time'] or '-'} {event['level']:<7} {event['room'] or '-':<8} {_one_line(event['event'])}"
+    line = "  ".join([head, " ".join(facts)]) if facts else head
+    return f"{line}\n{event['exception']}" if "exception" in event else line
+
+
+def iso(at: Micros) -> str:
+    """The time as people and log stores read it: 2026-01-31T12:00:00.000000Z."""
+    return as_datetime(at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, str) and value and not any(c.isspace() or c in "\"'=" for c in value):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\r", "\\r").replace("\n", "\\n")

@@ -1,0 +1,135 @@
+"""Full-text search over messages and passages. All that differs between the databases' text indexes is in this file.
+
+An item belongs to a scope (an agent's messages, an archive's passages). The scope is a condition in SQL, never a word
+in the text, and a query is only ever quoted words: what a caller types neither breaks the syntax nor leaves its scope.
+The functions run inside the caller's transaction, so an item and its index entry appear and vanish together.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sqlalchemy import BigInteger, Connection, Executable, Text, bindparam, column, delete, func, literal_column, select
+from sqlalchemy import table as plain_table
+from sqlalchemy.dialects import sqlite
+
+from kelpie.core.errors import InvariantBroken
+from kelpie.storage.tables import search_items
+
+Kind: TypeAlias = Literal["message", "passage"]
+
+QUERY_TERMS_MAX = 32
+QUERY_CHARS_MAX = 2000
+
+# Every ASCII character that is neither letter nor digit parts words; what lies beyond ASCII is left to the tokenizer.
+_BETWEEN_WORDS = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """What a dialect must bring."""
+
+    number_item: Executable  # kind, scope, item_id -> id
+    put_text: Executable  # id, text
+    drop_text: Executable  # kind, item_id
+    drop_texts: Executable  # kind, scope
+    search: Executable  # kind, scope, any_term, all_terms, limit, offset -> item_id, score
+
+
+def index(tx: Connection, kind: Kind, scope: str, item_id: str, text: str) -> None:
+    """Makes the item findable by its text; a text it had before is replaced."""
+    statements = _statements(tx)
+    number = tx.execute(statements.number_item, {"kind": kind, "scope": scope, "item_id": item_id}).scalar_one()
+    tx.execute(statements.put_text, {"id": number, "text": _storable(text)})
+
+
+def remove(tx: Connection, kind: Kind, item_id: str) -> None:
+    """Takes the item out of the index, if it is in it."""
+    wanted = {"the_kind": kind, "the_item": item_id}
+    tx.execute(_statements(tx).drop_text, wanted)
+    tx.execute(_DROP_ITEM, wanted)
+
+
+def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
+    """Takes every item of the scope out of the index."""
+    wanted = {"the_kind": kind, "the_scope": scope}
+    tx.execute(_statements(tx).drop_texts, wanted)
+    tx.execute(_DROP_ITEMS, wanted)
+
+
+def search(tx: Connection, kind: Kind, scope: str, query: str, limit: int, offset: int = 0) -> list[tuple[str, float]]:
+    """The items of the scope that hold a word of the query, with their BM25 score (more is better).
+
+    Those that hold every word come first, within that the best score. A query without words finds nothing.
+    """
+    terms = _terms(query)
+    if not terms:
+        return []
+    wanted = {
+        "the_kind": kind,
+        "the_scope": scope,
+        "any_term": " OR ".join(terms),
+        "all_terms": " AND ".join(terms),
+        "row_limit": limit,
+        "row_offset": offset,
+    }
+    return [(row.item_id, row.score) for row in tx.execute(_statements(tx).search, wanted)]
+
+
+def _terms(query: str) -> list[str]:
+    """The words of a query, each once and quoted, so that none of them is an operator."""
+    words = _BETWEEN_WORDS.split(_storable(query[:QUERY_CHARS_MAX]).lower())
+    return [f'"{word}"' for word in dict.fromkeys(words) if word][:QUERY_TERMS_MAX]
+
+
+def _storable(text: str) -> str:
+    """Half of a surrogate pair has no UTF-8."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _statements(tx: Connection) -> _Statements:
+    try:
+        return _BY_DIALECT[tx.dialect.name]
+    except KeyError:
+        raise InvariantBroken(f"Full-text search knows no database of the kind {tx.dialect.name}.") from None
+
+
+_of_item = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.item_id == bindparam("the_item"))
+_of_scope = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.scope == bindparam("the_scope"))
+_DROP_ITEM = delete(search_items).where(_of_item)
+_DROP_ITEMS = delete(search_items).where(_of_scope)
+
+
+def _sqlite_statements() -> _Statements:
+    """FTS5. Its hidden column has the table's own name, and its rank is smaller for a better match."""
+    fts = plain_table("search_text", column("rowid", BigInteger), column("text", Text))
+    matches = literal_column("search_text", Text).op("MATCH")
+    number_item = sqlite.insert(search_items)
+    put_text = sqlite.insert(fts).values(rowid=bindparam("id"), text=bindparam("text")).prefix_with("OR REPLACE")
+    in_scope = select(search_items.c.id).where(_of_scope)
+    holds_all = select(fts.c.rowid).where(matches(bindparam("all_terms")))
+    oldest = select(func.min(search_items.c.id)).where(_of_scope).scalar_subquery()
+    youngest = select(func.max(search_items.c.id)).where(_of_scope).scalar_subquery()
+    rank = literal_column("search_text.rank")
+    found = (
+        select(search_items.c.item_id, (-rank).label("score"))
+        .join_from(fts, search_items, search_items.c.id == fts.c.rowid)
+        .where(matches(bindparam("any_term")), _of_scope)
+        # The scope's youngest and oldest item bound the scan, which else goes through everyone's matches.
+        .where(fts.c.rowid >= oldest, fts.c.rowid <= youngest)
+        .order_by(fts.c.rowid.in_(holds_all).desc(), rank, fts.c.rowid)
+        .limit(bindparam("row_limit"))
+        .offset(bindparam("row_offset"))
+    )
+    return _Statements(
+        number_item=number_item.on_conflict_do_update(
+            index_elements=["kind", "item_id"], set_={"scope": number_item.excluded.scope}
+        ).returning(search_items.c.id),
+        put_text=put_text,
+        drop_text=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_item))),
+        drop_texts=delete(fts).where(fts.c.rowid.in_(in_scope)),
+        search=found,
+    )
+
+
+_BY_DIALECT = {"sqlite": _sqlite_statements()}

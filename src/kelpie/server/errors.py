@@ -1,0 +1,171 @@
+"""Where the error tree of `core/errors.py` meets HTTP, and the only place that does.
+
+Every refusal has one of three bodies, as Letta's clients know them: `{"detail": text}`, `{"error": {...}}` for failures
+of a model provider, and `{"trace_id", "detail", "examples"?}` for a request that does not validate.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import Request
+
+from kelpie.core.errors import (
+    ActivationFailed,
+    CallerError,
+    ConfigurationError,
+    Conflict,
+    InvalidInput,
+    KelpieError,
+    ModelError,
+    ModelFault,
+    NotFound,
+    Overloaded,
+    StorageError,
+)
+from kelpie.server.answer import Answer
+
+UNKNOWN = "An unknown error occurred"
+INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
+
+log = structlog.get_logger("kelpie.server")
+
+
+class Unprocessable(CallerError):
+    """The parts of the request contradict each other."""
+
+
+_STATUS: dict[type[KelpieError], int] = {
+    Unprocessable: 422,
+    InvalidInput: 400,
+    NotFound: 404,
+    Conflict: 409,
+    Overloaded: 429,
+    CallerError: 400,
+    ConfigurationError: 400,
+    StorageError: 503,
+    ActivationFailed: 503,
+}
+
+_MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
+    ModelFault.authentication: (401, "llm_authentication"),
+    ModelFault.insufficient_credits: (402, "llm_insufficient_credits"),
+    ModelFault.rate_limit: (429, "llm_rate_limit"),
+    ModelFault.bad_request: (400, "llm_bad_request"),
+    ModelFault.context_overflow: (400, "llm_context_overflow"),
+    ModelFault.timeout: (504, "llm_timeout"),
+    ModelFault.connection: (500, "llm_error"),
+    ModelFault.server: (500, "llm_error"),
+    ModelFault.malformed: (500, "llm_error"),
+}
+
+_STORAGE_RETRY_S = 1.0
+_ID_PATTERN = re.compile(r"\^([a-z_-]+)-\[0-9a-f\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error as a client sees it."""
+
+    status: int
+    type: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def refusal(error: KelpieError) -> Refusal:
+    """How an error is told, by status and words. Bugs of ours keep their words to the log."""
+    if isinstance(error, ModelError):
+        status, kind = _MODEL_FAULTS[error.kind]
+        headers = _retry_after(error.retry_after_s) if error.retry_after_s is not None else {}
+        return Refusal(status, kind, error.message, error.detail, error.hint, headers)
+    for kind in type(error).__mro__:
+        if kind in _STATUS:
+            return Refusal(_STATUS[kind], "internal_error", str(error), headers=_headers(error))
+    return Refusal(500, "internal_error", UNKNOWN)
+
+
+def answer(error: KelpieError) -> Answer:
+    """The HTTP answer for an error of ours."""
+    told = refusal(error)
+    if isinstance(error, ModelError):
+        body: dict[str, Any] = {"type": told.type, "message": told.message, "detail": told.detail}
+        if told.hint:
+            body["hint"] = told.hint
+        return Answer({"error": body}, told.status, told.headers)
+    return Answer({"detail": told.message}, told.status, told.headers)
+
+
+def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
+    """The same error inside a stream, whose status has long been sent."""
+    told = refusal(error)
+    frame: dict[str, Any] = {
+        "message_type": "error_message",
+        "run_id": run_id,
+        "error_type": told.type,
+        "message": told.message,
+        "detail": told.detail or told.message,
+        "seq_id": None,
+    }
+    if told.hint:
+        frame["hint"] = told.hint
+    return frame
+
+
+def invalid_request(errors: Sequence[Any], trace_id: str) -> Answer:
+    """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
+    shown = [_shown(error) for error in errors]
+    body: dict[str, Any] = {"trace_id": trace_id, "detail": repr(shown)}
+    examples = [example for error in shown if (example := _example_id(error))]
+    if examples:
+        body["examples"] = examples
+    return Answer(body, 422)
+
+
+def register(app: FastAPI) -> None:
+    """Hangs the handlers into the app. What is in none of them ends as a 500 in `guard.Trace`."""
+    app.add_exception_handler(KelpieError, _on_kelpie_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+
+
+async def _on_kelpie_error(request: Request, error: Exception) -> Answer:
+    assert isinstance(error, KelpieError)
+    told = answer(error)
+    if told.status_code >= 500:
+        log.error("request failed", path=request.url.path, status=told.status_code, exc_info=error)
+    return told
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Answer:
+    assert isinstance(error, RequestValidationError)
+    return invalid_request(error.errors(), request.scope.get("request_id", ""))
+
+
+def _headers(error: KelpieError) -> Mapping[str, str]:
+    if isinstance(error, Overloaded | ActivationFailed):
+        return _retry_after(error.retry_after_s)
+    return _retry_after(_STORAGE_RETRY_S) if isinstance(error, StorageError) else {}
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
+    """One validation error without its documentation link and without an echo of megabytes."""
+    shown = {key: value for key, value in error.items() if key != "url"}
+    if "input" in shown and len(text := repr(shown["input"])) > INPUT_CHARS_MAX:
+        shown["input"] = text[:INPUT_CHARS_MAX] + "…"
+    return shown
+
+
+def _example_id(error: Mapping[str, Any]) -> str | None:
+    match = _ID_PATTERN.match(str(error.get("ctx", {}).get("pattern", "")))
+    return f"{match[1]}-123e4567-e89b-42d3-8456-426614174000" if match else None

@@ -1,0 +1,173 @@
+"""What a client may say about an agent, and its translation into the domain's words.
+
+Unknown fields are ignored, as Letta does; fields we know but cannot carry out yet are refused by name.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from kelpie.core.agents import AgentType, NewAgent, ToolRule
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import BlockId, MessageId, ToolId
+from kelpie.server.letta import unsupported
+from kelpie.server.letta.block_body import CreateBlock, new_block
+from kelpie.server.letta.message_body import MessageBody, new_message
+from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSettings, settings_asked
+from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
+
+MAX_FILES_OPEN = 1000
+
+Tokens = Annotated[int, Field(gt=0, le=2**53)]
+
+
+class _AgentFields(BaseModel):
+    """What can be said when an agent is made and when it is changed."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    system: str | None = Field(None, description="The instructions that open the agent's prompt.")
+    model: str | None = Field(None, description="The model's handle: `provider/model`, such as `kelpie/demo`.")
+    embedding: str | None = Field(None, description="The embedding model's handle.")
+    model_settings: ModelSettings | None = None
+    context_window_limit: Tokens | None = None
+    max_tokens: Tokens | None = Field(None, description="The longest reply to ask the model for.")
+    parallel_tool_calls: bool | None = None
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    block_ids: list[str] | None = None
+    tool_ids: list[str] | None = None
+    tool_rules: list[ToolRuleBody] | None = None
+    tags: list[str] | None = None
+    secrets: dict[str, str] | None = Field(None, description="Values that tools find in their environment.")
+    tool_exec_environment_variables: dict[str, str] | None = Field(None, deprecated=True)
+    timezone: str | None = None
+    hidden: bool | None = None
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    compaction_settings: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    max_files_open: int | None = None
+    per_file_view_window_char_limit: int | None = None
+    llm_config: LlmConfig | None = Field(None, deprecated=True)
+    embedding_config: EmbeddingConfig | None = Field(None, deprecated=True)
+    source_ids: list[str] | None = None
+    folder_ids: list[str] | None = None
+    identity_ids: list[str] | None = None
+    enable_sleeptime: bool | None = None
+
+    @field_validator("embedding")
+    @classmethod
+    def _is_handle(cls, value: str | None) -> str | None:
+        if value is not None and "/" not in value:
+            raise ValueError("the embedding handle must have the form provider/model")
+        return value
+
+
+class CreateAgent(_AgentFields):
+    """An agent to be made; what is left out gets its default."""
+
+    name: str | None = Field(None, pattern=r"^[\w '\-]*$", description="Letters, digits, spaces, `'`, `-` and `_`.")
+    agent_type: AgentType = AgentType.letta_v1_agent
+    memory_blocks: list[CreateBlock] | None = None
+    tools: list[str] | None = Field(None, description="Names of tools to attach.")
+    include_base_tools: bool = True
+    include_base_tool_rules: bool | None = None
+    initial_message_sequence: list[MessageBody] | None = None
+    embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31)] | None = 300
+    max_reasoning_tokens: int | None = None
+    message_buffer_autoclear: bool = False
+    include_multi_agent_tools: bool = False
+    include_default_source: bool = False
+    from_template: str | None = None
+    template: bool = False
+    memory_variables: dict[str, str] | None = None
+
+
+class UpdateAgent(_AgentFields):
+    """Changes to an agent; what is left out or null stays, except `max_tokens`, which null clears."""
+
+    name: str | None = None
+    message_ids: list[str] | None = None
+    message_buffer_autoclear: bool | None = None
+
+
+def new_agent(body: CreateAgent) -> NewAgent:
+    """The agent a client asks for. Raises InvalidInput for what cannot be or is not carried out."""
+    unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
+    if body.max_tokens and (body.max_reasoning_tokens or 0) > body.max_tokens:
+        raise InvalidInput("max_reasoning_tokens", f"must not be more than max_tokens ({body.max_tokens})")
+    fields = _translated(body) | {
+        "agent_type": body.agent_type,
+        "embedding_chunk_size": body.embedding_chunk_size,
+        "memory_blocks": tuple(new_block(block) for block in body.memory_blocks or ()),
+        "tools": tuple(body.tools or ()),
+        "include_base_tools": body.include_base_tools,
+        "include_base_tool_rules": body.include_base_tool_rules,
+        "message_buffer_autoclear": body.message_buffer_autoclear,
+    }
+    if body.initial_message_sequence is not None:
+        fields["initial_messages"] = tuple(new_message(message) for message in body.initial_message_sequence)
+    return NewAgent(**fields)
+
+
+def agent_changes(body: UpdateAgent) -> dict[str, Any]:
+    """The changes a client asks for, by the names of `NewAgent`. Raises InvalidInput."""
+    unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
+    changes = _translated(body)
+    if body.message_ids is not None:
+        changes["message_ids"] = tuple(MessageId.parse(one) for one in body.message_ids)
+    if body.message_buffer_autoclear is not None:
+        changes["message_buffer_autoclear"] = body.message_buffer_autoclear
+    if "max_tokens" in body.model_fields_set:
+        changes.setdefault("max_tokens", None)
+    return changes
+
+
+_SAME_NAME = (
+    "name",
+    "system",
+    "model",
+    "embedding",
+    "context_window_limit",
+    "max_tokens",
+    "parallel_tool_calls",
+    "description",
+    "metadata",
+    "timezone",
+    "hidden",
+    "project_id",
+    "template_id",
+    "base_template_id",
+    "compaction_settings",
+    "response_format",
+    "max_files_open",
+    "per_file_view_window_char_limit",
+    "enable_sleeptime",
+)
+
+
+def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
+    """The fields both bodies share, without those that are null. Older ways to name the model come first."""
+    fields: dict[str, Any] = {}
+    if body.llm_config:
+        fields |= body.llm_config.asked()
+    if body.embedding_config:
+        fields |= body.embedding_config.asked()
+    fields |= {name: value for name in _SAME_NAME if (value := getattr(body, name)) is not None}
+    if body.model_settings is not None:
+        fields["model_settings"] = settings_asked(body.model_settings)
+    if body.tool_ids is not None:
+        fields["tool_ids"] = tuple(ToolId.parse(one) for one in body.tool_ids)
+    if body.block_ids is not None:
+        fields["block_ids"] = tuple(BlockId.parse(one) for one in body.block_ids)
+    if body.tags is not None:
+        fields["tags"] = tuple(body.tags)
+    if body.tool_rules is not None:
+        fields["tool_rules"] = tuple[ToolRule, ...](tool_rule(rule) for rule in body.tool_rules)
+    if body.secrets is not None or body.tool_exec_environment_variables is not None:
+        fields["secrets"] = (body.tool_exec_environment_variables or {}) | (body.secrets or {})
+    if (body.max_files_open or 0) > MAX_FILES_OPEN:
+        raise InvalidInput("max_files_open", f"must not be more than {MAX_FILES_OPEN}")
+    return fields

@@ -1,0 +1,214 @@
+"""An agent as Letta's clients see it. Every key is always there; what was not loaded is an empty list.
+
+`llm_config`, `embedding_config` and `model_settings` are three old and new ways to say which model is used; they are
+made from the one choice we keep. `kelpie_status` is ours: how the agent's activation is doing.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
+from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, endpoint_type
+from kelpie.server.letta.times import timestamp
+from kelpie.server.letta.tool_shape import tool_shape
+
+Facts = Callable[[str], ModelFacts | None]
+"""What is known of a model by its handle, without asking anyone."""
+EmbeddingsByHandle = Callable[[str], EmbeddingFacts | None]
+
+TEMPERATURE_DEFAULT = 1.0
+BATCH_SIZE = 32
+
+_THINKS_ITSELF = (AgentType.letta_v1_agent,)  # the others are asked for their thoughts in a tool argument
+_OWN_SETTINGS: dict[str, dict[str, Any]] = {
+    "openai": {"reasoning": {"reasoning_effort": "minimal"}},
+    "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}, "verbosity": None, "effort": None},
+}
+_RULE_DEFAULTS: dict[str, dict[str, Any]] = {
+    "run_first": {"args": None},
+    "constrain_child_tools": {"child_arg_nodes": None},
+    "conditional": {"default_child": None, "require_output_mapping": False},
+}
+
+
+def agent_shape(view: AgentView, model_facts: Facts, embedding_facts: EmbeddingsByHandle) -> dict[str, Any]:
+    agent = view.agent
+    facts = model_facts(agent.model.handle)
+    blocks = [block_shape(block) for block in view.blocks]
+    secrets = [_secret_shape(secret, agent) for secret in view.secrets]
+    return {
+        "created_by_id": agent.created_by_id,
+        "last_updated_by_id": agent.last_updated_by_id,
+        "created_at": timestamp(agent.created_at),
+        "updated_at": timestamp(agent.updated_at),
+        "id": agent.id,
+        "name": agent.name,
+        "tool_rules": [rule_shape(rule) for rule in agent.tool_rules],
+        "message_ids": list(view.message_ids),
+        "system": agent.system,
+        "agent_type": agent.agent_type,
+        "llm_config": llm_config(agent, facts),
+        "embedding_config": _embedding_config(agent, embedding_facts),
+        "model": agent.model.handle,
+        "embedding": agent.embedding,
+        "model_settings": model_settings(agent.model, facts),
+        "compaction_settings": _plain(agent.compaction_settings),
+        "response_format": _plain(agent.response_format),
+        "description": agent.description,
+        "metadata": _plain(agent.metadata),
+        "memory": memory_shape(agent.agent_type, blocks),
+        "blocks": blocks,
+        "tools": [tool_shape(tool) for tool in view.tools],
+        "sources": [],
+        "tags": list(agent.tags),
+        "tool_exec_environment_variables": secrets,
+        "secrets": secrets,
+        "project_id": agent.project_id,
+        "template_id": agent.template_id,
+        "base_template_id": agent.base_template_id,
+        "deployment_id": agent.deployment_id,
+        "entity_id": agent.entity_id,
+        "identity_ids": [],
+        "identities": [],
+        "pending_approval": None,
+        "message_buffer_autoclear": agent.message_buffer_autoclear,
+        "enable_sleeptime": agent.enable_sleeptime,
+        "multi_agent_group": None,
+        "managed_group": None,
+        "last_run_completion": timestamp(agent.last_run_completion),
+        "last_run_duration_ms": agent.last_run_duration_ms,
+        "last_stop_reason": agent.last_stop_reason,
+        "timezone": agent.timezone,
+        "max_files_open": agent.max_files_open,
+        "per_file_view_window_char_limit": agent.per_file_view_window_char_limit,
+        "hidden": agent.hidden,
+        "kelpie_status": status_shape(view.status),
+    }
+
+
+def status_shape(status: ActivationStatus) -> dict[str, Any]:
+    return {
+        "state": status.state,
+        "error": status.error,
+        "failed_at": timestamp(status.failed_at),
+        "attempts": status.attempts,
+        "retry_at": timestamp(status.retry_at),
+    }
+
+
+def memory_shape(agent_type: AgentType, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The memory object that older clients read."""
+    return {
+        "agent_type": agent_type,
+        "git_enabled": False,
+        "blocks": blocks,
+        "file_blocks": [],
+        "prompt_template": "",
+    }
+
+
+def rule_shape(rule: ToolRule) -> dict[str, Any]:
+    head = {"tool_name": rule.tool_name, "type": rule.type, "prompt_template": None}
+    return head | _RULE_DEFAULTS.get(rule.type, {}) | dict(rule.options)
+
+
+def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
+    """The deprecated description of the model; clients still read it."""
+    choice, settings = agent.model, agent.model.settings
+    provider, _, name = choice.handle.partition("/")
+    thinks_itself = agent.agent_type in _THINKS_ITSELF
+    thinking = settings.get("thinking") or {}
+    return {
+        "model": facts.name if facts else name,
+        "display_name": None,
+        "model_endpoint_type": endpoint_type(facts, provider),
+        "model_endpoint": facts.endpoint if facts else None,
+        "provider_name": provider,
+        "provider_category": "base",
+        "model_wrapper": None,
+        "context_window": choice.context_window,
+        "put_inner_thoughts_in_kwargs": not thinks_itself,
+        "handle": choice.handle,
+        "temperature": _temperature(choice),
+        "max_tokens": _max_tokens(choice, facts),
+        "enable_reasoner": not thinks_itself or bool(thinking),
+        "reasoning_effort": (settings.get("reasoning") or {}).get("reasoning_effort"),
+        "max_reasoning_tokens": thinking.get("budget_tokens", 0),
+        "effort": settings.get("effort"),
+        "frequency_penalty": settings.get("frequency_penalty"),
+        "compatibility_type": None,
+        "verbosity": settings.get("verbosity"),
+        "tier": None,
+        "parallel_tool_calls": choice.parallel_tool_calls,
+        "response_format": settings.get("response_format"),
+        "strict": settings.get("strict", False),
+        "return_logprobs": False,
+        "top_logprobs": None,
+        "return_token_ids": False,
+        "tool_call_parser": None,
+    }
+
+
+def model_settings(choice: ModelChoice, facts: ModelFacts | None) -> dict[str, Any]:
+    """The settings with their defaults, as the newer clients read them."""
+    kind = endpoint_type(facts, choice.handle.partition("/")[0])
+    shown: dict[str, Any] = {
+        "parallel_tool_calls": True,
+        "provider_type": kind,
+        "response_format": None,
+        "strict": False,
+        **_OWN_SETTINGS.get(kind, {}),
+    }
+    if choice.settings.get("provider_type", kind) == kind:  # what was asked of another provider does not apply
+        shown |= {key: value for key, value in choice.settings.items() if value is not None}
+    return shown | {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
+
+
+def _embedding_config(agent: Agent, embedding_facts: EmbeddingsByHandle) -> dict[str, Any] | None:
+    if agent.embedding is None:
+        return None
+    facts = embedding_facts(agent.embedding)
+    provider, _, name = agent.embedding.partition("/")
+    return {
+        "embedding_endpoint_type": endpoint_type(facts, provider),
+        "embedding_endpoint": facts.endpoint if facts else None,
+        "embedding_model": facts.name if facts else name,
+        "embedding_dim": facts.dimensions if facts else 0,
+        "embedding_chunk_size": agent.embedding_chunk_size,
+        "handle": agent.embedding,
+        "batch_size": BATCH_SIZE,
+        "azure_endpoint": None,
+        "azure_version": None,
+        "azure_deployment": None,
+    }
+
+
+def _temperature(choice: ModelChoice) -> float:
+    return TEMPERATURE_DEFAULT if choice.temperature is None else choice.temperature
+
+
+def _max_tokens(choice: ModelChoice, facts: ModelFacts | None) -> int | None:
+    if choice.max_tokens is not None:
+        return choice.max_tokens
+    return facts.max_tokens if facts else None
+
+
+def _secret_shape(secret: Secret, agent: Agent) -> dict[str, Any]:
+    return {
+        "created_by_id": None,
+        "last_updated_by_id": None,
+        "created_at": timestamp(secret.created_at),
+        "updated_at": timestamp(secret.updated_at),
+        "id": secret.id,
+        "key": secret.key,
+        "value": secret.value,
+        "description": secret.description,
+        "organization_id": agent.organization_id,
+        "value_enc": secret.value,
+        "agent_id": agent.id,
+    }
+
+
+def _plain(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if value is None else dict(value)

@@ -1,0 +1,167 @@
+"""The agents resource: make, list, read, change, remove; and our own start, stop and restart of an activation."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query
+
+from kelpie.core.agents import EVERYTHING, AgentQuery, AgentView, Include
+from kelpie.core.runs import StopReason
+from kelpie.server.answer import Answer
+from kelpie.server.body import JsonRoute
+from kelpie.server.house import House
+from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
+from kelpie.server.letta.agent_shape import agent_shape, memory_shape, status_shape
+from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.ids import AgentPath
+from kelpie.server.letta.paging import After, Before, Order, limit_query, page_of
+from kelpie.server.letta.sdk import SdkV1
+
+router = APIRouter(prefix="/agents", tags=["agents"], route_class=JsonRoute)
+
+Relation = Literal[
+    "agent.blocks",
+    "agent.identities",
+    "agent.managed_group",
+    "agent.pending_approval",
+    "agent.secrets",
+    "agent.sources",
+    "agent.tags",
+    "agent.tools",
+]
+OrderBy = Literal["created_at", "updated_at", "last_run_completion"]
+
+_NOTHING = Include()
+_OLD_NAMES = {  # what `include_relationships` called the relations
+    "memory": "agent.blocks",
+    "blocks": "agent.blocks",
+    "tools": "agent.tools",
+    "tags": "agent.tags",
+    "secrets": "agent.secrets",
+    "tool_exec_environment_variables": "agent.secrets",
+}
+
+
+async def included(
+    sdk_v1: SdkV1,
+    include: Annotated[list[Relation] | None, Query(description="Relations to load with the agent.")] = None,
+    include_relationships: Annotated[list[str] | None, Query(deprecated=True)] = None,
+) -> Include:
+    """Which relations a client gets: those it names; otherwise none for the 1.x SDKs and all for older clients."""
+    asked = {*(include or ()), *(_OLD_NAMES.get(name, name) for name in include_relationships or ())}
+    if not asked:
+        return _NOTHING if sdk_v1 or include_relationships is not None else EVERYTHING
+    return Include(
+        blocks="agent.blocks" in asked,
+        tools="agent.tools" in asked,
+        tags="agent.tags" in asked or "agent.blocks" in asked,
+        secrets="agent.secrets" in asked,
+    )
+
+
+Included = Annotated[Include, Depends(included)]
+
+
+async def selection(
+    name: str | None = None,
+    query_text: Annotated[str | None, Query(description="Part of the name.")] = None,
+    tags: Annotated[list[str] | None, Query()] = None,
+    match_all_tags: bool = False,
+    project_id: str | None = None,
+    template_id: str | None = None,
+    base_template_id: str | None = None,
+    created_by_id: str | None = None,
+    last_stop_reason: StopReason | None = None,
+    show_hidden_agents: bool = False,
+    before: Before = None,
+    after: After = None,
+    limit: int | None = limit_query(50),
+    order: Order = "desc",
+    order_by: OrderBy = "created_at",
+    ascending: Annotated[bool, Query(deprecated=True)] = False,
+    sort_by: Annotated[OrderBy | None, Query(deprecated=True)] = None,
+) -> AgentQuery:
+    page = page_of(before, after, limit, "asc" if ascending else order, (order_by == "created_at" and sort_by) or order_by)
+    return AgentQuery(
+        page=page,
+        name=name,
+        query_text=query_text,
+        tags=tuple(tags or ()),
+        match_all_tags=match_all_tags,
+        project_id=project_id,
+        template_id=template_id,
+        base_template_id=base_template_id,
+        created_by_id=created_by_id,
+        last_stop_reason=last_stop_reason,
+        show_hidden=show_hidden_agents,
+    )
+
+
+def shape(kelpie: House, view: AgentView) -> dict[str, Any]:
+    return agent_shape(view, kelpie.models.known, kelpie.models.known_embedding)
+
+
+@router.post("/", summary="Make an agent", response_model=None)
+async def create_agent(kelpie: House, body: CreateAgent) -> Answer:
+    return Answer(shape(kelpie, await kelpie.agents.create(new_agent(body))))
+
+
+@router.get("/", summary="List agents", response_model=None)
+async def list_agents(
+    kelpie: House,
+    include: Included,
+    query: Annotated[AgentQuery, Depends(selection)],
+    identity_id: str | None = None,
+    identifier_keys: Annotated[list[str] | None, Query()] = None,
+) -> Answer:
+    if identity_id or identifier_keys:
+        return Answer([])  # no agent has an identity yet
+    views = await kelpie.agents.list(query, include)
+    return Answer([shape(kelpie, view) for view in views])
+
+
+@router.get("/count", summary="Count agents", response_model=None)
+async def count_agents(kelpie: House) -> Answer:
+    return Answer(await kelpie.agents.count())
+
+
+@router.get("/{agent_id}", summary="Read an agent", response_model=None)
+async def retrieve_agent(kelpie: House, agent_id: AgentPath, include: Included) -> Answer:
+    return Answer(shape(kelpie, await kelpie.agents.get(agent_id, include)))
+
+
+@router.patch("/{agent_id}", summary="Change an agent", response_model=None)
+async def update_agent(kelpie: House, agent_id: AgentPath, body: UpdateAgent) -> Answer:
+    return Answer(shape(kelpie, await kelpie.agents.update(agent_id, agent_changes(body))))
+
+
+@router.delete("/{agent_id}", summary="Remove an agent and its messages", response_model=None)
+async def delete_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    await kelpie.agents.delete(agent_id)
+    return Answer({"message": f"Agent id={agent_id} successfully deleted"})
+
+
+@router.get("/{agent_id}/core-memory", summary="Read an agent's memory", deprecated=True, response_model=None)
+async def retrieve_memory(kelpie: House, agent_id: AgentPath) -> Answer:
+    view = await kelpie.agents.get(agent_id, Include(blocks=True))
+    return Answer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks]))
+
+
+@router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)
+@router.post("/{agent_id}/system-prompt/recompile", deprecated=True, response_model=None)
+async def recompile(kelpie: House, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False) -> Answer:
+    return Answer(await kelpie.agents.recompile(agent_id, dry_run))
+
+
+@router.post("/{agent_id}/start", summary="Let a stopped agent work again (Kelpie)", response_model=None)
+async def start_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(status_shape(await kelpie.agents.start(agent_id)))
+
+
+@router.post("/{agent_id}/stop", summary="Stop an agent until it is started (Kelpie)", response_model=None)
+async def stop_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(status_shape(await kelpie.agents.stop(agent_id)))
+
+
+@router.post("/{agent_id}/restart", summary="Put an agent away and load it afresh (Kelpie)", response_model=None)
+async def restart_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(status_shape(await kelpie.agents.restart(agent_id)))

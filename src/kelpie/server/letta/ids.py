@@ -1,0 +1,40 @@
+"""Ids in paths. A wrong one is a 422 that names the parameter and shows an example; run ids are the exception (400)."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Path
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from kelpie.core.ids import AgentId, BlockId, Id, MessageId, StepId, ToolId
+
+_UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+
+class _Checked:
+    """Tells pydantic how one kind of id is validated and made."""
+
+    def __init__(self, kind: type[Id]) -> None:
+        self._kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema(pattern=f"^{self._kind.prefix}-{_UUID4}$")
+        return core_schema.no_info_after_validator_function(self._kind, text)
+
+
+def _path(kind: type[Id], name: str) -> Any:
+    return Annotated[kind, _Checked(kind), Path(description=f"The id of the {name}: `{kind.prefix}-<uuid4>`.")]
+
+
+if TYPE_CHECKING:
+    AgentPath = AgentId
+    BlockPath = BlockId
+    ToolPath = ToolId
+    MessagePath = MessageId
+    StepPath = StepId
+else:
+    AgentPath = _path(AgentId, "agent")
+    BlockPath = _path(BlockId, "block")
+    ToolPath = _path(ToolId, "tool")
+    MessagePath = _path(MessageId, "message")
+    StepPath = _path(StepId, "step")

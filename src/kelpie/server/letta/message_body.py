@@ -1,0 +1,157 @@
+"""What a client may send to an agent, and its translation into a command for the agent's lane."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kelpie.agent.commands import MAX_STEPS_DEFAULT, Send
+from kelpie.core.errors import InvalidInput
+from kelpie.core.messages import Image, NewMessage, Part, Role, Text
+from kelpie.server.errors import Unprocessable
+from kelpie.server.letta import unsupported
+from kelpie.server.letta.message_shape import View
+
+MESSAGES_MAX = 1000
+STEPS_MAX = 10_000
+
+Content = str | list[dict[str, Any]]
+"""Text, or a list of parts `{"type": "text" | "image", ...}`."""
+
+
+class MessageBody(BaseModel):
+    """One message. Approvals and results of client tools have their own type."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["message", "approval", "tool_return"] | None = "message"
+    role: Literal["user", "system", "assistant"] | None = None
+    content: Content | None = None
+    name: str | None = None
+    otid: str | None = Field(None, description="The client's own id for this message; made up when left out.")
+    sender_id: str | None = None
+    group_id: str | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "MessageBody":
+        if self.kind == "message" and (self.role is None or self.content is None):
+            raise ValueError("a message needs role and content")
+        return self
+
+    @property
+    def kind(self) -> str:
+        extra = self.model_extra or {}
+        if "approvals" in extra or "approve" in extra:
+            return "approval"
+        return "tool_return" if "tool_returns" in extra else self.type or "message"
+
+
+class SendBody(BaseModel):
+    """Messages for an agent: exactly one of `input` and `messages`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input: Content | None = Field(None, description="What the user says: text or a list of parts.")
+    messages: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX)] | None = None
+    max_steps: int = Field(MAX_STEPS_DEFAULT, ge=0, le=STEPS_MAX, description="Model calls at most.")
+    use_assistant_message: bool = True
+    assistant_message_tool_name: str = "send_message"
+    assistant_message_tool_kwarg: str = "message"
+    include_return_message_types: list[str] | None = None
+    include_compaction_messages: bool = False
+    streaming: bool = Field(False, description="Answer with server-sent events.")
+    stream_tokens: bool = Field(False, description="Stream the model's words as they come, not whole messages.")
+    include_pings: bool = True
+    background: bool = False
+    client_tools: list[Any] | None = None
+    client_skills: list[Any] | None = None
+    override_model: str | None = None
+    override_system: str | None = None
+    system: str | None = None
+    return_logprobs: bool = False
+    top_logprobs: int | None = None
+    return_token_ids: bool = False
+
+    @model_validator(mode="after")
+    def _has_one_input(self) -> "SendBody":
+        if (self.input is None) == (self.messages is None):
+            raise ValueError("give exactly one of 'input' and 'messages'")
+        return self
+
+    @property
+    def view(self) -> View:
+        types = self.include_return_message_types
+        return View(
+            self.use_assistant_message,
+            self.assistant_message_tool_name,
+            self.assistant_message_tool_kwarg,
+            None if types is None else frozenset(types),
+        )
+
+
+def send_command(body: SendBody, *, streaming: bool) -> Send:
+    """The command for the agent. Raises InvalidInput, or Unprocessable when options contradict each other."""
+    if not streaming:
+        _refuse_streaming_options(body)
+    unsupported.refuse({name: getattr(body, name) for name in unsupported.SEND_FIELDS}, unsupported.SEND_FIELDS)
+    if body.messages is not None and not body.messages:
+        raise Unprocessable("messages: must not be empty")
+    if body.input is not None:
+        messages = (NewMessage(Role.user, content_parts(body.input, "input")),)
+    else:
+        messages = tuple(new_message(message) for message in body.messages or ())
+    return Send(
+        messages,
+        max_steps=body.max_steps,
+        deltas=streaming and body.stream_tokens,
+        run_type="send_message_streaming" if streaming else "send_message",
+        request_config={
+            "use_assistant_message": body.use_assistant_message,
+            "assistant_message_tool_name": body.assistant_message_tool_name,
+            "assistant_message_tool_kwarg": body.assistant_message_tool_kwarg,
+            "include_return_message_types": body.include_return_message_types,
+        },
+    )
+
+
+def new_message(body: MessageBody) -> NewMessage:
+    """Raises InvalidInput."""
+    unsupported.refuse({body.kind: True}, unsupported.MESSAGE_TYPES)
+    return NewMessage(
+        Role(body.role or Role.user),
+        content_parts(body.content or "", "content"),
+        name=body.name,
+        otid=body.otid,
+        sender_id=body.sender_id,
+        group_id=body.group_id,
+    )
+
+
+def content_parts(content: Content, field: str) -> tuple[Part, ...]:
+    """The parts of what was said. Raises InvalidInput when there is nothing in it or a part is of another kind."""
+    parts = (Text(content),) if isinstance(content, str) else tuple(_part(item, field) for item in content)
+    if not any(isinstance(part, Image) or (isinstance(part, Text) and part.text) for part in parts):
+        raise InvalidInput(field, "must not be empty")
+    return parts
+
+
+def _part(item: dict[str, Any], field: str) -> Part:
+    match item:
+        case {"type": "text", "text": str(text)}:
+            return Text(text)
+        case {"type": "image", "source": {"type": "base64" | "url"}}:
+            return Image(item["source"])
+        case {"type": "text" | "image"}:
+            raise InvalidInput(field, "a text part needs 'text', an image part a 'source' of type base64 or url")
+        case _:
+            raise InvalidInput(field, f"parts of type {item.get('type')!r} cannot be sent; use text or image")
+
+
+def _refuse_streaming_options(body: SendBody) -> None:
+    given = {
+        "stream_tokens": body.stream_tokens,
+        "background": body.background,
+        "include_pings": not body.include_pings,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise Unprocessable(f"{name}: only has a meaning with streaming=true")

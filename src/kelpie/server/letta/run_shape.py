@@ -1,0 +1,114 @@
+"""Runs and steps as Letta's clients see them."""
+
+from typing import Any
+
+from kelpie.core.ids import DEFAULT_ORGANIZATION
+from kelpie.core.messages import Usage
+from kelpie.core.runs import Run, Step
+from kelpie.server.letta.times import timestamp
+
+
+def run_shape(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "status": run.status,
+        "created_at": timestamp(run.created_at),
+        "completed_at": timestamp(run.completed_at),
+        "agent_id": run.agent_id,
+        "conversation_id": run.conversation_id,
+        "base_template_id": None,
+        "background": run.background,
+        "metadata": dict(run.metadata),
+        "request_config": dict(run.request_config) or None,
+        "stop_reason": run.stop_reason,
+        "callback_url": run.callback_url,
+        "callback_sent_at": None,
+        "callback_status_code": None,
+        "callback_error": None,
+        "ttft_ns": run.ttft_ns,
+        "total_duration_ns": run.total_duration_ns,
+    }
+
+
+def run_metrics(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "organization_id": DEFAULT_ORGANIZATION,
+        "agent_id": run.agent_id,
+        "project_id": None,
+        "run_start_ns": run.created_at * 1000,
+        "run_ns": run.total_duration_ns,
+        "num_steps": run.step_count,
+        "tools_used": None,  # not recorded per run
+        "template_id": None,
+        "base_template_id": None,
+    }
+
+
+def run_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "completion_tokens": usage.completion_tokens,
+        "prompt_tokens": usage.prompt_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": None,
+        "completion_tokens_details": None,
+    }
+
+
+def step_shape(step: Step) -> dict[str, Any]:
+    usage = step.usage
+    return {
+        "id": step.id,
+        "origin": None,
+        "organization_id": DEFAULT_ORGANIZATION,
+        "provider_id": None,
+        "run_id": step.run_id,
+        "agent_id": step.agent_id,
+        "provider_name": step.provider_name,
+        "provider_category": step.provider_category,
+        "model": step.model,
+        "model_handle": step.model_handle,
+        "model_endpoint": step.model_endpoint,
+        "context_window_limit": step.context_window_limit,
+        "completion_tokens": usage.completion_tokens,
+        "prompt_tokens": usage.prompt_tokens,
+        "total_tokens": usage.total_tokens,
+        "cached_input_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cached_input_tokens or 0,
+            "cache_read_tokens": usage.cached_input_tokens or 0,
+            "cache_creation_tokens": usage.cache_write_tokens or 0,
+        },
+        "stop_reason": step.stop_reason,
+        "tags": list(step.tags),
+        "tid": None,
+        "trace_id": None,
+        "request_id": None,
+        "messages": [],
+        "feedback": step.feedback,
+        "project_id": None,
+        "error_type": step.error.get("type") if step.error else None,
+        "error_data": dict(step.error) if step.error else None,
+        "status": step.status,
+    }
+
+
+def step_metrics(step: Step) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "organization_id": DEFAULT_ORGANIZATION,
+        "provider_id": None,
+        "run_id": step.run_id,
+        "agent_id": step.agent_id,
+        "step_start_ns": None,
+        "llm_request_start_ns": None,
+        "llm_request_ns": step.llm_ns,
+        "tool_execution_ns": step.tool_ns,
+        "step_ns": step.step_ns,
+        "base_template_id": None,
+        "template_id": None,
+        "project_id": None,
+    }

@@ -1,0 +1,140 @@
+"""The events of a turn as the frames of a stream.
+
+Step mode sends whole messages when they are durable. Token mode sends deltas that share id and `otid` with the
+message they belong to, and leaves out messages that went out as deltas. Tool calls as deltas leave out their null
+keys, and their `tool_calls` is the single delta, as Letta's SDKs have learned to expect.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kelpie.agent.events import (
+    AnswerDelta,
+    CallDelta,
+    Lagged,
+    MessageCommitted,
+    ThoughtDelta,
+    TurnEnded,
+    TurnEvent,
+    TurnOpened,
+)
+from kelpie.agent.partial_json import StringField
+from kelpie.core.ids import RunId
+from kelpie.core.messages import Role, Usage
+from kelpie.core.time import Micros
+from kelpie.server import sse
+from kelpie.server.errors import error_frame
+from kelpie.server.letta.message_shape import View, envelope, place_otid, wire_messages
+
+_ECHO = frozenset({Role.user, Role.system})  # what the client or the loop put in is not sent back
+
+
+class Frames:
+    """Makes the frames of one turn. It remembers which tool call a fragment belongs to, and nothing else."""
+
+    def __init__(self, run_id: RunId, view: View) -> None:
+        self._run_id = run_id
+        self._view = view
+        self._answers: dict[str, StringField] = {}
+
+    def of(self, event: TurnEvent) -> Iterator[bytes]:
+        """The frames that tell this event; the last event ends with [DONE]."""
+        match event:
+            case TurnOpened():
+                return
+            case MessageCommitted():
+                if not event.previewed:
+                    yield from (sse.frame(message) for message in shown(event, self._view))
+            case AnswerDelta():
+                yield from self._delta("assistant_message", event, {"content": event.text})
+            case ThoughtDelta():
+                source = "reasoner_model" if event.native else "non_reasoner_model"
+                fields = {"source": source, "reasoning": event.text, "signature": None}
+                yield from self._delta("reasoning_message", event, fields)
+            case CallDelta():
+                yield from self._call(event)
+            case TurnEnded():
+                yield from ending(event)
+            case Lagged():
+                yield from _lagged(event)
+
+    def ping(self, ping_uuid: str, at: Micros) -> bytes:
+        """Tells the client that the line is alive."""
+        return sse.frame(envelope("ping", f"ping-{ping_uuid}", at=at, otid=None, run_id=self._run_id))
+
+    def _call(self, event: CallDelta) -> Iterator[bytes]:
+        if event.name is not None and self._view.answers_with(event.name):
+            self._answers[event.call_id] = StringField(self._view.tool_kwarg)
+        if event.call_id in self._answers:
+            text = self._answers[event.call_id].feed(event.arguments or "")
+            if text:
+                yield from self._delta("assistant_message", event, {"content": text})
+            return
+        pieces = {"name": event.name, "arguments": event.arguments, "tool_call_id": event.call_id}
+        call = {key: value for key, value in pieces.items() if value is not None}
+        yield from self._delta("tool_call_message", event, {"tool_call": call, "tool_calls": call})
+
+    def _delta(
+        self, message_type: str, event: AnswerDelta | ThoughtDelta | CallDelta, fields: dict[str, Any]
+    ) -> Iterator[bytes]:
+        if not self._view.shows(message_type):
+            return
+        head = envelope(
+            message_type,
+            event.message_id,
+            at=event.at,
+            otid=place_otid(event.message_id, event.part),
+            step_id=event.step_id,
+            run_id=self._run_id,
+        )
+        yield sse.frame(head | fields)
+
+
+def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
+    """The wire messages of a commit, without what was put in."""
+    return [] if event.message.role in _ECHO else wire_messages(event.message, view)
+
+
+def ending(event: TurnEnded) -> Iterator[bytes]:
+    """The last frames of a turn."""
+    yield sse.frame(stop_shape(event.stop_reason))
+    if event.error:
+        yield sse.error(error_frame(event.error, event.run_id))
+    else:
+        yield sse.frame(usage_shape(event.usage, event.step_count, event.context_tokens))
+    yield sse.DONE
+
+
+def stop_shape(reason: str) -> dict[str, Any]:
+    return {"message_type": "stop_reason", "stop_reason": reason}
+
+
+def usage_shape(usage: Usage, step_count: int, context_tokens: int | None) -> dict[str, Any]:
+    return {
+        "message_type": "usage_statistics",
+        "completion_tokens": usage.completion_tokens,
+        "prompt_tokens": usage.prompt_tokens,
+        "total_tokens": usage.total_tokens,
+        "step_count": step_count,
+        "run_ids": None,
+        "cached_input_tokens": usage.cached_input_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "context_tokens": context_tokens,
+    }
+
+
+def _lagged(event: Lagged) -> Iterator[bytes]:
+    text = f"This stream was read too slowly and has ended; the turn goes on as {event.run_id}, read its messages there."
+    yield sse.frame(stop_shape("error"))
+    yield sse.error(
+        {
+            "message_type": "error_message",
+            "run_id": event.run_id,
+            "error_type": "stream_incomplete",
+            "message": text,
+            "detail": text,
+            "seq_id": None,
+        }
+    )
+    yield sse.DONE

@@ -1,0 +1,185 @@
+"""Everything that can be made to go wrong, and the one gate through which it does.
+
+An adapter asks `faults.fires(kind, place)` at the place where it could fail; nothing else decides. Every firing is
+recorded with its place, so a scenario that names a fault fails when that fault never fired there, and a test can
+disconnect a kind and see that it is missed. Swarm: a kind that a scenario does not name is off in half of the runs.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from kelpie.sim.loop import SimLoop
+
+T = TypeVar("T")
+
+
+class Fault(StrEnum):
+    storage_write_fail = "StorageWriteFail"
+    storage_read_fail = "StorageReadFail"
+    storage_latency = "StorageLatency"
+    disk_full = "DiskFull"
+    crash_before_write = "CrashBeforeWrite"
+    crash_after_write = "CrashAfterWrite"
+    crash_during_transaction = "CrashDuringTransaction"
+    network_delay = "NetworkDelay"
+    network_packet_loss = "NetworkPacketLoss"
+    network_partition = "NetworkPartition"
+    network_message_reorder = "NetworkMessageReorder"
+    clock_skew = "ClockSkew"
+    clock_jump = "ClockJump"
+    cpu_starvation = "CPUStarvation"
+    llm_timeout = "LlmTimeout"
+    llm_rate_limit = "LlmRateLimit"
+    llm_malformed = "LlmMalformed"
+    slow_client = "SlowClient"
+    vanishing_client = "VanishingClient"
+
+
+_PACKETS = ("network.client", "network.provider")
+
+# Where each kind can fire. A place that is not listed here cannot be asked about or named by a scenario.
+PLACES: dict[Fault, tuple[str, ...]] = {
+    Fault.storage_write_fail: ("database.begin", "database.statement", "database.commit", "database.acknowledge"),
+    Fault.storage_read_fail: ("database.read",),
+    Fault.storage_latency: ("database.write", "database.read"),
+    Fault.disk_full: ("database.statement", "database.commit"),
+    Fault.crash_before_write: ("database.begin",),
+    Fault.crash_during_transaction: ("database.statement", "database.commit"),
+    Fault.crash_after_write: ("database.acknowledge",),
+    Fault.network_delay: _PACKETS,
+    Fault.network_packet_loss: _PACKETS,
+    Fault.network_partition: _PACKETS,
+    Fault.network_message_reorder: _PACKETS,
+    Fault.clock_skew: ("clock.boot",),
+    Fault.clock_jump: ("clock.now",),
+    Fault.cpu_starvation: ("cpu",),
+    Fault.llm_timeout: ("llm.reply", "llm.stream"),
+    Fault.llm_rate_limit: ("llm.with_retry_after", "llm.without_retry_after"),
+    Fault.llm_malformed: ("llm.body", "llm.choices", "llm.arguments", "llm.cut"),
+    Fault.slow_client: ("client.read",),
+    Fault.vanishing_client: ("client.request", "client.stream"),
+}
+
+# How much of it: seconds, drawn evenly.
+SIZES: dict[Fault, tuple[float, float]] = {
+    Fault.storage_latency: (0.01, 3.0),
+    Fault.network_delay: (0.05, 5.0),
+    Fault.network_partition: (0.5, 20.0),
+    Fault.network_message_reorder: (0.05, 1.0),
+    Fault.clock_skew: (-300.0, 300.0),
+    Fault.clock_jump: (-86400.0, 86400.0),
+    Fault.cpu_starvation: (0.05, 2.0),
+    Fault.slow_client: (0.1, 5.0),
+}
+
+CRASHES = (Fault.crash_before_write, Fault.crash_during_transaction, Fault.crash_after_write)
+SWARM_RATES = (0.005, 0.02, 0.1)
+SWARM_CRASHES_MAX = 3
+STARVATION_PICKS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """A fault at a place: at its nth visit exactly, or at each visit with a chance, so many times at most."""
+
+    fault: Fault
+    place: str
+    nth: int | None = None
+    rate: float = 0.1
+    times_max: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.place not in PLACES[self.fault]:
+            raise ValueError(f"{self.fault} cannot fire at '{self.place}'; its places are {PLACES[self.fault]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    at_s: float
+    fault: Fault
+    place: str
+    detail: str
+
+
+def swarm(rng: random.Random, kinds: Iterable[Fault]) -> list[Aim]:
+    """The aims of a run for kinds that may fire anywhere: about half of them stay off."""
+    aims: list[Aim] = []
+    for kind in kinds:
+        rate = rng.choice(SWARM_RATES)
+        if rng.random() < 0.5:
+            continue
+        times_max = SWARM_CRASHES_MAX if kind in CRASHES else 1000
+        aims.extend(Aim(kind, place, rate=rate, times_max=times_max) for place in PLACES[kind])
+    return aims
+
+
+class Faults:
+    """The gate of one run."""
+
+    def __init__(self, loop: SimLoop, aims: Iterable[Aim] = (), *, disconnected: Iterable[Fault] = ()) -> None:
+        self.firings: list[Firing] = []
+        self._loop = loop
+        self._aims = {(aim.fault, aim.place): aim for aim in aims}
+        self._rngs = {fault: loop.rng(f"fault/{fault}") for fault in Fault}
+        self._visits: Counter[tuple[Fault, str]] = Counter()
+        self._fired: Counter[tuple[Fault, str]] = Counter()
+        self._disconnected = frozenset(disconnected)
+        self._quiet = False
+        self._at_quiet: list[Callable[[], None]] = []
+        if (Fault.cpu_starvation, "cpu") in self._aims:
+            loop.stalls(self._starve)
+
+    def fires(self, fault: Fault, place: str, detail: str = "") -> bool:
+        """Whether this fault happens here and now; if so, it is recorded."""
+        aim = self._aims.get((fault, place))
+        if aim is None or self._quiet:
+            return False
+        self._visits[fault, place] += 1
+        if not self._hits(aim) or fault in self._disconnected:
+            return False
+        self._fired[fault, place] += 1
+        self.firings.append(Firing(self._loop.time(), fault, place, detail))
+        self._loop.note(f"fault {fault} at {place} {detail}")
+        return True
+
+    def size(self, fault: Fault) -> float:
+        """How much of this fault there is this time, in seconds."""
+        return self._rngs[fault].uniform(*SIZES[fault])
+
+    def choose(self, fault: Fault, options: Sequence[T]) -> T:
+        """One of several ways in which this fault can show."""
+        return self._rngs[fault].choice(options)
+
+    def fired(self, fault: Fault, place: str | None = None) -> int:
+        """How often the fault fired, at this place or anywhere."""
+        if place is not None:
+            return self._fired[fault, place]
+        return sum(count for (kind, _), count in self._fired.items() if kind is fault)
+
+    def quiet(self) -> None:
+        """Begins the quiet period: nothing fires any more, and what was cut off heals."""
+        self._quiet = True
+        self._loop.stalls(None)
+        self._loop.note("quiet")
+        for heal in self._at_quiet:
+            heal()
+
+    def at_quiet(self, heal: Callable[[], None]) -> None:
+        """Registers what heals when the quiet period begins."""
+        self._at_quiet.append(heal)
+
+    def _hits(self, aim: Aim) -> bool:
+        key = aim.fault, aim.place
+        if self._fired[key] >= aim.times_max:
+            return False
+        if aim.nth is not None:
+            return self._visits[key] == aim.nth
+        return self._rngs[aim.fault].random() < aim.rate
+
+    def _starve(self) -> tuple[float, int]:
+        lost_s = self.size(Fault.cpu_starvation) if self.fires(Fault.cpu_starvation, "cpu") else 0.0
+        return lost_s, self._rngs[Fault.cpu_starvation].randrange(1, STARVATION_PICKS_MAX)

@@ -1,0 +1,54 @@
+"""A simulated machine: the context its callbacks carry, and the power cut that ends them all.
+
+A crash is not a cancellation. The callbacks of a dead node are skipped by the loop, so no `finally` runs and nothing is
+told to anybody; what the node had not committed is gone. A restart is a new Node on the same disk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+
+
+class Node:
+    """One life of a machine, from boot to power cut."""
+
+    def __init__(self, name: str, incarnation: int = 1) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.alive = True
+        self.died = asyncio.Event()
+        self._at_death: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return f"{self.name}.{self.incarnation}"
+
+    def context(self) -> Context:
+        """A fresh context in which everything that is started belongs to this node."""
+        context = Context()
+        context.run(current_node.set, self)
+        return context
+
+    def at_death(self, tell: Callable[[], None]) -> None:
+        """Registers what the rest of the world does when this node dies, such as resetting its connections."""
+        self._at_death.append(tell)
+
+    def crash(self) -> None:
+        """Cuts the power. Every callback of this node is skipped from now on."""
+        if not self.alive:
+            return
+        self.alive = False
+        told, self._at_death = self._at_death, []
+        outside().run(self._tell, told)
+
+    def _tell(self, told: list[Callable[[], None]]) -> None:
+        for tell in told:
+            tell()
+        self.died.set()
+
+
+current_node: ContextVar[Node | None] = ContextVar("kelpie_sim_node", default=None)
+
+
+def outside() -> Context:
+    """A fresh context that belongs to no node: the network, other people's servers, clients."""
+    return Context()

@@ -1,0 +1,53 @@
+"""The simulated world: what exists once per run, and the `World` of adapters that each life of a node gets.
+
+The disk, the internet and the faults belong to the run; clock, ids, randomness and the open database belong to a node's
+life and die with it.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kelpie.sim.clock import SimClock
+from kelpie.sim.database import SimDatabase
+from kelpie.sim.disk import Disk
+from kelpie.sim.faults import Faults
+from kelpie.sim.http import Internet, SimHttp
+from kelpie.sim.loop import SimLoop, running
+from kelpie.sim.network import Network
+from kelpie.sim.node import Node
+from kelpie.sim.processes import Program, SimProcesses
+from kelpie.world.ids import SeededIds
+from kelpie.world.world import World
+
+
+class SimWorld:
+    """Everything outside the nodes. Make it inside a running simulation."""
+
+    def __init__(
+        self,
+        faults: Callable[[SimLoop], Faults] = Faults,
+        disk: Disk | None = None,
+        programs: Mapping[str, Program] | None = None,
+    ) -> None:
+        self.loop = running()
+        self.faults = faults(self.loop)
+        self.disk = disk or Disk()
+        self.network = Network(self.loop, self.faults)
+        self.internet = Internet(self.network)
+        self._programs = programs
+        self._lives: dict[str, int] = {}
+
+    def node(self, name: str) -> Node:
+        """The next life of the machine of this name."""
+        self._lives[name] = self._lives.get(name, 0) + 1
+        return Node(name, self._lives[name])
+
+    def adapters(self, node: Node) -> World:
+        """The World of one life of a node: nothing in it is shared with an earlier life but the disk."""
+        return World(
+            clock=SimClock(self.loop, self.faults),
+            ids=SeededIds(self.loop.rng(f"ids/{node}")),
+            random=self.loop.rng(f"random/{node}"),
+            database=SimDatabase(self.disk, self.faults, node),
+            http=SimHttp(self.internet, node),
+            processes=SimProcesses(self._programs),
+        )

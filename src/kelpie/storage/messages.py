@@ -1,0 +1,291 @@
+"""Messages and the context: what was ever said, and which of it the model sees."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Row, asc, bindparam, delete, desc, func, insert, select, update
+
+from kelpie.core.errors import InvariantBroken, NotFound
+from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
+from kelpie.core.messages import (
+    HiddenReasoning,
+    Image,
+    Message,
+    MessageQuery,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolReturn,
+)
+from kelpie.search import fulltext
+from kelpie.storage.tables import context, messages
+from kelpie.world.database import Tx
+
+SEARCHABLE = frozenset({Role.user, Role.assistant, Role.system, Role.summary})
+_ID_CHUNK = 500  # how many ids go into one IN list
+
+
+def _part_to_json(part: Part) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Image():
+            return {"type": "image", "source": dict(part.source)}
+        case Reasoning():
+            return {"type": "reasoning", "text": part.text, "native": part.native, "signature": part.signature}
+        case HiddenReasoning():
+            return {"type": "hidden_reasoning", "data": part.data}
+
+
+def _part_from_json(data: dict[str, Any]) -> Part:
+    match data["type"]:
+        case "text":
+            return Text(data["text"])
+        case "image":
+            return Image(data["source"])
+        case "reasoning":
+            return Reasoning(data["text"], data["native"], data["signature"])
+        case "hidden_reasoning":
+            return HiddenReasoning(data["data"])
+        case other:
+            raise InvariantBroken(f"a stored message has a part of unknown type '{other}'")
+
+
+def content_to_json(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [_part_to_json(part) for part in parts]
+
+
+def content_from_json(data: Iterable[dict[str, Any]]) -> tuple[Part, ...]:
+    return tuple(_part_from_json(part) for part in data)
+
+
+def _return_to_json(result: ToolReturn) -> dict[str, Any]:
+    return {
+        "call_id": result.call_id,
+        "name": result.name,
+        "ok": result.ok,
+        "text": result.text,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+    }
+
+
+def _return_from_json(data: dict[str, Any]) -> ToolReturn:
+    return ToolReturn(
+        data["call_id"], data["name"], data["ok"], data["text"], _lines(data["stdout"]), _lines(data["stderr"])
+    )
+
+
+def _lines(data: list[str] | None) -> tuple[str, ...] | None:
+    return None if data is None else tuple(data)
+
+
+def _to_row(message: Message, seq: int) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "agent_id": message.agent_id,
+        "seq": seq,
+        "conversation_id": message.conversation_id,
+        "role": message.role.value,
+        "content": content_to_json(message.content),
+        "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls],
+        "tool_returns": [_return_to_json(r) for r in message.tool_returns],
+        "name": message.name,
+        "otid": message.otid,
+        "sender_id": message.sender_id,
+        "group_id": message.group_id,
+        "run_id": message.run_id,
+        "step_id": message.step_id,
+        "is_err": message.is_err,
+        "created_at": message.created_at,
+    }
+
+
+def _from_row(row: Row[Any]) -> Message:
+    return Message(
+        id=MessageId(row.id),
+        agent_id=AgentId(row.agent_id),
+        role=Role(row.role),
+        created_at=row.created_at,
+        content=content_from_json(row.content),
+        tool_calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in row.tool_calls),
+        tool_returns=tuple(_return_from_json(r) for r in row.tool_returns),
+        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
+        name=row.name,
+        otid=row.otid,
+        sender_id=row.sender_id,
+        group_id=row.group_id,
+        run_id=RunId(row.run_id) if row.run_id else None,
+        step_id=StepId(row.step_id) if row.step_id else None,
+        is_err=row.is_err,
+        seq=row.seq,
+    )
+
+
+_INSERT = insert(messages)
+_LAST_SEQ = select(func.coalesce(func.max(messages.c.seq), 0)).where(messages.c.agent_id == bindparam("of_agent"))
+
+
+def append(tx: Tx, new: Sequence[Message]) -> None:
+    """Writes messages of one agent at the end of its history, with their text index."""
+    if not new:
+        return
+    last: int = tx.execute(_LAST_SEQ, {"of_agent": new[0].agent_id}).scalar_one()
+    tx.execute(_INSERT, [_to_row(message, last + 1 + i) for i, message in enumerate(new)])
+    for message in new:
+        if message.role in SEARCHABLE and message.role is not Role.system and message.text:
+            fulltext.index(tx, "message", message.agent_id, message.id, message.text)
+
+
+_UPDATE_CONTENT = (
+    update(messages).where(messages.c.id == bindparam("of_message")).values(content=bindparam("new_content"))
+)
+
+
+def rewrite(tx: Tx, message_id: MessageId, content: Sequence[Part]) -> None:
+    """Replaces what a message says: only the system message is ever rewritten."""
+    tx.execute(_UPDATE_CONTENT, {"of_message": message_id, "new_content": content_to_json(content)})
+
+
+_DELETE_ALL = delete(messages).where(messages.c.agent_id == bindparam("of_agent"))
+
+
+def remove_all(tx: Tx, agent_id: AgentId) -> None:
+    """Deletes an agent's whole history with its text index; the contexts must be set anew."""
+    tx.execute(_DELETE_ALL, {"of_agent": agent_id})
+    fulltext.remove_scope(tx, "message", agent_id)
+
+
+_ONE = select(messages).where(messages.c.id == bindparam("of_message"))
+
+
+def get(tx: Tx, message_id: MessageId) -> Message:
+    """Raises NotFound."""
+    row = tx.execute(_ONE, {"of_message": message_id}).first()
+    if row is None:
+        raise NotFound("Message", message_id)
+    return _from_row(row)
+
+
+_MANY = select(messages).where(messages.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Message]:
+    """The messages with these ids, in the order asked for; ids that do not exist are left out."""
+    found: dict[str, Message] = {}
+    for start in range(0, len(ids), _ID_CHUNK):
+        rows = tx.execute(_MANY, {"ids": list(ids[start : start + _ID_CHUNK])})
+        found.update((row.id, _from_row(row)) for row in rows)
+    return [found[i] for i in ids if i in found]
+
+
+_SEQ_OF = select(messages.c.seq).where(
+    messages.c.id == bindparam("of_message"), messages.c.agent_id == bindparam("of_agent")
+)
+
+
+def select_of_agent(tx: Tx, agent_id: AgentId, query: MessageQuery) -> list[Message]:
+    """Messages of one agent, oldest first. Raises NotFound for a cursor that is not a message of the agent."""
+    statement = select(messages).where(messages.c.agent_id == agent_id)
+    if query.after:
+        statement = statement.where(messages.c.seq > _cursor(tx, agent_id, query.after))
+    if query.before:
+        statement = statement.where(messages.c.seq < _cursor(tx, agent_id, query.before))
+    if query.conversation_id == "default":
+        statement = statement.where(messages.c.conversation_id.is_(None))
+    elif query.conversation_id:
+        statement = statement.where(messages.c.conversation_id == query.conversation_id)
+    if query.run_id:
+        statement = statement.where(messages.c.run_id == query.run_id)
+    if query.step_id:
+        statement = statement.where(messages.c.step_id == query.step_id)
+    statement = statement.order_by((desc if query.descending else asc)(messages.c.seq))
+    if query.limit is not None:
+        statement = statement.limit(query.limit)
+    found = [_from_row(row) for row in tx.execute(statement)]
+    return found[::-1] if query.descending else found
+
+
+def _cursor(tx: Tx, agent_id: AgentId, message_id: MessageId) -> int:
+    seq = tx.execute(_SEQ_OF, {"of_message": message_id, "of_agent": agent_id}).scalar()
+    if seq is None:
+        raise NotFound("Message", message_id)
+    return int(seq)
+
+
+_OF_RUN = select(messages).where(messages.c.run_id == bindparam("of_run")).order_by(messages.c.seq)
+_OF_STEP = select(messages).where(messages.c.step_id == bindparam("of_step")).order_by(messages.c.seq)
+
+
+def of_run(tx: Tx, run_id: RunId) -> list[Message]:
+    return [_from_row(row) for row in tx.execute(_OF_RUN, {"of_run": run_id})]
+
+
+def of_step(tx: Tx, step_id: StepId) -> list[Message]:
+    return [_from_row(row) for row in tx.execute(_OF_STEP, {"of_step": step_id})]
+
+
+# --- the context -----------------------------------------------------------------------------------------------------
+
+_CONTEXT_LAST = select(func.coalesce(func.max(context.c.position), -1)).where(
+    context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
+)
+_CONTEXT_INSERT = insert(context)
+_CONTEXT_CLEAR = delete(context).where(
+    context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
+)
+_CONTEXT_IDS = (
+    select(context.c.message_id)
+    .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
+    .order_by(context.c.position)
+)
+_CONTEXT_MESSAGES = (
+    select(messages)
+    .join(context, context.c.message_id == messages.c.id)
+    .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
+    .order_by(context.c.position)
+)
+_CONTEXT_OF_MANY = (
+    select(context.c.agent_id, context.c.message_id)
+    .where(context.c.agent_id.in_(bindparam("ids", expanding=True)), context.c.conversation_id == "")
+    .order_by(context.c.agent_id, context.c.position)
+)
+
+
+def extend_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], conversation: str = "") -> None:
+    """Puts messages at the end of what the model sees."""
+    if not ids:
+        return
+    last: int = tx.execute(_CONTEXT_LAST, {"of_agent": agent_id, "of_conversation": conversation}).scalar_one()
+    tx.execute(
+        _CONTEXT_INSERT,
+        [
+            {"agent_id": agent_id, "conversation_id": conversation, "position": last + 1 + i, "message_id": message_id}
+            for i, message_id in enumerate(ids)
+        ],
+    )
+
+
+def replace_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], conversation: str = "") -> None:
+    tx.execute(_CONTEXT_CLEAR, {"of_agent": agent_id, "of_conversation": conversation})
+    extend_context(tx, agent_id, ids, conversation)
+
+
+def context_ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
+    rows = tx.execute(_CONTEXT_IDS, {"of_agent": agent_id, "of_conversation": conversation})
+    return tuple(MessageId(row[0]) for row in rows)
+
+
+def context_ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
+    """The default context of many agents in one query."""
+    found: dict[str, list[MessageId]] = {}
+    for agent_id, message_id in tx.execute(_CONTEXT_OF_MANY, {"ids": list(agent_ids)}):
+        found.setdefault(agent_id, []).append(MessageId(message_id))
+    return {agent_id: tuple(ids) for agent_id, ids in found.items()}
+
+
+def context_messages(tx: Tx, agent_id: AgentId, conversation: str = "") -> list[Message]:
+    rows = tx.execute(_CONTEXT_MESSAGES, {"of_agent": agent_id, "of_conversation": conversation})
+    return [_from_row(row) for row in rows]

@@ -1,0 +1,269 @@
+"""Tools as rows, and which agents may call them. A tool's name is unique in its organisation."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from kelpie.core.errors import Conflict, InvalidInput, NotFound
+from kelpie.core.ids import AgentId, OrganizationId, ToolId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+from kelpie.core.tools import Tool, ToolQuery, ToolType
+from kelpie.storage import agents as agent_rows
+from kelpie.storage import paging
+from kelpie.storage.tables import agent_tools, tools
+from kelpie.world.database import Tx
+
+_ID_CHUNK = 5000  # how many ids go into one IN list
+_FIXED = frozenset(
+    {"id", "organization_id", "created_at", "updated_at", "created_by_id", "last_updated_by_id", "version"}
+)
+_CHANGEABLE = frozenset(field.name for field in fields(Tool)) - _FIXED
+_LETTA_TYPES = tuple(kind.value for kind in ToolType if kind.value.startswith("letta_"))
+
+_ALL = sa.select(tools)
+_ONE = _ALL.where(tools.c.id == sa.bindparam("of_tool"))
+_ONE_LOCKED = _ONE.with_for_update()
+_BY_NAMES = _ALL.where(
+    tools.c.organization_id == sa.bindparam("of_organization"), tools.c.name.in_(sa.bindparam("names", expanding=True))
+)
+_INSERT = sa.insert(tools)
+_DELETE = sa.delete(tools).where(tools.c.id == sa.bindparam("of_tool"))
+
+
+def _to_row(tool: Tool) -> dict[str, Any]:
+    return {field.name: _to_column(getattr(tool, field.name)) for field in fields(Tool)}
+
+
+def _to_column(value: Any) -> Any:
+    """JSON columns hold plain lists and dicts, whatever kind of sequence or mapping was given."""
+    if isinstance(value, ToolType):
+        return value.value
+    if isinstance(value, Mapping):
+        return {key: _to_column(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, (list, tuple)):
+        return [_to_column(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _requirements(data: list[dict[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
+    return None if data is None else tuple(data)
+
+
+def _from_row(row: sa.Row[Any]) -> Tool:
+    return Tool(
+        id=ToolId(row.id),
+        name=row.name,
+        tool_type=ToolType(row.tool_type),
+        json_schema=row.json_schema,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        description=row.description,
+        source_type=row.source_type,
+        source_code=row.source_code,
+        args_json_schema=row.args_json_schema,
+        tags=tuple(row.tags),
+        return_char_limit=row.return_char_limit,
+        pip_requirements=_requirements(row.pip_requirements),
+        npm_requirements=_requirements(row.npm_requirements),
+        default_requires_approval=row.default_requires_approval,
+        enable_parallel_execution=row.enable_parallel_execution,
+        metadata=row.metadata,
+        project_id=row.project_id,
+        organization_id=OrganizationId(row.organization_id),
+        created_by_id=row.created_by_id,
+        last_updated_by_id=row.last_updated_by_id,
+        version=row.version,
+    )
+
+
+def get(tx: Tx, tool_id: ToolId, *, lock: bool = False) -> Tool:
+    """Raises NotFound."""
+    row = tx.execute(_ONE_LOCKED if lock else _ONE, {"of_tool": tool_id}).first()
+    if row is None:
+        raise NotFound("Tool", tool_id)
+    return _from_row(row)
+
+
+def by_names(tx: Tx, organization: OrganizationId, names: Sequence[str]) -> dict[str, Tool]:
+    """The tools of these names that exist, by name."""
+    rows = tx.execute(_BY_NAMES, {"of_organization": organization, "names": list(names)})
+    return {row.name: _from_row(row) for row in rows}
+
+
+def select(tx: Tx, organization: OrganizationId, query: ToolQuery) -> list[Tool]:
+    """The tools that match every filter given, on the page asked for."""
+    found = _ALL.where(tools.c.organization_id == organization, *_filters(query))
+    return [_from_row(row) for row in paging.page(tx, found, tools, query.page)]
+
+
+def count(tx: Tx, organization: OrganizationId, query: ToolQuery) -> int:
+    """How many tools match the filters, on all pages together."""
+    number = sa.select(sa.func.count()).select_from(tools)
+    return int(tx.execute(number.where(tools.c.organization_id == organization, *_filters(query))).scalar_one())
+
+
+def _filters(query: ToolQuery) -> list[sa.ColumnElement[bool]]:
+    c = tools.c
+    where: list[sa.ColumnElement[bool]] = []
+    if query.name is not None:
+        where.append(c.name == query.name)
+    if query.names:
+        where.append(c.name.in_(query.names))
+    if query.tool_ids:
+        where.append(c.id.in_(query.tool_ids))
+    if query.search:
+        where.append(c.name.icontains(query.search, autoescape=True))
+    if query.tool_types:
+        where.append(c.tool_type.in_([kind.value for kind in query.tool_types]))
+    if query.exclude_tool_types:
+        where.append(c.tool_type.not_in([kind.value for kind in query.exclude_tool_types]))
+    if query.only_letta:
+        where.append(c.tool_type.in_(_LETTA_TYPES))
+    if query.project_id is not None:
+        where.append(sa.or_(c.project_id == query.project_id, c.project_id.is_(None)))
+    return where
+
+
+# --- changing -------------------------------------------------------------------------------------------------------
+
+
+def insert(tx: Tx, tool: Tool) -> None:
+    """Writes a new tool. Raises Conflict when its name is taken."""
+    try:
+        tx.execute(_INSERT, _to_row(tool))
+    except IntegrityError as error:
+        raise _name_conflict(tool.name) from error
+
+
+def _name_conflict(name: str) -> Conflict:
+    return Conflict(f"a tool with the name '{name}' already exists; update that one or use another name")
+
+
+@lru_cache(maxsize=256)
+def _update_statement(names: tuple[str, ...]) -> sa.Update:
+    new = {name: sa.bindparam(f"new_{name}", type_=tools.c[name].type) for name in names}
+    return sa.update(tools).where(tools.c.id == sa.bindparam("of_tool")).values(new)
+
+
+def update(
+    tx: Tx, tool_id: ToolId, changes: Mapping[str, Any], now: Micros, by: str | None
+) -> tuple[Tool, bool, tuple[AgentId, ...]]:
+    """Applies changes by field name; gives the tool, whether anything changed, and the agents that have it.
+
+    Raises NotFound, Conflict when the new name is taken, and InvalidInput for an unknown field.
+    """
+    for name in changes:
+        if name not in _CHANGEABLE:
+            raise InvalidInput(name, "is not a field of a tool that can be changed")
+    before = get(tx, tool_id, lock=True)
+    old = _to_row(before)
+    real = {name: _to_column(value) for name, value in changes.items() if _to_column(value) != old[name]}
+    if not real:
+        return before, False, ()
+    if real.get("name") and by_names(tx, before.organization_id, [real["name"]]):
+        raise _name_conflict(real["name"])
+    columns = real | {"updated_at": now, "last_updated_by_id": by, "version": before.version + 1}
+    bound = {f"new_{name}": value for name, value in columns.items()}
+    tx.execute(_update_statement(tuple(sorted(columns))), bound | {"of_tool": tool_id})
+    return get(tx, tool_id), True, agents_with(tx, tool_id)
+
+
+def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
+    """Inserts the tool, or gives its settings to the one that has its name; that one keeps its id and its birth."""
+    there = by_names(tx, tool.organization_id, [tool.name]).get(tool.name)
+    if there is None:
+        insert(tx, tool)
+        return get(tx, tool.id), ()
+    changes = {name: getattr(tool, name) for name in sorted(_CHANGEABLE)}
+    after, _, affected = update(tx, there.id, changes, tool.updated_at, tool.last_updated_by_id)
+    return after, affected
+
+
+def delete(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
+    """Removes the tool, also from its agents, which are given back. Raises NotFound."""
+    get(tx, tool_id, lock=True)
+    affected = agents_with(tx, tool_id)
+    tx.execute(_DETACH_ALL, {"of_tool": tool_id})
+    tx.execute(_DELETE, {"of_tool": tool_id})
+    return affected
+
+
+# --- which agents have which tools ----------------------------------------------------------------------------------
+
+_HAS = sa.select(agent_tools.c.position).where(
+    agent_tools.c.agent_id == sa.bindparam("of_agent"), agent_tools.c.tool_id == sa.bindparam("of_tool")
+)
+_NEXT_POSITION = sa.select(sa.func.coalesce(sa.func.max(agent_tools.c.position), -1) + 1).where(
+    agent_tools.c.agent_id == sa.bindparam("of_agent")
+)
+_ATTACH = sa.insert(agent_tools)
+_DETACH = sa.delete(agent_tools).where(
+    agent_tools.c.agent_id == sa.bindparam("of_agent"), agent_tools.c.tool_id == sa.bindparam("of_tool")
+)
+_CLEAR = sa.delete(agent_tools).where(agent_tools.c.agent_id == sa.bindparam("of_agent"))
+_DETACH_ALL = sa.delete(agent_tools).where(agent_tools.c.tool_id == sa.bindparam("of_tool"))
+_HOLDERS = (
+    sa.select(agent_tools.c.agent_id)
+    .where(agent_tools.c.tool_id == sa.bindparam("of_tool"))
+    .order_by(agent_tools.c.agent_id)
+)
+_ATTACHED = sa.select(agent_tools.c.agent_id, tools).join(agent_tools, agent_tools.c.tool_id == tools.c.id)
+_OF_AGENT = _ATTACHED.where(agent_tools.c.agent_id == sa.bindparam("of_agent"))
+_OF_AGENT_ORDERED = _OF_AGENT.order_by(agent_tools.c.position, tools.c.id)
+_OF_AGENTS = _ATTACHED.where(agent_tools.c.agent_id.in_(sa.bindparam("of_agents", expanding=True))).order_by(
+    agent_tools.c.position, tools.c.id
+)
+
+
+def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> bool:
+    """Gives the agent the tool, after those it has; False when it had it. Raises NotFound for either."""
+    get(tx, tool_id)
+    agent_rows.require(tx, agent_id)
+    if tx.execute(_HAS, {"of_agent": agent_id, "of_tool": tool_id}).scalar() is not None:
+        return False
+    position = tx.execute(_NEXT_POSITION, {"of_agent": agent_id}).scalar_one()
+    tx.execute(_ATTACH, {"agent_id": agent_id, "tool_id": tool_id, "position": position})
+    return True
+
+
+def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> bool:
+    """Takes the tool from the agent; False when it did not have it."""
+    return tx.execute(_DETACH, {"of_agent": agent_id, "of_tool": tool_id}).rowcount > 0
+
+
+def replace_for_agent(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> None:
+    """Makes these the tools of the agent, in this order. Raises NotFound."""
+    tx.execute(_CLEAR, {"of_agent": agent_id})
+    for tool_id in dict.fromkeys(tool_ids):
+        attach(tx, agent_id, tool_id)
+
+
+def agents_with(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
+    """Every agent that has the tool."""
+    return tuple(AgentId(row[0]) for row in tx.execute(_HOLDERS, {"of_tool": tool_id}))
+
+
+def of_agent(tx: Tx, agent_id: AgentId) -> list[Tool]:
+    """The tools of one agent, in the order they were given to it."""
+    return [_from_row(row) for row in tx.execute(_OF_AGENT_ORDERED, {"of_agent": agent_id})]
+
+
+def page_of_agent(tx: Tx, agent_id: AgentId, page: Page) -> list[Tool]:
+    """The tools of one agent, in the order and on the page asked for."""
+    rows = paging.page(tx, _OF_AGENT, tools, page, {"of_agent": agent_id})
+    return [_from_row(row) for row in rows]
+
+
+def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Tool]]:
+    """The tools of many agents in one query; every agent asked for is in the answer."""
+    found: dict[AgentId, list[Tool]] = {agent_id: [] for agent_id in agent_ids}
+    wanted = list(found)
+    for start in range(0, len(wanted), _ID_CHUNK):
+        for row in tx.execute(_OF_AGENTS, {"of_agents": wanted[start : start + _ID_CHUNK]}):
+            found[row.agent_id].append(_from_row(row))
+    return found

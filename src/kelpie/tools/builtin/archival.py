@@ -1,0 +1,70 @@
+"""The tools of archival memory: putting a passage away, and finding it again by its words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import ArchiveId, PassageId
+from kelpie.memory.edits import cleaned
+from kelpie.storage import passages
+from kelpie.storage.passages import Passage, PassageQuery
+from kelpie.tools.builtin import dates
+from kelpie.tools.builtin.conversation import answer, checked_count, relevance
+from kelpie.tools.port import CallContext, Outcome
+from kelpie.world.database import Tx
+
+PASSAGE_CHARS_MAX = 100_000
+
+
+def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Stores a passage in the agent's archive, which is made when it has none."""
+    text = cleaned(arguments["content"])
+    if not text.strip():
+        raise ToolError("There is nothing to store: 'content' is empty.")
+    if len(text) > PASSAGE_CHARS_MAX:
+        raise ToolError(f"'content' has {len(text)} characters; store at most {PASSAGE_CHARS_MAX} at a time.")
+    archive_id = passages.ensure_archive(tx, call.agent.id, ArchiveId(f"archive-{call.fresh_uuid}"), call.now)
+    passage = Passage(
+        id=PassageId(f"passage-{call.fresh_uuid}"),
+        archive_id=archive_id,
+        text=text,
+        created_at=call.now,
+        updated_at=call.now,
+        tags=_tags(arguments),
+        organization_id=call.agent.organization_id,
+    )
+    passages.insert(tx, passage)
+    return Outcome(f"Stored in archival memory as {passage.id}.")
+
+
+def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Finds passages by their words, their tags and their dates."""
+    zone = dates.zone_of(call.agent.timezone)
+    since, until = dates.bounds(
+        ("start_datetime", arguments.get("start_datetime")), ("end_datetime", arguments.get("end_datetime")), zone
+    )
+    query = PassageQuery(
+        text=arguments["query"],
+        limit=checked_count("top_k", arguments.get("top_k")),
+        tags=_tags(arguments),
+        match_all_tags=arguments.get("tag_match_mode") == "all",
+        since=since,
+        until=until,
+    )
+    archive_id = passages.archive_of(tx, call.agent.id)
+    found = passages.search(tx, archive_id, query) if archive_id else []
+    results = [
+        {
+            "id": passage.id,
+            "timestamp": dates.shown(passage.created_at, zone),
+            "content": passage.text,
+            "tags": passage.tags,
+            "relevance": relevance(score),
+        }
+        for passage, score in found
+    ]
+    return Outcome(answer(results, query.text))
+
+
+def _tags(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(sorted({cleaned(tag) for tag in arguments.get("tags") or () if tag.strip()}))

@@ -1,0 +1,51 @@
+"""The tools that edit one block by its label. All of them answer with the block's new value."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.memory import edits
+from kelpie.tools.builtin import own_blocks
+from kelpie.tools.port import CallContext, Outcome
+from kelpie.world.database import Tx
+
+
+def core_memory_append(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Adds a line to a block, or makes the block with that line: one step, so nobody can come in between."""
+    label, content = arguments["label"], arguments["content"]
+    block = own_blocks.find(tx, call, label)
+    if block is None:
+        return Outcome(own_blocks.create(tx, call, label, content).value, touched=(call.agent.id,))
+    return own_blocks.write(tx, call, block, edits.append(block.value, content))
+
+
+def core_memory_replace(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    block = own_blocks.editable(tx, call, arguments["label"])
+    value = edits.replace_all(block.value, arguments["old_content"], arguments["new_content"])
+    return own_blocks.write(tx, call, block, value)
+
+
+def memory_replace(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    block = own_blocks.editable(tx, call, arguments["label"])
+    old, new = (edits.plain(arguments[name], name) for name in ("old_string", "new_string"))
+    return own_blocks.write(tx, call, block, edits.replace_once(block.value.expandtabs(), old, new))
+
+
+def memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    block = own_blocks.editable(tx, call, arguments["label"])
+    text = edits.plain(arguments["new_string"], "new_string")
+    value = edits.insert(block.value.expandtabs(), text, arguments.get("insert_line", edits.END))
+    return own_blocks.write(tx, call, block, value)
+
+
+def memory_rethink(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Writes a block anew, or makes it."""
+    label, text = arguments["label"], edits.plain(arguments["new_memory"], "new_memory")
+    block = own_blocks.find(tx, call, label)
+    if block is None:
+        return Outcome(own_blocks.create(tx, call, label, text).value, touched=(call.agent.id,))
+    return own_blocks.write(tx, call, block, text)
+
+
+def memory_finish_edits(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Only says that the agent is done; the rule that ends the turn is the loop's business."""
+    return Outcome("None")

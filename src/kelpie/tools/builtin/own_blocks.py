@@ -1,0 +1,72 @@
+"""An agent's own blocks as its tools may change them.
+
+Every edit reads the row inside the transaction it writes in, so two agents that share a block cannot lose each other's
+words. `read_only` and the limit hold here, and only here: they bind the agent, not the people who run it.
+"""
+
+import re
+
+from kelpie.core.blocks import Block, NewBlock
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import AgentId, BlockId
+from kelpie.memory import edits
+from kelpie.memory.blocks import make
+from kelpie.storage import blocks
+from kelpie.tools.identity import stable_uuid
+from kelpie.tools.port import CallContext, Outcome
+from kelpie.world.database import Tx
+
+_LABEL = re.compile(r"[\w./-]{1,100}")
+
+
+def find(tx: Tx, call: CallContext, label: str) -> Block | None:
+    """The agent's block of this label, held until the transaction ends. Raises ToolError when it is read-only."""
+    block = blocks.by_label(tx, call.agent.id, label, lock=True)
+    if block is not None and block.read_only:
+        raise ToolError(f"The block '{label}' is read-only, so you cannot change it.")
+    return block
+
+
+def editable(tx: Tx, call: CallContext, label: str) -> Block:
+    """The same, for a block that must be there. Raises ToolError naming the blocks there are."""
+    block = find(tx, call, label)
+    if block is None:
+        labels = ", ".join(b.label for b in blocks.of_agent(tx, call.agent.id)) or "none"
+        raise ToolError(f"You have no memory block '{label}'. Your blocks: {labels}.")
+    return block
+
+
+def write(tx: Tx, call: CallContext, block: Block, value: str) -> Outcome:
+    """Gives the block a new value; the answer is that value. Raises ToolError when it is too long."""
+    edits.check_limit(block.label, block.value, value, block.limit)
+    after, _, touched = blocks.update(tx, block.id, {"value": edits.cleaned(value)}, call.now, call.agent.id)
+    return Outcome(after.value, touched=touched)
+
+
+def create(tx: Tx, call: CallContext, label: str, value: str, description: str | None = None) -> Block:
+    """Makes a block and hangs it on the agent. Raises ToolError for a label that is taken or cannot be one."""
+    if not _LABEL.fullmatch(label):
+        raise ToolError(f"'{label[:100]}' cannot be a label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
+    if blocks.by_label(tx, call.agent.id, label) is not None:
+        raise ToolError(f"You already have a memory block '{label}'; edit it, or choose another label.")
+    new = NewBlock(label, edits.cleaned(value), description=description)
+    edits.check_limit(label, "", new.value, new.limit)
+    # One call may make several blocks from its one fresh uuid, but only one of each label.
+    block_id = BlockId(f"block-{stable_uuid(call.fresh_uuid, label)}")
+    block = make(new, block_id, call.now, call.agent.id, call.agent.organization_id)
+    blocks.insert(tx, block)
+    blocks.attach(tx, call.agent.id, block.id)
+    return block
+
+
+def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, description: str | None) -> tuple[AgentId, ...]:
+    """Changes label and description, where given; gives every agent that must see it. Raises ToolError."""
+    changes: dict[str, str] = {}
+    if label is not None and label != block.label:
+        if not _LABEL.fullmatch(label):
+            raise ToolError(f"'{label[:100]}' cannot be a label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
+        changes["label"] = label
+    if description is not None:
+        changes["description"] = edits.cleaned(description)
+    _, _, touched = blocks.update(tx, block.id, changes, call.now, call.agent.id)
+    return touched

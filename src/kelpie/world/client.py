@@ -1,0 +1,135 @@
+"""A small blocking HTTP client for the command line, on the standard library alone so that it is quick to import.
+
+It speaks to a Kelpie server only; calls to model providers go through `world.http`. Answers are bounded in size.
+"""
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from kelpie.core.errors import ConfigurationError, KelpieError
+
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+LINE_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Unreachable(KelpieError):
+    """No server answered."""
+
+
+class Refused(KelpieError):
+    """The server answered with an error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """One connection a call: the calls are few, and a server that restarts in between is no surprise."""
+
+    def __init__(self, base_url: str, timeout_s: float = 10.0) -> None:
+        """Raises ConfigurationError for an address that is not http or https."""
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError("url", f"'{base_url}' is not an address like http://127.0.0.1:8283")
+        self.base_url = base_url.rstrip("/")
+        self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._secure = parts.scheme == "https"
+        self._timeout_s = timeout_s
+
+    def get(self, path: str, **query: str | int) -> Any:
+        """The JSON at this path. Raises Unreachable or Refused."""
+        target = f"{path}?{urlencode(query)}" if query else path
+        connection, answer = self._send("GET", target, None, self._timeout_s)
+        try:
+            return _json(_body(answer))
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: Any, timeout_s: float | None = None) -> Any:
+        """What the server answers to this JSON. Raises Unreachable or Refused."""
+        connection, answer = self._send("POST", path, body, timeout_s or self._timeout_s)
+        try:
+            return _json(_body(answer))
+        finally:
+            connection.close()
+
+    def events(self, path: str, body: Any, silence_s: float) -> Iterator[tuple[str, Any]]:
+        """Posts and yields (event name, JSON) of the stream until its end mark.
+
+        Raises Unreachable, also when nothing arrives for `silence_s` or the stream breaks off, or Refused.
+        """
+        connection, answer = self._send("POST", path, body, silence_s)
+        try:
+            name = ""
+            while line := answer.readline(LINE_BYTES_MAX):
+                field, _, value = line.decode("utf-8", "replace").rstrip("\r\n").partition(":")
+                value = value.removeprefix(" ")
+                if field == "event":
+                    name = value
+                elif field == "data" and value == "[DONE]":
+                    return
+                elif field == "data":
+                    yield name, _json(value.encode())
+                elif field == "" and not value:
+                    name = ""
+            raise Unreachable("the server ended the stream before the turn was over")
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"the connection to {self.base_url} broke off: {_reason(error)}") from error
+        finally:
+            connection.close()
+
+    def _send(
+        self, method: str, path: str, body: Any, timeout_s: float
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        connection = kind(self._host, self._port, timeout=timeout_s)
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        try:
+            connection.request(method, self._prefix + path, data, headers)
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise Unreachable(f"no server answers at {self.base_url}: {_reason(error)}") from error
+        if answer.status >= 400:
+            message = _told(answer)
+            connection.close()
+            raise Refused(answer.status, message)
+        return connection, answer
+
+
+def _body(answer: http.client.HTTPResponse) -> bytes:
+    try:
+        data = answer.read(ANSWER_BYTES_MAX + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"the answer broke off: {_reason(error)}") from error
+    if len(data) > ANSWER_BYTES_MAX:
+        raise Refused(answer.status, f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
+    return data
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise Unreachable(f"what answers is not Kelpie: {data[:80]!r} is not JSON") from None
+
+
+def _told(answer: http.client.HTTPResponse) -> str:
+    """The server's own sentence about what was wrong."""
+    data = _body(answer)
+    try:
+        detail = json.loads(data)["detail"]
+    except (ValueError, KeyError, TypeError):
+        return f"the server answered {answer.status} {answer.reason}"
+    if isinstance(detail, str):
+        return detail
+    return json.dumps(detail)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__

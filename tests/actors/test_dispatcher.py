@@ -1,0 +1,305 @@
+"""Submitting jobs: results and errors, lanes, order, bounds, callers that go away."""
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from kelpie.core.errors import MailboxFull, NotFound, Overloaded
+from kelpie.core.lifecycle import State
+from kelpie.observe import logs
+from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
+
+request: ContextVar[str] = ContextVar("request", default="none")
+
+
+@pytest.fixture
+def sink() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    logs.configure("info", stream)
+    yield stream
+    logs.configure("warning")
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+@play()
+async def test_a_job_gets_the_handler_and_its_result_comes_back(theatre: Theatre) -> None:
+    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+    assert await theatre.dispatcher.submit("b", "default", name) == "b"
+    assert theatre.loads == ["a", "b"]
+
+
+@play()
+async def test_a_hot_key_is_loaded_once(theatre: Theatre) -> None:
+    assert [await theatre.dispatcher.submit("a", "default", number) for _ in range(5)] == [1] * 5
+    assert theatre.loads == ["a"]
+
+
+@play()
+async def test_the_states_of_a_first_use(theatre: Theatre) -> None:
+    await theatre.dispatcher.submit("a", "default", ignore)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loaded)
+    assert theatre.states() == [State.loading, State.loaded, State.running, State.loaded]
+
+
+@play()
+async def test_a_cold_key_has_no_state_to_speak_of(theatre: Theatre) -> None:
+    assert theatre.dispatcher.status("a").state is State.unloaded
+    assert theatre.dispatcher.handler("a") is None
+    assert not theatre.dispatcher.tell("a", lambda _: None)
+    assert theatre.seen == []
+
+
+@play()
+async def test_the_jobs_error_goes_to_the_caller_and_harms_nothing_else(theatre: Theatre) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await theatre.dispatcher.submit("a", "default", raising(ZeroDivisionError()))
+    with pytest.raises(NotFound):
+        await theatre.dispatcher.submit("a", "default", raising(NotFound("block", "x")))
+    assert await theatre.dispatcher.submit("a", "default", number) == 1
+
+
+@play()
+async def test_a_lane_is_first_in_first_out_and_one_at_a_time(theatre: Theatre) -> None:
+    order: list[int] = []
+    running = 0
+
+    def job(n: int) -> Any:
+        async def work(_: Handler) -> int:
+            nonlocal running
+            running += 1
+            assert running == 1
+            order.append(n)
+            await asyncio.sleep(0.01 * (n % 3))
+            running -= 1
+            return n
+
+        return work
+
+    replies = [theatre.dispatcher.submit("a", "default", job(n)) for n in range(20)]
+    assert await asyncio.gather(*replies) == list(range(20))
+    assert order == list(range(20))
+
+
+@play()
+async def test_lanes_of_one_key_run_beside_each_other(theatre: Theatre) -> None:
+    first, second = Play("first"), Play("second")
+    one = theatre.dispatcher.submit("a", "one", first)
+    two = theatre.dispatcher.submit("a", "two", second)
+    await first.began.wait()
+    await second.began.wait()
+    assert first.handler is second.handler
+    assert theatre.dispatcher.status("a").state is State.running
+    second.go.set()
+    assert await two == "second"
+    assert not one.done()
+    assert theatre.dispatcher.status("a").state is State.running
+    first.go.set()
+    assert await one == "first"
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loaded)
+    assert theatre.states() == [State.loading, State.loaded, State.running, State.loaded]
+
+
+@play()
+async def test_a_slow_key_does_not_hold_up_another(theatre: Theatre) -> None:
+    slow = Play()
+    waiting = theatre.dispatcher.submit("a", "default", slow)
+    await slow.began.wait()
+    assert await theatre.dispatcher.submit("b", "default", name) == "b"
+    slow.go.set()
+    await waiting
+
+
+@play(mailbox_size=3)
+async def test_a_full_mailbox_refuses_at_once_and_counts_all_lanes(theatre: Theatre) -> None:
+    one, two = Play(), Play()
+    accepted = [theatre.dispatcher.submit("a", "one", one), theatre.dispatcher.submit("a", "two", two)]
+    await one.began.wait()
+    await two.began.wait()
+    accepted += [theatre.dispatcher.submit("a", lane, ignore) for lane in ("one", "one", "two")]
+    for lane in ("one", "two"):
+        with pytest.raises(MailboxFull) as refused:
+            theatre.dispatcher.submit("a", lane, ignore)
+        assert refused.value.retry_after_s > 0
+    assert await theatre.dispatcher.submit("b", "one", name) == "b"
+    one.go.set()
+    two.go.set()
+    await asyncio.gather(*accepted)
+    await theatre.dispatcher.submit("a", "one", ignore)
+
+
+@play(mailbox_size=3)
+async def test_the_mailbox_is_bounded_while_the_key_is_loading(theatre: Theatre) -> None:
+    theatre.load_gate["a"] = asyncio.Event()
+    accepted = [theatre.dispatcher.submit("a", "default", ignore) for _ in range(3)]
+    with pytest.raises(MailboxFull):
+        theatre.dispatcher.submit("a", "default", ignore)
+    theatre.load_gate["a"].set()
+    await asyncio.gather(*accepted)
+
+
+@play(lanes_max=2)
+async def test_lanes_beyond_the_bound_wait_for_a_turn(theatre: Theatre) -> None:
+    plays = [Play(n) for n in range(4)]
+    replies = [theatre.dispatcher.submit("a", f"lane {n}", play) for n, play in enumerate(plays)]
+    await plays[1].began.wait()
+    await asyncio.sleep(1)
+    assert [play.began.is_set() for play in plays] == [True, True, False, False]
+    for play in plays:
+        play.go.set()
+    assert await asyncio.gather(*replies) == [0, 1, 2, 3]
+
+
+@play()
+async def test_a_caller_that_is_cancelled_leaves_the_job_running(theatre: Theatre) -> None:
+    running, waiting = Play(), Play()
+
+    async def call(job: Play) -> None:
+        await theatre.dispatcher.submit("a", "default", job)
+
+    callers = [asyncio.create_task(call(job)) for job in (running, waiting)]
+    await running.began.wait()
+    for caller in callers:
+        caller.cancel()
+    await asyncio.wait(callers)
+    assert all(caller.cancelled() for caller in callers)
+    running.go.set()
+    waiting.go.set()
+    await asyncio.wait_for(waiting.began.wait(), 1)
+    assert not running.cancelled and not waiting.cancelled
+
+
+@play()
+async def test_a_reply_may_be_dropped(theatre: Theatre) -> None:
+    job = Play()
+    theatre.dispatcher.submit("a", "default", job)
+    await job.began.wait()
+    job.go.set()
+    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+
+
+@pytest.mark.parametrize("way", ["dropped", "cancelled", "no longer waited for"])
+def test_an_error_nobody_waits_for_is_logged_once(way: str, sink: io.StringIO) -> None:
+    @play(seeds=1)
+    async def run(theatre: Theatre) -> None:
+        job = Play(error=ZeroDivisionError("lost and found"))
+        reply = theatre.dispatcher.submit("a", "default", job)
+        await job.began.wait()
+        if way == "cancelled":
+            reply.cancel()
+        elif way == "no longer waited for":
+            await asyncio.wait([reply], timeout=1)
+        job.go.set()
+        await theatre.dispatcher.submit("a", "default", ignore)
+
+    run(0)
+    (line,) = lines(sink)
+    assert line["room"] == "actors" and line["key"] == "a" and line["error"] == "lost and found"
+    assert "ZeroDivisionError" in line["exception"]
+
+
+@pytest.mark.parametrize("way", ["await", "wait", "gather", "shield", "timeout"])
+def test_an_error_somebody_waits_for_is_not_logged(way: str, sink: io.StringIO) -> None:
+    @play(seeds=1)
+    async def run(theatre: Theatre) -> None:
+        reply = theatre.dispatcher.submit("a", "default", raising(ZeroDivisionError()))
+        with pytest.raises(ZeroDivisionError):
+            if way == "await":
+                await reply
+            elif way == "wait":
+                await asyncio.wait([reply])
+                reply.result()
+            elif way == "gather":
+                await asyncio.gather(reply)
+            elif way == "shield":
+                await asyncio.shield(reply)
+            else:
+                async with asyncio.timeout(5):
+                    await reply
+
+    run(0)
+    assert sink.getvalue() == ""
+
+
+@play()
+async def test_a_job_that_ends_as_cancelled_is_an_error_and_not_a_cancelled_caller(theatre: Theatre) -> None:
+    with pytest.raises(Exception, match="nobody cancelled it"):
+        await theatre.dispatcher.submit("a", "default", raising(asyncio.CancelledError()))
+    assert await theatre.dispatcher.submit("a", "default", number) == 1
+
+
+@play()
+async def test_each_job_runs_in_its_submitters_context(theatre: Theatre) -> None:
+    async def read(_: Handler) -> str:
+        return request.get()
+
+    async def call(value: str) -> str:
+        request.set(value)
+        return await theatre.dispatcher.submit("a", "default", read)
+
+    asked = [f"request {n}" for n in range(5)]
+    assert await asyncio.gather(*(asyncio.create_task(call(value)) for value in asked)) == asked
+
+
+@play()
+async def test_the_live_handler_can_be_reached_beside_a_running_job(theatre: Theatre) -> None:
+    job = Play()
+    reply = theatre.dispatcher.submit("a", "default", job)
+    await job.began.wait()
+    assert theatre.dispatcher.handler("a") is job.handler
+    assert theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
+    assert job.handler is not None and job.handler.notes == ["edited"]
+    job.go.set()
+    await reply
+
+
+@play()
+async def test_what_is_told_during_a_load_reaches_the_handler_before_its_first_job(theatre: Theatre) -> None:
+    async def notes(handler: Handler) -> list[str]:
+        return list(handler.notes)
+
+    theatre.load_gate["a"] = asyncio.Event()
+    reply = theatre.dispatcher.submit("a", "default", notes)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    assert theatre.dispatcher.handler("a") is None
+    assert theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
+    theatre.load_gate["a"].set()
+    assert await reply == ["edited"]
+
+
+@play(mailbox_size=2)
+async def test_more_told_during_a_load_than_is_kept_loads_again(theatre: Theatre) -> None:
+    theatre.load_gate["a"] = asyncio.Event()
+    reply = theatre.dispatcher.submit("a", "default", number)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    for _ in range(3):
+        theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
+    theatre.load_gate["a"].set()
+    assert await reply == 2
+
+
+@play()
+async def test_a_failing_observer_is_harmless(theatre: Theatre) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError
+
+    theatre._observe = fail  # pyright: ignore[reportPrivateUsage]
+    object.__setattr__(theatre.dispatcher._stage, "observe", fail)  # pyright: ignore[reportPrivateUsage]
+    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+
+
+@play()
+async def test_nothing_is_accepted_after_closing(theatre: Theatre) -> None:
+    await theatre.until_hot("a")
+    await theatre.dispatcher.close(1)
+    for key in ("a", "b"):
+        with pytest.raises(Overloaded) as refused:
+            theatre.dispatcher.submit(key, "default", ignore)
+        assert refused.value.retry_after_s > 0

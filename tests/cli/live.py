@@ -1,0 +1,64 @@
+"""A real server in a process of its own, with its own data directory and port, driven by the `kelpie` command."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+COMMAND_S = 120
+
+
+def free_port() -> int:
+    """A port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Live:
+    """An environment for commands; `url` is where its server listens or would."""
+
+    data_dir: Path
+    port: int
+    extra: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KELPIE_", "OPENAI_"))}
+        return kept | {
+            "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}",
+            "KELPIE_DATA_DIR": str(self.data_dir),
+            "KELPIE_PORT": str(self.port),
+            **self.extra,
+        }
+
+    def kelpie(self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None):
+        """Runs `kelpie ...` to its end."""
+        return subprocess.run(
+            [str(BIN / "kelpie"), *arguments],
+            env=self.env | dict(env or {}),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+        )
+
+
+@contextmanager
+def live(data_dir: Path, extra: Mapping[str, str] | None = None) -> Iterator[Live]:
+    """An environment whose server, if any was started, is stopped at the end."""
+    place = Live(data_dir, free_port(), extra or {})
+    try:
+        yield place
+    finally:
+        place.kelpie("server", "stop")

@@ -1,0 +1,134 @@
+"""`kelpie chat` against a server with scripted answers."""
+
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from kelpie.cli import agents
+from kelpie.cli.chat import chat
+from kelpie.world.client import Client, Unreachable
+from tests.cli.fake_server import fake_server, sse
+
+DEMO = {"id": "agent-11111111-1111-4111-8111-111111111111", "name": "demo"}
+STREAM = f"POST /v1/agents/{DEMO['id']}/messages/stream"
+BY_NAME = {"GET /v1/agents/?name=demo&limit=20": (200, [DEMO])}
+
+
+def said(text: str, message_id: str = "message-1") -> dict[str, Any]:
+    return {"message_type": "assistant_message", "id": message_id, "content": text}
+
+
+def call(name: str | None, arguments: str) -> dict[str, Any]:
+    return {
+        "message_type": "tool_call_message",
+        "id": "message-0",
+        "tool_call": {"name": name, "arguments": arguments, "tool_call_id": "call-1"},
+    }
+
+
+def returned(text: str, status: str) -> dict[str, Any]:
+    return {
+        "message_type": "tool_return_message",
+        "id": "message-2",
+        "name": "core_memory_append",
+        "tool_return": text,
+        "status": status,
+        "tool_call_id": "call-1",
+    }
+
+
+MODEL_STOPPED = {"message_type": "stop_reason", "stop_reason": "llm_api_error"}
+MODEL_DOWN = {"message_type": "error_message", "detail": "the model is down"}
+END = {"message_type": "stop_reason", "stop_reason": "end_turn"}
+
+
+def test_deltas_of_one_message_are_one_line_and_pings_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = sse({"message_type": "ping"}, said("Hel"), said("lo"), said("Again", "message-3"), END)
+    with fake_server(BY_NAME | {STREAM: (200, stream)}) as server:
+        assert chat(Client(server.url), "demo", "hi") == 0
+        assert server.asked[-1][1] == {"messages": [{"role": "user", "content": "hi"}], "stream_tokens": True}
+    assert capsys.readouterr().out == "Hello\nAgain\n"
+
+
+def test_tool_calls_are_shown_beside_the_answer_not_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = sse(
+        call("core_memory_append", ""), call(None, '{"label":'), call(None, ' "human"}'), returned("done", "success"),
+        said("I noted it."), END,
+    )  # fmt: skip
+    with fake_server(BY_NAME | {STREAM: (200, stream)}) as server:
+        assert chat(Client(server.url), "demo", "remember") == 0
+    captured = capsys.readouterr()
+    assert captured.out == "I noted it.\n"
+    assert '[core_memory_append {"label": "human"} -> done]' in captured.err
+
+
+def test_a_failed_tool_is_called_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    with fake_server(
+        BY_NAME | {STREAM: (200, sse(call("f", "{}"), returned("no such block", "error"), END))}
+    ) as server:
+        chat(Client(server.url), "demo", "x")
+    assert "failed: no such block" in capsys.readouterr().err
+
+
+def test_lines_of_a_pipe_are_turns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\n\n  two  \n"))
+    with fake_server(BY_NAME | {STREAM: (200, sse(said("ok"), END))}) as server:
+        assert chat(Client(server.url), "demo") == 0
+        sent = [body["messages"][0]["content"] for key, body in server.asked if key == STREAM]
+    assert sent == ["one", "two"]
+    assert capsys.readouterr().out == "ok\nok\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "told"),
+    [
+        (200, sse(said("par"), MODEL_STOPPED, ("error", MODEL_DOWN)), "the model is down"),
+        (200, sse(said("par"), end=False), "ended the stream before the turn was over"),
+        (429, {"detail": "the mailbox is full"}, "the mailbox is full"),
+        (500, b"<html>", "500"),
+    ],
+)
+def test_a_turn_that_fails_is_told_and_ends_non_zero(
+    status: int, answer: Any, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fake_server(BY_NAME | {STREAM: (status, answer)}) as server:
+        assert chat(Client(server.url), "demo", "hi") == 1
+    assert told in capsys.readouterr().err
+
+
+def test_what_a_model_says_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with fake_server(BY_NAME | {STREAM: (200, sse(said("a\x1b[2Jb\x07\n\tc"), END))}) as server:
+        chat(Client(server.url), "demo", "hi")
+    assert capsys.readouterr().out == "a[2Jb\n\tc\n"
+
+
+def test_an_agent_is_found_by_its_id() -> None:
+    with fake_server({f"GET /v1/agents/{DEMO['id']}": (200, DEMO)}) as server:
+        assert agents.find(Client(server.url), DEMO["id"]) == DEMO
+
+
+def test_an_unknown_name_is_answered_with_the_names_there_are() -> None:
+    answers = {
+        "GET /v1/agents/?name=bob&limit=20": (200, []),
+        "GET /v1/agents/?limit=21": (200, [{"name": "demo"}, {"name": "alice"}]),
+    }
+    with fake_server(answers) as server, pytest.raises(agents.UnknownAgent, match=r"'bob'\. There are: alice, demo"):
+        agents.find(Client(server.url), "bob")
+
+
+def test_a_name_that_two_agents_share_asks_for_an_id() -> None:
+    twins = [DEMO, DEMO | {"id": "agent-2"}]
+    with (
+        fake_server({"GET /v1/agents/?name=demo&limit=20": (200, twins)}) as server,
+        pytest.raises(agents.UnknownAgent, match=r"use an id instead: .*agent-2"),
+    ):
+        agents.find(Client(server.url), "demo")
+
+
+def test_no_server_is_told_with_its_address() -> None:
+    with fake_server({}) as server:
+        url = server.url
+    with pytest.raises(Unreachable, match=url):
+        agents.find(Client(url), "demo")
