@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kelpie.actors.reply import Reply
 from kelpie.core.errors import MailboxFull, NotFound, Overloaded
 from kelpie.core.lifecycle import State
 from kelpie.observe import logs
@@ -148,12 +149,12 @@ async def test_the_mailbox_is_bounded_while_the_key_is_loading(theatre: Theatre)
 @play(lanes_max=2)
 async def test_lanes_beyond_the_bound_wait_for_a_turn(theatre: Theatre) -> None:
     plays = [Play(n) for n in range(4)]
-    replies = [theatre.dispatcher.submit("a", f"lane {n}", play) for n, play in enumerate(plays)]
+    replies = [theatre.dispatcher.submit("a", f"lane {n}", job) for n, job in enumerate(plays)]
     await plays[1].began.wait()
     await asyncio.sleep(1)
-    assert [play.began.is_set() for play in plays] == [True, True, False, False]
-    for play in plays:
-        play.go.set()
+    assert [job.began.is_set() for job in plays] == [True, True, False, False]
+    for job in plays:
+        job.go.set()
     assert await asyncio.gather(*replies) == [0, 1, 2, 3]
 
 
@@ -164,8 +165,10 @@ async def test_a_caller_that_is_cancelled_leaves_the_job_running(theatre: Theatr
     async def call(job: Play) -> None:
         await theatre.dispatcher.submit("a", "default", job)
 
-    callers = [asyncio.create_task(call(job)) for job in (running, waiting)]
+    callers = [asyncio.create_task(call(running))]
     await running.began.wait()
+    callers.append(asyncio.create_task(call(waiting)))
+    await asyncio.sleep(1)
     for caller in callers:
         caller.cancel()
     await asyncio.wait(callers)
@@ -205,24 +208,26 @@ def test_an_error_nobody_waits_for_is_logged_once(way: str, sink: io.StringIO) -
     assert "ZeroDivisionError" in line["exception"]
 
 
-@pytest.mark.parametrize("way", ["await", "wait", "gather", "shield", "timeout"])
-def test_an_error_somebody_waits_for_is_not_logged(way: str, sink: io.StringIO) -> None:
+async def _plainly(reply: Reply[None]) -> None:
+    await reply
+
+
+async def _with_wait(reply: Reply[None]) -> None:
+    await asyncio.wait([reply])
+    reply.result()
+
+
+async def _with_timeout(reply: Reply[None]) -> None:
+    async with asyncio.timeout(5):
+        await reply
+
+
+@pytest.mark.parametrize("wait_for", [_plainly, _with_wait, _with_timeout, asyncio.gather, asyncio.shield])
+def test_an_error_somebody_waits_for_is_not_logged(wait_for: Any, sink: io.StringIO) -> None:
     @play(seeds=1)
     async def run(theatre: Theatre) -> None:
-        reply = theatre.dispatcher.submit("a", "default", raising(ZeroDivisionError()))
         with pytest.raises(ZeroDivisionError):
-            if way == "await":
-                await reply
-            elif way == "wait":
-                await asyncio.wait([reply])
-                reply.result()
-            elif way == "gather":
-                await asyncio.gather(reply)
-            elif way == "shield":
-                await asyncio.shield(reply)
-            else:
-                async with asyncio.timeout(5):
-                    await reply
+            await wait_for(theatre.dispatcher.submit("a", "default", raising(ZeroDivisionError())))
 
     run(0)
     assert sink.getvalue() == ""

@@ -56,6 +56,7 @@ class Theatre:
         self.before_put_away: Callable[[str], Awaitable[None]] | None = None
         self.live: dict[str, Handler] = {}
         self.loading: dict[str, None] = {}
+        self.wrong: list[str] = []
         self.dispatcher = Dispatcher[Handler](
             activate=self._activate,
             deactivate=self._deactivate,
@@ -66,11 +67,11 @@ class Theatre:
         )
 
     async def _activate(self, key: str) -> Handler:
-        assert key not in self.live and key not in self.loading, f"{key} was loaded twice at a time"
+        self.must(key not in self.live and key not in self.loading, f"{key} was loaded twice at a time")
         self.loads.append(key)
         self.load_times.append(self.loop.time())
         self.loading[key] = None
-        assert len(self.live) + len(self.loading) <= self.limits.hot_max
+        self.must(len(self.live) + len(self.loading) <= self.limits.hot_max, "too many are hot")
         try:
             if key in self.load_gate:
                 await self.load_gate[key].wait()
@@ -84,7 +85,7 @@ class Theatre:
         return handler
 
     async def _deactivate(self, handler: Handler) -> None:
-        assert self.live[handler.key] is handler and handler.alive
+        self.must(self.live[handler.key] is handler and handler.alive, f"{handler.key} was put away twice")
         handler.alive = False
         try:
             if handler.key in self.put_away_gate:
@@ -97,8 +98,13 @@ class Theatre:
 
     def _observe(self, transition: Transition) -> None:
         last = next((t.after for t in reversed(self.seen) if t.key == transition.key), State.unloaded)
-        assert transition.before is last
+        self.must(transition.before is last, f"{last}, then {transition}")
         self.seen.append(transition)
+
+    def must(self, true: bool, otherwise: str) -> None:
+        """Notes what must never be; raised from within the room it would pass for a failure that is allowed."""
+        if not true:
+            self.wrong.append(otherwise)
 
     def states(self, key: str = "a") -> list[State]:
         """The states the key has gone through, unloaded left out at the beginning."""
@@ -107,7 +113,7 @@ class Theatre:
     async def until(self, true: Callable[[], bool], within_s: float = 60.0) -> None:
         """Waits for something to become true, in virtual time."""
         async with asyncio.timeout(within_s):
-            while not true():
+            while not true():  # noqa: ASYNC110 - the time is virtual, and many different things are waited for
                 await asyncio.sleep(0.001)
 
     async def until_hot(self, key: str = "a") -> Handler:
@@ -174,6 +180,7 @@ def play(seeds: int = SEEDS, **bounds: Any) -> Callable[[Callable[[Theatre], Cor
             counts = theatre.dispatcher.counts()
             assert (counts.hot, counts.pending, counts.resting) == (0, 0, 0)
             assert not theatre.live, "a handler was not put away"
+            assert theatre.wrong == []
 
         def test(seed: int) -> None:
             loop = SimLoop(seed)

@@ -146,7 +146,7 @@ async def provider(made: Fake, limits: Limits = EAGER, key: str | None = "sk-tes
 def answer(
     body: Any, status: int = 200, content_type: str = "application/json", headers: dict[str, str] | None = None
 ) -> Behaviour:
-    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False).encode()
     lines = [f"HTTP/1.1 {status} X", f"content-type: {content_type}", f"content-length: {len(raw)}"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
 
@@ -162,7 +162,9 @@ _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-
 def events(*pieces: Any, end: str = "clean") -> Behaviour:
     """An event stream. A dict is an event's data, text is sent as it is. `end` is clean, cut (in the middle of the
     body) or open (nothing more ever comes)."""
-    raw = [piece if isinstance(piece, str) else f"data: {json.dumps(piece)}\n\n" for piece in pieces]
+    raw = [
+        piece if isinstance(piece, str) else f"data: {json.dumps(piece, ensure_ascii=False)}\n\n" for piece in pieces
+    ]
 
     async def behave(writer: asyncio.StreamWriter) -> None:
         writer.write(_STREAM_HEAD)

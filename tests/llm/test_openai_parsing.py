@@ -39,7 +39,7 @@ STREAMS: dict[str, list[Any]] = {
         chunk({"role": "assistant", "content": ""}),
         chunk({"content": "Hello, "}),
         ":\n\n: keep-alive\n\n",
-        chunk({"content": "wörld. Two."}),
+        chunk({"content": "wörld.\u2028 Two\x85."}),
         chunk({}, "stop"),
         chunk(None, usage=DETAILED),
         DONE,

@@ -19,7 +19,7 @@ from kelpie.agent.prompt import system_text
 from kelpie.agent.types import spec_of
 from kelpie.core.agents import EVERYTHING, ActivationStatus, AgentQuery, AgentView, Include, ModelChoice, NewAgent
 from kelpie.core.errors import Conflict, InvariantBroken, KelpieError
-from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId, RunId, ToolId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
@@ -132,27 +132,6 @@ class Agents:
 
         await self._world.database.transact(write)
         await self._dispatcher.release(agent_id, "deleted")
-
-    async def attach_tool(self, agent_id: AgentId, tool_id: ToolId) -> None:
-        """Raises NotFound."""
-
-        def write(tx: Tx) -> None:
-            if tools.attach(tx, agent_id, tool_id):
-                agents.bump(tx, agent_id)
-
-        await self._world.database.transact(write)
-        self.touched((agent_id,))
-
-    async def detach_tool(self, agent_id: AgentId, tool_id: ToolId) -> None:
-        """Raises NotFound for an unknown agent; a tool that is not attached is no error."""
-
-        def write(tx: Tx) -> None:
-            agents.require(tx, agent_id)
-            if tools.detach(tx, agent_id, tool_id):
-                agents.bump(tx, agent_id)
-
-        await self._world.database.transact(write)
-        self.touched((agent_id,))
 
     def touched(self, ids: Iterable[AgentId]) -> None:
         """Tells live agents that something they hold was changed, before whoever changed it is answered."""

@@ -10,8 +10,8 @@ from kelpie.core.errors import CallerError, ToolError
 from kelpie.core.messages import ToolCall, ToolReturn
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
-from kelpie.tools.builtin import transactional
 from kelpie.tools.port import CallContext, ExternalTool, Outcome, TransactionalTool
+from kelpie.tools.registry import transactional
 from kelpie.world.database import Tx
 
 INTERRUPTED = (
@@ -49,7 +49,7 @@ def plan(call: ToolCall, agent: Agent, tools: Sequence[Tool], external: External
         text = f"'{tool.name}' may only run with a person's approval, which cannot be asked for yet; it was not run."
         return Planned(call, arguments, heartbeat, tool, refusal=text)
     try:
-        check_arguments(tool.json_schema, arguments)
+        arguments = check_arguments(tool.json_schema, arguments)
     except ToolError as error:
         return Planned(call, arguments, heartbeat, tool, refusal=str(error))
     return _with_runner(Planned(call, arguments, heartbeat, tool), tool, external)

@@ -5,7 +5,7 @@ A turn never waits for a listener. One that falls too far behind gets `Lagged` a
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded, TurnEvent, TurnOpened
 from kelpie.core.ids import RunId
@@ -47,7 +47,7 @@ class Turn:
         """Whether the turn began; a turn that failed before never did."""
         return self._opened
 
-    async def events(self) -> AsyncIterator[TurnEvent]:
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """The events so far and to come; ends after TurnEnded or Lagged."""
         while True:
             while self._events:

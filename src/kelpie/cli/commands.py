@@ -74,7 +74,9 @@ def status() -> None:
     raise typer.Exit(looking.status())
 
 
-@kelpie.command(epilog="Examples: `kelpie chat demo`, `kelpie chat demo -m 'Hello!'`, `kelpie chat demo < questions.txt`")
+@kelpie.command(
+    epilog="Examples: `kelpie chat demo`, `kelpie chat demo -m 'Hello!'`, `kelpie chat demo < questions.txt`"
+)
 def chat(
     agent: Annotated[str, typer.Argument(help="Name or id of the agent.")],
     message: Annotated[str | None, typer.Option("--message", "-m", help="Say this and leave.")] = None,

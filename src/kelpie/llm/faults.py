@@ -29,9 +29,11 @@ class Endpoint:
         if not self.base_url.startswith(("http://", "https://")):
             raise ConfigurationError(self.url_variable, f"'{self.base_url}' must begin with http:// or https://")
         try:
-            httpx.URL(self.base_url)
+            host = httpx.URL(self.base_url).host
         except httpx.InvalidURL as error:
             raise ConfigurationError(self.url_variable, f"'{self.base_url}' is not a URL: {error}") from None
+        if not host:
+            raise ConfigurationError(self.url_variable, f"'{self.base_url}' names no host")
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key):
             raise ConfigurationError(self.key_variable, "holds blanks or characters that no key has; copy it again")
 

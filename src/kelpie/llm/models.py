@@ -44,6 +44,11 @@ class Models:
             raise _unknown(handle, [model.handle for model in await self.list()])
         return found
 
+    def known(self, handle: str) -> ModelInfo | None:
+        """What was last heard of a model, without asking anyone; None when its provider was not listed yet."""
+        listing = self._listings.get(handle.partition("/")[0])
+        return listing.known(handle) if listing else None
+
     async def resolve_embedding(self, handle: str) -> EmbeddingInfo:
         """The embedding model with this handle. Raises InvalidInput or NotFound."""
         _split("embedding", handle)
@@ -110,6 +115,10 @@ class _Listing:
                 if model.handle == handle:
                     return model
         return None
+
+    def known(self, handle: str) -> ModelInfo | None:
+        """The model with this handle in the last listing, however old."""
+        return next((model for model in self._models or () if model.handle == handle), None)
 
     def _age(self) -> float:
         never = self._models is None and self._error is None

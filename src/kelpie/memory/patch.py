@@ -7,6 +7,7 @@ models count badly; the lines themselves must match.
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kelpie.core.errors import ToolError
 from kelpie.memory.edits import plain
@@ -54,8 +55,7 @@ Change = Add | Delete | Update
 
 def parse(patch: str, label: str) -> list[Change]:
     """The changes a patch asks for; `label` is the block that hunks without a header are for."""
-    text = plain(patch.replace("\r\n", "\n"), "patch")
-    lines = [line for line in text.split("\n") if not _WRAPPER.match(line)]
+    lines = [line for line in patch.replace("\r\n", "\n").split("\n") if not _WRAPPER.match(line)]
     if len(lines) > _LINES_MAX:
         raise ToolError(f"The patch has {len(lines)} lines; at most {_LINES_MAX} are allowed.")
     starts = [number for number, line in enumerate(lines) if _SECTION.match(line)]
@@ -66,8 +66,7 @@ def parse(patch: str, label: str) -> list[Change]:
         return [Update(label, hunks)]
     if any(line.strip() for line in lines[: starts[0]]):
         raise ToolError(f"The patch has text before its first header: '{_shown(lines[0])}'. Remove it.")
-    ends = [*starts[1:], len(lines)]
-    return [_section(lines[start:end]) for start, end in zip(starts, ends, strict=True)]
+    return [_section(lines[start:end]) for start, end in pairwise([*starts, len(lines)])]
 
 
 def _section(lines: list[str]) -> Change:
@@ -112,18 +111,16 @@ def _added(lines: list[str], label: str) -> list[str]:
     for line in body:
         if line and not line.startswith("+"):
             raise ToolError(f"Every line of the new block '{label}' must start with '+'; this one does not: {line!r}.")
-    return [line[1:] for line in body]
+    return [plain(line[1:], "patch") for line in body]
 
 
 def _hunks(lines: list[str]) -> tuple[Hunk, ...]:
     body = _without_blank_end(lines)
-    first = next((number for number, line in enumerate(body) if _HUNK.match(line)), None)
-    if first is None:
-        named = len(body) > 1 and body[0].startswith("--- ") and body[1].startswith("+++ ")
-        return _hunk(body[2:] if named else body, None)
-    found: tuple[Hunk, ...] = ()
-    heads = [number for number, line in enumerate(body) if number >= first and _HUNK.match(line)]
-    for start, end in zip(heads, [*heads[1:], len(body)], strict=True):
+    if len(body) > 2 and (body[0][:4], body[1][:4], body[2][:2]) == ("--- ", "+++ ", "@@"):
+        body = body[2:]  # the names of the two texts
+    heads = [number for number, line in enumerate(body) if _HUNK.match(line)]
+    found = _hunk(body[: heads[0]] if heads else body, None)
+    for start, end in pairwise([*heads, len(body)]):
         found += _hunk(body[start + 1 : end], _claimed(body[start]))
     return found
 
@@ -140,7 +137,7 @@ def _hunk(lines: list[str], at: int | None) -> tuple[Hunk, ...]:
     old: list[str] = []
     new: list[str] = []
     for line in lines:
-        sign, text = line[:1] or " ", line[1:]  # models drop the space of an empty context line
+        sign, text = line[:1] or " ", plain(line[1:], "patch")  # models drop the space of an empty context line
         if sign == "\\":
             continue  # the remark about a missing line break at the end
         if sign not in " +-":

@@ -9,8 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from sqlalchemy import BigInteger, Connection, Executable, Text, bindparam, column, delete, func, literal_column, select
+from sqlalchemy import BigInteger, Connection, Executable, Text, bindparam, column, delete, select
 from sqlalchemy import table as plain_table
+from sqlalchemy import text as plain_sql
 from sqlalchemy.dialects import sqlite
 
 from kelpie.core.errors import InvariantBroken
@@ -100,35 +101,30 @@ _DROP_ITEM = delete(search_items).where(_of_item)
 _DROP_ITEMS = delete(search_items).where(_of_scope)
 
 
+# CROSS JOIN fixes the order: asking the text index per item of the scope took 451 s, once for all 0.1 s (150,000 rows).
+# Ordering by a bare bm25() would make FTS5 rank everyone's matches and not only those of the scope.
+_SQLITE_SEARCH = """
+    SELECT search_items.item_id AS item_id, -bm25(search_text) AS score
+    FROM search_text CROSS JOIN search_items ON search_items.id = search_text.rowid
+    WHERE search_text MATCH :any_term AND search_items.kind = :the_kind AND search_items.scope = :the_scope
+    ORDER BY search_text.rowid IN (SELECT rowid FROM search_text WHERE search_text MATCH :all_terms) DESC,
+        score DESC, search_text.rowid
+    LIMIT :row_limit OFFSET :row_offset
+"""
+
+
 def _sqlite_statements() -> _Statements:
-    """FTS5. Its hidden column has the table's own name, and its rank is smaller for a better match."""
+    """FTS5: a virtual table whose rowid is the item's number."""
     fts = plain_table("search_text", column("rowid", BigInteger), column("text", Text))
-    matches = literal_column("search_text", Text).op("MATCH")
     number_item = sqlite.insert(search_items)
-    put_text = sqlite.insert(fts).values(rowid=bindparam("id"), text=bindparam("text")).prefix_with("OR REPLACE")
-    in_scope = select(search_items.c.id).where(_of_scope)
-    holds_all = select(fts.c.rowid).where(matches(bindparam("all_terms")))
-    oldest = select(func.min(search_items.c.id)).where(_of_scope).scalar_subquery()
-    youngest = select(func.max(search_items.c.id)).where(_of_scope).scalar_subquery()
-    rank = literal_column("search_text.rank")
-    found = (
-        select(search_items.c.item_id, (-rank).label("score"))
-        .join_from(fts, search_items, search_items.c.id == fts.c.rowid)
-        .where(matches(bindparam("any_term")), _of_scope)
-        # The scope's youngest and oldest item bound the scan, which else goes through everyone's matches.
-        .where(fts.c.rowid >= oldest, fts.c.rowid <= youngest)
-        .order_by(fts.c.rowid.in_(holds_all).desc(), rank, fts.c.rowid)
-        .limit(bindparam("row_limit"))
-        .offset(bindparam("row_offset"))
-    )
     return _Statements(
         number_item=number_item.on_conflict_do_update(
             index_elements=["kind", "item_id"], set_={"scope": number_item.excluded.scope}
         ).returning(search_items.c.id),
-        put_text=put_text,
+        put_text=sqlite.insert(fts).values(rowid=bindparam("id"), text=bindparam("text")).prefix_with("OR REPLACE"),
         drop_text=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_item))),
-        drop_texts=delete(fts).where(fts.c.rowid.in_(in_scope)),
-        search=found,
+        drop_texts=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_scope))),
+        search=plain_sql(_SQLITE_SEARCH),
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.requests import Request
@@ -28,12 +27,13 @@ from kelpie.core.errors import (
     Overloaded,
     StorageError,
 )
+from kelpie.observe import logs
 from kelpie.server.answer import Answer
 
 UNKNOWN = "An unknown error occurred"
 INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
 
-log = structlog.get_logger("kelpie.server")
+_log = logs.get("server")
 
 
 class Unprocessable(CallerError):
@@ -139,7 +139,7 @@ async def _on_kelpie_error(request: Request, error: Exception) -> Answer:
     assert isinstance(error, KelpieError)
     told = answer(error)
     if told.status_code >= 500:
-        log.error("request failed", path=request.url.path, status=told.status_code, exc_info=error)
+        _log.error("request failed", path=request.url.path, status=told.status_code, exc_info=error)
     return told
 
 

@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-import structlog
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from kelpie.core.settings import LOOPBACK
+from kelpie.observe import logs
 from kelpie.server.answer import Answer
 from kelpie.server.errors import UNKNOWN
 from kelpie.world.ids import Ids
@@ -26,7 +25,7 @@ BODY_STALL_S = 60.0  # how long a client may pause within a body
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
-log = structlog.get_logger("kelpie.server")
+_log = logs.get("server")
 
 
 class Trace:
@@ -43,9 +42,12 @@ class Trace:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else self._ids.uuid()
         scope["request_id"] = request_id
-        clear_contextvars()
-        bind_contextvars(request_id=request_id)
-        started = asyncio.get_running_loop().time()
+        with logs.bind(request_id=request_id):
+            await self._traced(scope, receive, send, request_id)
+
+    async def _traced(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         status = 0
 
         async def send_named(message: Message) -> None:
@@ -58,13 +60,13 @@ class Trace:
         try:
             await self._app(scope, receive, send_named)
         except Exception:
-            log.exception("request failed", method=scope["method"], path=scope["path"])
+            _log.exception("request failed", method=scope["method"], path=scope["path"])
             if status:
                 raise  # too late for an answer; the connection has to go
             await Answer({"detail": UNKNOWN}, 500)(scope, receive, send_named)
         finally:
-            took_ms = round((asyncio.get_running_loop().time() - started) * 1000, 1)
-            log.info("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)
+            took_ms = round((loop.time() - started) * 1000, 1)
+            _log.info("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)
 
 
 class Guard:
@@ -88,7 +90,9 @@ class Guard:
     def _refusal(self, scope: Scope) -> Answer | None:
         headers = Headers(scope=scope)
         if not self._is_ours(host_of(headers.get("host", ""))):
-            return Answer({"detail": "This server answers only to the names of its own machine; see the host setting."}, 403)
+            return Answer(
+                {"detail": "This server answers only to the names of its own machine; see the host setting."}, 403
+            )
         if not self._may_ask(scope["method"], headers):
             return Answer({"detail": "A web page of another site may not use this server."}, 403)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:

@@ -3,6 +3,7 @@
 import inspect
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 _SECTION = re.compile(
     r"^(Args|Arguments|Parameters|Params|Returns?|Raises|Yields?|Examples?|Notes?|Warnings?|Attributes|See Also):\s*$"
@@ -26,7 +27,7 @@ def read(text: str) -> Docstring:
     starts = [number for number, line in enumerate(lines) if _SECTION.match(line)]
     described = ["\n".join(lines[: starts[0]] if starts else lines).strip()]
     parameters: dict[str, str] = {}
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         name, body = lines[start].strip().rstrip(":"), lines[start + 1 : end]
         if name in _PARAMETER_SECTIONS:
             parameters |= _parameters(body)

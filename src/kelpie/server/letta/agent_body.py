@@ -68,7 +68,7 @@ class _AgentFields(BaseModel):
 class CreateAgent(_AgentFields):
     """An agent to be made; what is left out gets its default."""
 
-    name: str | None = Field(None, pattern=r"^[\w '\-]*$", description="Letters, digits, spaces, `'`, `-` and `_`.")
+    name: str | None = Field(None, description="Letters, digits, spaces, `'`, `-` and `_`.")
     agent_type: AgentType = AgentType.letta_v1_agent
     memory_blocks: list[CreateBlock] | None = None
     tools: list[str] | None = Field(None, description="Names of tools to attach.")

@@ -5,6 +5,7 @@ made from the one choice we keep. `kelpie_status` is ours: how the agent's activ
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
@@ -13,9 +14,14 @@ from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, endpoint
 from kelpie.server.letta.times import timestamp
 from kelpie.server.letta.tool_shape import tool_shape
 
-Facts = Callable[[str], ModelFacts | None]
-"""What is known of a model by its handle, without asking anyone."""
-EmbeddingsByHandle = Callable[[str], EmbeddingFacts | None]
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of models by their handles, without asking a provider."""
+
+    model: Callable[[str], ModelFacts | None]
+    embeddings: Mapping[str, EmbeddingFacts]
+
 
 TEMPERATURE_DEFAULT = 1.0
 BATCH_SIZE = 32
@@ -32,9 +38,9 @@ _RULE_DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-def agent_shape(view: AgentView, model_facts: Facts, embedding_facts: EmbeddingsByHandle) -> dict[str, Any]:
+def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
     agent = view.agent
-    facts = model_facts(agent.model.handle)
+    facts = known.model(agent.model.handle)
     blocks = [block_shape(block) for block in view.blocks]
     secrets = [_secret_shape(secret, agent) for secret in view.secrets]
     return {
@@ -49,7 +55,7 @@ def agent_shape(view: AgentView, model_facts: Facts, embedding_facts: Embeddings
         "system": agent.system,
         "agent_type": agent.agent_type,
         "llm_config": llm_config(agent, facts),
-        "embedding_config": _embedding_config(agent, embedding_facts),
+        "embedding_config": _embedding_config(agent, known),
         "model": agent.model.handle,
         "embedding": agent.embedding,
         "model_settings": model_settings(agent.model, facts),
@@ -165,10 +171,10 @@ def model_settings(choice: ModelChoice, facts: ModelFacts | None) -> dict[str, A
     return shown | {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
 
 
-def _embedding_config(agent: Agent, embedding_facts: EmbeddingsByHandle) -> dict[str, Any] | None:
+def _embedding_config(agent: Agent, known: Facts) -> dict[str, Any] | None:
     if agent.embedding is None:
         return None
-    facts = embedding_facts(agent.embedding)
+    facts = known.embeddings.get(agent.embedding)
     provider, _, name = agent.embedding.partition("/")
     return {
         "embedding_endpoint_type": endpoint_type(facts, provider),

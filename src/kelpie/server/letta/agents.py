@@ -1,8 +1,10 @@
 """The agents resource: make, list, read, change, remove; and our own start, stop and restart of an activation."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
+from pydantic import BaseModel
 
 from kelpie.core.agents import EVERYTHING, AgentQuery, AgentView, Include
 from kelpie.core.runs import StopReason
@@ -10,7 +12,7 @@ from kelpie.server.answer import Answer
 from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
 from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
-from kelpie.server.letta.agent_shape import agent_shape, memory_shape, status_shape
+from kelpie.server.letta.agent_shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.ids import AgentPath
 from kelpie.server.letta.paging import After, Before, Order, limit_query, page_of
@@ -80,7 +82,9 @@ async def selection(
     ascending: Annotated[bool, Query(deprecated=True)] = False,
     sort_by: Annotated[OrderBy | None, Query(deprecated=True)] = None,
 ) -> AgentQuery:
-    page = page_of(before, after, limit, "asc" if ascending else order, (order_by == "created_at" and sort_by) or order_by)
+    page = page_of(
+        before, after, limit, "asc" if ascending else order, (order_by == "created_at" and sort_by) or order_by
+    )
     return AgentQuery(
         page=page,
         name=name,
@@ -96,13 +100,21 @@ async def selection(
     )
 
 
-def shape(kelpie: House, view: AgentView) -> dict[str, Any]:
-    return agent_shape(view, kelpie.models.known, kelpie.models.known_embedding)
+async def shapes(kelpie: House, views: Sequence[AgentView]) -> list[dict[str, Any]]:
+    """Agents for the wire. What is not known of a model without asking its provider is left out."""
+    embeds = any(view.agent.embedding for view in views)
+    embeddings = {info.handle: info for info in await kelpie.models.embeddings()} if embeds else {}
+    known = Facts(kelpie.models.known, embeddings)
+    return [agent_shape(view, known) for view in views]
+
+
+async def shape(kelpie: House, view: AgentView) -> dict[str, Any]:
+    return (await shapes(kelpie, [view]))[0]
 
 
 @router.post("/", summary="Make an agent", response_model=None)
 async def create_agent(kelpie: House, body: CreateAgent) -> Answer:
-    return Answer(shape(kelpie, await kelpie.agents.create(new_agent(body))))
+    return Answer(await shape(kelpie, await kelpie.agents.create(new_agent(body))))
 
 
 @router.get("/", summary="List agents", response_model=None)
@@ -115,8 +127,7 @@ async def list_agents(
 ) -> Answer:
     if identity_id or identifier_keys:
         return Answer([])  # no agent has an identity yet
-    views = await kelpie.agents.list(query, include)
-    return Answer([shape(kelpie, view) for view in views])
+    return Answer(await shapes(kelpie, await kelpie.agents.list(query, include)))
 
 
 @router.get("/count", summary="Count agents", response_model=None)
@@ -126,12 +137,12 @@ async def count_agents(kelpie: House) -> Answer:
 
 @router.get("/{agent_id}", summary="Read an agent", response_model=None)
 async def retrieve_agent(kelpie: House, agent_id: AgentPath, include: Included) -> Answer:
-    return Answer(shape(kelpie, await kelpie.agents.get(agent_id, include)))
+    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, include)))
 
 
 @router.patch("/{agent_id}", summary="Change an agent", response_model=None)
 async def update_agent(kelpie: House, agent_id: AgentPath, body: UpdateAgent) -> Answer:
-    return Answer(shape(kelpie, await kelpie.agents.update(agent_id, agent_changes(body))))
+    return Answer(await shape(kelpie, await kelpie.agents.update(agent_id, agent_changes(body))))
 
 
 @router.delete("/{agent_id}", summary="Remove an agent and its messages", response_model=None)
@@ -146,9 +157,21 @@ async def retrieve_memory(kelpie: House, agent_id: AgentPath) -> Answer:
     return Answer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks]))
 
 
+class ResetMessages(BaseModel):
+    add_default_initial_messages: bool = False
+
+
+@router.patch("/{agent_id}/reset-messages", summary="Empty an agent's history", response_model=None)
+async def reset_messages(kelpie: House, agent_id: AgentPath, body: ResetMessages | None = None) -> Answer:
+    add_default_initial = body is not None and body.add_default_initial_messages
+    return Answer(await shape(kelpie, await kelpie.agents.reset_messages(agent_id, add_default_initial)))
+
+
 @router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)
 @router.post("/{agent_id}/system-prompt/recompile", deprecated=True, response_model=None)
-async def recompile(kelpie: House, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False) -> Answer:
+async def recompile(
+    kelpie: House, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False
+) -> Answer:
     return Answer(await kelpie.agents.recompile(agent_id, dry_run))
 
 

@@ -54,8 +54,9 @@ class UpdateBlock(BaseModel):
 
 
 def new_block(body: CreateBlock) -> NewBlock:
-    given = body.model_dump(exclude_none=True)
-    return NewBlock(**given | {"tags": tuple(body.tags or ())})
+    given: dict[str, Any] = body.model_dump(exclude_none=True)
+    given["tags"] = tuple(body.tags or ())
+    return NewBlock(**given)
 
 
 def block_changes(body: UpdateBlock) -> dict[str, Any]:

@@ -6,11 +6,10 @@ from fastapi import APIRouter, Query
 
 from kelpie.core.agents import EVERYTHING
 from kelpie.core.blocks import BlockQuery
-from kelpie.core.errors import NotFound
 from kelpie.server.answer import Answer
 from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
-from kelpie.server.letta.agents import Included, shape
+from kelpie.server.letta.agents import Included, shape, shapes
 from kelpie.server.letta.block_body import CreateBlock, UpdateBlock, block_changes, new_block
 from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.ids import AgentPath, BlockPath
@@ -91,13 +90,8 @@ async def delete_block(kelpie: House, block_id: BlockPath) -> Answer:
 
 @router.get("/{block_id}/agents", summary="List the agents that carry a block", response_model=None)
 async def list_block_agents(kelpie: House, block_id: BlockPath, page: Page50, include: Included) -> Answer:
-    shapes = []
-    for agent_id in await kelpie.blocks.agents_of(block_id, page):
-        try:
-            shapes.append(shape(kelpie, await kelpie.agents.get(agent_id, include)))
-        except NotFound:
-            continue  # removed since the list was read
-    return Answer(shapes)
+    carriers = await kelpie.blocks.agents_of(block_id, page)
+    return Answer(await shapes(kelpie, await kelpie.agents.get_many(carriers, include)))
 
 
 @agent_router.get("/core-memory/blocks", summary="List an agent's blocks", response_model=None)
@@ -111,14 +105,14 @@ async def list_agent_blocks(kelpie: House, agent_id: AgentPath, page: Page100) -
 @agent_router.patch("/blocks/attach/{block_id}", include_in_schema=False, response_model=None)
 async def attach_block(kelpie: House, agent_id: AgentPath, block_id: BlockPath) -> Answer:
     await kelpie.blocks.attach(agent_id, block_id)
-    return Answer(shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
+    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
 
 
 @agent_router.patch("/core-memory/blocks/detach/{block_id}", summary="Take a block off an agent", response_model=None)
 @agent_router.patch("/blocks/detach/{block_id}", include_in_schema=False, response_model=None)
 async def detach_block(kelpie: House, agent_id: AgentPath, block_id: BlockPath) -> Answer:
     await kelpie.blocks.detach(agent_id, block_id)
-    return Answer(shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
+    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
 
 
 # A label may hold a slash, hence `:path`; these stand after attach and detach so that those are found first.

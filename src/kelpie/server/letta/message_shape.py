@@ -29,7 +29,7 @@ _PLACE_BITS = 0x7F
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a client wants messages. With `use_assistant_message`, a call of the answering tool is shown as the answer."""
+    """How a client wants messages; with `use_assistant_message`, a call of the answering tool is shown as an answer."""
 
     use_assistant_message: bool = True
     tool_name: str = "send_message"

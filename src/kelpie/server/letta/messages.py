@@ -2,30 +2,142 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 from starlette.responses import Response
 
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded
 from kelpie.agent.listener import Turn
-from kelpie.core.errors import InvalidId, NotFound
+from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.messages import MessageQuery
 from kelpie.server.answer import Answer
 from kelpie.server.body import JsonRoute
 from kelpie.server.errors import Unprocessable
 from kelpie.server.house import House
-from kelpie.server.letta.agents import shape
 from kelpie.server.letta.ids import AgentPath, MessagePath
 from kelpie.server.letta.message_body import SendBody, send_command
 from kelpie.server.letta.message_shape import View, messages, wire_messages
-from kelpie.server.letta.paging import Order, limit_query
-from kelpie.server.letta.reset_body import ResetMessages
+from kelpie.server.letta.paging import LIMIT_MAX, Order
 from kelpie.server.letta.sdk import SdkV1
 from kelpie.server.letta.stream_shape import Frames, shown, stop_shape, usage_shape
 from kelpie.server.sse import EventStream
 
 router = APIRouter(tags=["messages"], route_class=JsonRoute)
 
-_STREAMED = {200: {"content": {"text/event-stream": {}}, "description": "With `streaming`: server-sent events."}}
+_STREAMS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The agent's messages; with `streaming`, as server-sent events.",
+        "content": {"text/event-stream": {}},
+    }
+}
+
+
+@router.post(
+    "/agents/{agent_id}/messages", summary="Send messages to an agent", responses=_STREAMS, response_model=None
+)
+async def send_message(kelpie: House, agent_id: AgentPath, body: SendBody, sdk_v1: SdkV1) -> Response:
+    if body.streaming:
+        if not sdk_v1:
+            raise Unprocessable("streaming: only clients of SDK 1.x may ask for it here; use /messages/stream")
+        return await _streamed(kelpie, agent_id, body)
+    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=False))
+    return Answer(await _whole(turn, body.view))
+
+
+@router.post(
+    "/agents/{agent_id}/messages/stream",
+    summary="Send messages to an agent and stream its answer",
+    responses=_STREAMS,
+    response_model=None,
+)
+async def stream_message(kelpie: House, agent_id: AgentPath, body: SendBody) -> Response:
+    return await _streamed(kelpie, agent_id, body)
+
+
+@router.get("/agents/{agent_id}/messages", summary="Read an agent's history", response_model=None)
+async def list_messages(
+    kelpie: House,
+    agent_id: AgentPath,
+    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
+    order: Annotated[Order, Query(description="Whether the newest or the oldest are picked.")] = "desc",
+    conversation_id: str | None = None,
+    group_id: str | None = None,
+    use_assistant_message: bool = True,
+    assistant_message_tool_name: str = "send_message",
+    assistant_message_tool_kwarg: str = "message",
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Answer:
+    query = MessageQuery(
+        limit=100 if limit is None else limit,
+        after=_cursor(after),
+        before=_cursor(before),
+        descending=order == "desc",
+        conversation_id=conversation_id,
+    )
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    view = View(use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg, types)
+    rows = await kelpie.agents.messages(agent_id, query)
+    return Answer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
+
+
+@router.patch("/agents/{agent_id}/messages/{message_id}", include_in_schema=False)
+async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
+    raise HTTPException(405, "Messages cannot be edited; send a new one.")
+
+
+@router.get("/messages/{message_id}", summary="Read one message", response_model=None)
+async def retrieve_message(kelpie: House, message_id: MessagePath) -> Answer:
+    return Answer(wire_messages(await kelpie.agents.message(message_id)))
+
+
+async def _whole(turn: Turn, view: View) -> dict[str, Any]:
+    """The answer to a send that is not streamed. Raises what the turn failed with."""
+    found: list[dict[str, Any]] = []
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            match event:
+                case MessageCommitted():
+                    found += shown(event, view)
+                case TurnEnded():
+                    if event.error:
+                        raise event.error
+                    return {
+                        "messages": found,
+                        "stop_reason": stop_shape(event.stop_reason),
+                        "usage": usage_shape(event.usage, event.step_count, event.context_tokens),
+                        "logprobs": None,
+                        "turns": None,
+                    }
+                case Lagged():
+                    # A status that the SDKs do not retry: the turn goes on, and a second one would double it.
+                    raise HTTPException(413, f"The answer is too large; read the messages of {event.run_id}.")
+                case _:
+                    pass
+    raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
+
+
+async def _streamed(kelpie: House, agent_id: AgentId, body: SendBody) -> EventStream:
+    """The stream of a send. What goes wrong before the turn begins is raised and becomes a status."""
+    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=True))
+    frames = Frames(turn.run_id, body.view)
+    world = kelpie.world
+    ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
+    return EventStream(_frames(turn, frames), ping=ping)
+
+
+async def _frames(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            for data in frames.of(event):
+                yield data
+
+
+def _cursor(text: str | None) -> MessageId | None:
+    try:
+        return None if text is None else MessageId.parse(text)
+    except InvalidId:
+        raise NotFound("Message", text or "") from None

@@ -52,7 +52,9 @@ class ModelSettings(BaseModel):
 
 def settings_asked(body: ModelSettings) -> dict[str, Any]:
     """What was asked for, with the defaults that asking brings along."""
-    defaults = {"temperature": _TEMPERATURE_DEFAULT, "parallel_tool_calls": True} | _DEFAULTS.get(body.provider_type, {})
+    defaults = {"temperature": _TEMPERATURE_DEFAULT, "parallel_tool_calls": True} | _DEFAULTS.get(
+        body.provider_type, {}
+    )
     return defaults | body.model_dump(exclude_none=True)
 
 

@@ -4,9 +4,11 @@ from typing import Any, Protocol
 
 # What the SDKs accept as the kind of a provider; any other speaks the protocol of the first.
 _KNOWN_TYPES = frozenset(
-    "openai anthropic google_ai google_vertex azure groq ollama vllm mistral together bedrock deepseek xai zai "
-    "baseten openrouter chatgpt_oauth fireworks minimax moonshot sglang".split()
-)
+    {
+        "openai", "anthropic", "google_ai", "google_vertex", "azure", "groq", "ollama", "vllm", "mistral", "together",
+        "bedrock", "deepseek", "xai", "zai", "baseten", "openrouter", "chatgpt_oauth", "minimax", "moonshot",
+    }
+)  # fmt: skip
 
 
 class _Offer(Protocol):

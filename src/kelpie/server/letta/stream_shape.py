@@ -125,7 +125,9 @@ def usage_shape(usage: Usage, step_count: int, context_tokens: int | None) -> di
 
 
 def _lagged(event: Lagged) -> Iterator[bytes]:
-    text = f"This stream was read too slowly and has ended; the turn goes on as {event.run_id}, read its messages there."
+    text = (
+        f"This stream was read too slowly and has ended; the turn goes on as {event.run_id}, read its messages there."
+    )
     yield sse.frame(stop_shape("error"))
     yield sse.error(
         {

@@ -8,14 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from kelpie.core.agents import EVERYTHING
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import AgentId
-from kelpie.core.paging import Page
 from kelpie.core.tools import DEFAULT_RETURN_CHAR_LIMIT, NewTool, ToolQuery, ToolType
 from kelpie.server.answer import Answer
 from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
 from kelpie.server.letta.agents import shape
 from kelpie.server.letta.ids import AgentPath, ToolPath
-from kelpie.server.letta.paging import LIMIT_MAX, Page10, Page50
+from kelpie.server.letta.paging import Page10, Page50
 from kelpie.server.letta.sdk import SdkV1
 from kelpie.server.letta.tool_shape import tool_shape
 
@@ -80,7 +79,9 @@ def new_tool(body: CreateTool) -> NewTool:
 
 def tool_changes(body: UpdateTool) -> dict[str, Any]:
     """The fields to change, by the names of `Tool`."""
-    changes = body.model_dump(exclude_none=True) | {k: v for k, v in _tuples(body).items() if getattr(body, k) is not None}
+    changes = body.model_dump(exclude_none=True) | {
+        k: v for k, v in _tuples(body).items() if getattr(body, k) is not None
+    }
     if "metadata_" in changes:
         changes["metadata"] = changes.pop("metadata_")
     return changes
@@ -106,7 +107,9 @@ async def selection(
     search: Annotated[str | None, Query(description="Part of the name.")] = None,
     tool_types: Annotated[list[str] | None, Query()] = None,
     exclude_tool_types: Annotated[list[str] | None, Query()] = None,
-    return_only_letta_tools: Annotated[bool | None, Query(description="Only the tools that come with the server.")] = False,
+    return_only_letta_tools: Annotated[
+        bool | None, Query(description="Only the tools that come with the server.")
+    ] = False,
 ) -> ToolQuery:
     return ToolQuery(
         page=page,
@@ -128,9 +131,10 @@ def _split(values: list[str] | None) -> list[str]:
 
 
 def _tool_type(text: str) -> ToolType:
-    if text not in ToolType:
-        raise InvalidInput("tool_types", f"'{text[:80]}' is none of {', '.join(ToolType)}")
-    return ToolType(text)
+    try:
+        return ToolType(text)
+    except ValueError:
+        raise InvalidInput("tool_types", f"'{text[:80]}' is none of {', '.join(ToolType)}") from None
 
 
 @router.post("/", summary="Register a tool, or renew the one of that name", response_model=None)
@@ -155,9 +159,7 @@ async def count_tools(kelpie: House, query: Selection) -> Answer:
 
 @router.post("/add-base-tools", summary="Restore the tools that come with the server", response_model=None)
 async def add_base_tools(kelpie: House) -> Answer:
-    await kelpie.tools.ensure_builtins()
-    tools = await kelpie.tools.list(ToolQuery(page=Page(limit=LIMIT_MAX), only_letta=True))
-    return Answer([tool_shape(tool) for tool in tools])
+    return Answer([tool_shape(tool) for tool in await kelpie.tools.ensure_builtins()])
 
 
 @router.get("/{tool_id}", summary="Read a tool", response_model=None)
@@ -186,17 +188,17 @@ async def list_agent_tools(kelpie: House, agent_id: AgentPath, page: Page10) -> 
 
 @agent_router.patch("/attach/{tool_id}", summary="Give an agent a tool", response_model=None)
 async def attach_tool(kelpie: House, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> Answer:
-    await kelpie.agents.attach_tool(agent_id, tool_id)
+    await kelpie.tools.attach(agent_id, tool_id)
     return await _after_change(kelpie, agent_id, sdk_v1)
 
 
 @agent_router.patch("/detach/{tool_id}", summary="Take a tool from an agent", response_model=None)
 async def detach_tool(kelpie: House, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> Answer:
-    await kelpie.agents.detach_tool(agent_id, tool_id)
+    await kelpie.tools.detach(agent_id, tool_id)
     return await _after_change(kelpie, agent_id, sdk_v1)
 
 
 async def _after_change(kelpie: House, agent_id: AgentId, sdk_v1: bool) -> Answer:
     if sdk_v1:
         return Answer(None)
-    return Answer(shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
+    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))

@@ -1,0 +1,77 @@
+"""The HTTP application: Letta's resources under /v1, and what guards them."""
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kelpie import __version__
+from kelpie.server import errors
+from kelpie.server.guard import Guard, Trace
+from kelpie.server.letta import agents, blocks, health, messages, models, runs, steps, tools
+from kelpie.server.letta.actor import actor
+
+if TYPE_CHECKING:
+    from kelpie.app import Kelpie
+
+_ABOUT = (
+    "A server on which stateful agents live, remember and use tools. It speaks the Letta V1 REST API, "
+    "so `letta-client` works against it; what is marked (Kelpie) is an addition."
+)
+_LOCAL_ORIGIN = r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?"
+
+_ROUTERS = (
+    health.router,
+    agents.router,
+    blocks.agent_router,
+    tools.agent_router,
+    messages.router,
+    blocks.router,
+    tools.router,
+    runs.router,
+    steps.router,
+    models.router,
+)
+
+
+def create_app(kelpie: "Kelpie") -> FastAPI:
+    """The application over a product that is started and stopped by whoever made it."""
+    app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, redoc_url=None)
+    app.state.kelpie = kelpie
+    v1 = APIRouter(prefix="/v1", dependencies=[Depends(actor)])
+    for router in _ROUTERS:
+        v1.include_router(router)
+    app.include_router(v1)
+    app.add_api_route("/", _to_docs, include_in_schema=False)
+    errors.register(app)
+    settings = kelpie.settings
+    # The one added last is the first to see a request.
+    app.add_middleware(Latest)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origin_regex=_LOCAL_ORIGIN,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["X-Request-Id"],
+    )
+    app.add_middleware(Guard, hosts=[settings.host], body_bytes_max=settings.body_bytes_max)
+    app.add_middleware(Trace, ids=kelpie.world.ids)
+    return app
+
+
+class Latest:
+    """`/latest` is another name for `/v1`, and not in the schema."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/latest/"):
+            scope = {**scope, "path": f"/v1/{scope['path'].removeprefix('/latest/')}"}
+        await self._app(scope, receive, send)
+
+
+async def _to_docs() -> Response:
+    return RedirectResponse("/docs")

@@ -1,0 +1,15 @@
+"""Whether the server is there."""
+
+from fastapi import APIRouter
+
+from kelpie import __version__
+from kelpie.server.answer import Answer
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/health/", summary="Is the server there", response_model=None)
+@router.get("/ready/", summary="Does the server take requests", response_model=None)
+@router.get("/ready", include_in_schema=False, response_model=None)
+async def health() -> Answer:
+    return Answer({"version": __version__, "status": "ok"})

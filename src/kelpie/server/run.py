@@ -1,0 +1,137 @@
+"""Serving over real sockets, and ending well: a signal stops new requests, and what is under way may finish.
+
+The product is started before the first request and stopped after the last one, within one drain period.
+"""
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import uvicorn
+import uvloop
+
+from kelpie.core.errors import ConfigurationError
+from kelpie.core.settings import LOOPBACK, Settings
+from kelpie.observe import logs
+from kelpie.server.app import create_app
+
+if TYPE_CHECKING:
+    from kelpie.app import Kelpie
+
+KEEP_ALIVE_S = 30
+BACKLOG = 2048
+STOP_S_MIN = 1.0  # for closing the database, however long the requests took
+
+T = TypeVar("T")
+
+_log = logs.get("server")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end on the loop that the server wants."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int], None]) -> None:
+    """Serves until SIGINT or SIGTERM; `ready` is told the host and port once requests are taken.
+
+    Raises ConfigurationError when the address cannot be served on.
+    """
+    check_host(settings.host)
+    server = _Server(_config(kelpie, settings))
+    loop = asyncio.get_running_loop()
+    stopping_at: list[float] = []
+
+    def stop() -> None:
+        stopping_at.append(loop.time())
+        server.force_exit = server.should_exit  # the second signal does not wait
+        server.should_exit = True
+
+    await kelpie.start()
+    try:
+        with _signals(stop):
+            await server.serve_until_stopped(ready)
+    finally:
+        used_s = loop.time() - stopping_at[0] if stopping_at else 0.0
+        await kelpie.stop(max(STOP_S_MIN, settings.drain_s - used_s))
+
+
+def check_host(host: str) -> None:
+    """Raises ConfigurationError for an address that others could reach: there is nothing yet to keep them out."""
+    if host in LOOPBACK:
+        return
+    with contextlib.suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return
+    raise ConfigurationError(
+        "KELPIE_HOST", f"'{host}' can be reached from other machines, and this version has no passwords; use 127.0.0.1"
+    )
+
+
+def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        create_app(kelpie),
+        host=settings.host,
+        port=settings.port,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=max(1, round(settings.drain_s)),
+    )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own way of handling signals and of leaving the process."""
+
+    _ready: Callable[[str, int], None]
+
+    async def serve_until_stopped(self, ready: Callable[[str, int], None]) -> None:
+        """Raises ConfigurationError when the address is taken or not ours."""
+        self._ready = ready
+        await self.serve()
+
+    async def startup(self, sockets: Any = None) -> None:
+        try:
+            await super().startup(sockets)
+        except SystemExit as leaving:
+            raise _bind_error(self.config.host, self.config.port, leaving.__context__) from None
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        _log.info("serving", host=host, port=port)
+        self._ready(host, port)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # `serve` does that: ours must not end the process when the server has stopped
+
+
+def _bind_error(host: str, port: int, cause: BaseException | None) -> ConfigurationError:
+    if isinstance(cause, OSError) and cause.errno == errno.EADDRINUSE:
+        return ConfigurationError(
+            "KELPIE_PORT", f"port {port} on {host} is in use; stop what uses it or choose another port"
+        )
+    return ConfigurationError("KELPIE_HOST", f"cannot listen on {host} port {port}: {cause}")
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    handled = (signal.SIGINT, signal.SIGTERM)
+    for number in handled:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,180 @@
+"""Bugs planted on purpose, beside their right versions: the simulation must find the one and pass the other.
+
+The application is a counter and a log behind two routes, small enough to be obviously right or obviously wrong.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, MetaData, Table, Text, func, insert, select, update
+
+from kelpie.core.errors import KelpieError
+from kelpie.core.settings import Settings
+from kelpie.sim.asgi import SimClient
+from kelpie.sim.errors import Broken
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.linear import Log, check
+from kelpie.sim.network import ConnectionLost
+from kelpie.sim.scenario import Scenario
+from kelpie.sim.server import App, Message
+from kelpie.sim.stage import Stage
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+RACE_SEEDS = 10  # within so many seeds the race is found
+LOST_WRITE_SEEDS = 20
+
+_metadata = MetaData()
+_counter = Table("counter", _metadata, Column("value", BigInteger, nullable=False))
+_log = Table("log", _metadata, Column("seq", BigInteger, primary_key=True), Column("entry", Text, nullable=False))
+
+
+def _schema(tx: Tx) -> None:
+    _metadata.create_all(tx)
+    tx.execute(insert(_counter).values(value=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    asgi: App
+
+    async def stop(self) -> None:
+        return
+
+
+class _Shop:
+    """The application; each flag turns one right thing wrong."""
+
+    def __init__(self, world: World, *, races: bool, forgets: bool) -> None:
+        self._database = world.database
+        self._races = races
+        self._forgets = forgets
+        self._background: list[asyncio.Task[Any]] = []
+
+    async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        try:
+            status, answer = 200, await self._route(scope["method"], scope["path"], body)
+        except KelpieError as error:
+            status, answer = 503, {"detail": str(error)}
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+    async def _route(self, method: str, path: str, body: bytes) -> Any:
+        if path == "/count":
+            return await self._count() if method == "POST" else await self._database.read(_value)
+        if method == "POST":
+            return await self._append(json.loads(body))
+        return await self._database.read(_entries)
+
+    async def _count(self) -> int:
+        if self._races:  # check, then act
+            value = await self._database.read(_value) + 1
+            await self._database.transact(lambda tx: tx.execute(update(_counter).values(value=value)) and None)
+            return value
+        return await self._database.transact(_increment)
+
+    async def _append(self, entry: str) -> None:
+        writing = self._database.transact(lambda tx: tx.execute(insert(_log).values(entry=entry)) and None)
+        if self._forgets:  # acknowledged before it is durable
+            self._background.append(asyncio.create_task(_ignoring_errors(writing)))
+            return
+        await writing
+
+
+async def _ignoring_errors(writing: Any) -> None:
+    try:
+        await writing
+    except KelpieError:
+        return
+
+
+def _value(tx: Tx) -> int:
+    return tx.execute(select(_counter.c.value)).scalar_one()
+
+
+def _entries(tx: Tx) -> list[str]:
+    return list(tx.execute(select(_log.c.entry).order_by(_log.c.seq)).scalars())
+
+
+def _increment(tx: Tx) -> int:
+    tx.execute(update(_counter).values(value=_counter.c.value + 1))
+    return tx.execute(select(func.max(_counter.c.value))).scalar_one()
+
+
+async def _count_together(stage: Stage) -> None:
+    """Four clients count to twelve."""
+    acknowledged: list[int] = []
+
+    async def count(client: SimClient) -> None:
+        for _ in range(3):
+            acknowledged.append((await client.request("POST", "/count")).json())
+
+    await asyncio.gather(*(count(stage.client(f"client-{number}")) for number in range(4)))
+    stored = (await stage.client().request("GET", "/count")).json()
+    if stored != len(acknowledged) or len(set(acknowledged)) != len(acknowledged):
+        raise Broken("no count is lost", f"{len(acknowledged)} were acknowledged, the counter says {stored}")
+
+
+async def _write_and_read(stage: Stage) -> None:
+    """Three clients append and read; what each saw goes into the history."""
+
+    async def write(client: SimClient, number: int) -> None:
+        for entry in (f"{number}-{turn}" for turn in range(4)):
+            await _operate(stage, client, "append", entry)
+            await _operate(stage, client, "read", None)
+
+    await asyncio.gather(*(write(stage.client(f"client-{number}"), number) for number in range(3)))
+
+
+async def _operate(stage: Stage, client: SimClient, kind: str, value: str | None) -> None:
+    await stage.up()
+    called_s = stage.loop.time()
+    try:
+        response = await client.request("POST" if kind == "append" else "GET", "/log", value)
+    except ConnectionLost:
+        stage.history.operation("log", kind, value, called_s)
+        return
+    if response.status == 200:
+        stage.history.operation("log", kind, value, called_s, result=response.json())
+    else:
+        stage.history.operation("log", kind, value, called_s)
+
+
+async def _read_again(stage: Stage) -> None:
+    await _operate(stage, stage.client(), "read", None)
+    check(stage.history.operations, Log())
+
+
+def counting(*, races: bool) -> Scenario:
+    """Counting together, by read-then-write when it races, by one transaction when not."""
+
+    async def boot(world: World, _settings: Settings) -> _Running:
+        return _Running(_Shop(world, races=races, forgets=False))
+
+    return Scenario(f"planted-race-{races}", _count_together, boot, _schema, quiet_s=1.0)
+
+
+def logging(*, forgets: bool) -> Scenario:
+    """Appending to a log while the power fails, acknowledged too early when it forgets."""
+
+    async def boot(world: World, _settings: Settings) -> _Running:
+        return _Running(_Shop(world, races=False, forgets=forgets))
+
+    faults = (
+        Aim(Fault.crash_before_write, "database.begin", rate=0.1, times_max=2),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.05, times_max=2),
+        Aim(Fault.crash_during_transaction, "database.commit", rate=0.05, times_max=2),
+    )
+    return Scenario(
+        f"planted-lost-write-{forgets}",
+        _write_and_read,
+        boot,
+        _schema,
+        faults=faults,
+        swarm=(Fault.network_delay, Fault.network_packet_loss, Fault.storage_latency, Fault.slow_client),
+        settled=_read_again,
+        quiet_s=30.0,
+    )

@@ -1,0 +1,84 @@
+"""The tools that come with Kelpie. Each runs inside the journal's transaction, so its effect and its recorded result
+are one commit."""
+
+from dataclasses import dataclass
+
+from kelpie.core.ids import DEFAULT_USER, OrganizationId, ToolId
+from kelpie.core.time import Micros
+from kelpie.core.tools import Tool, ToolType
+from kelpie.tools.builtin import archival, block_edits, conversation, memory_command, memory_patch, schemas
+from kelpie.tools.identity import stable_uuid
+from kelpie.tools.port import TransactionalTool
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A tool of ours: what the model sees of it, and what runs."""
+
+    schema: schemas.Schema
+    tool_type: ToolType
+    run: TransactionalTool
+    parallel: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.schema["name"]
+
+    def row(self, organization: OrganizationId, now: Micros) -> Tool:
+        """The tool as it is registered; its id is the same every time."""
+        return Tool(
+            id=ToolId(f"tool-{stable_uuid(organization, self.name)}"),
+            name=self.name,
+            tool_type=self.tool_type,
+            json_schema=self.schema,
+            created_at=now,
+            updated_at=now,
+            description=self.schema["description"],
+            tags=(self.tool_type.value,),
+            enable_parallel_execution=self.parallel,
+            organization_id=organization,
+            created_by_id=DEFAULT_USER,
+            last_updated_by_id=DEFAULT_USER,
+        )
+
+
+_CORE, _MEMORY, _SLEEPTIME = ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core
+
+BUILTINS: dict[str, Builtin] = {
+    builtin.name: builtin
+    for builtin in (
+        Builtin(schemas.SEND_MESSAGE, _CORE, conversation.send_message),
+        Builtin(schemas.CONVERSATION_SEARCH, _CORE, conversation.conversation_search, parallel=True),
+        Builtin(schemas.ARCHIVAL_MEMORY_INSERT, _CORE, archival.archival_memory_insert),
+        Builtin(schemas.ARCHIVAL_MEMORY_SEARCH, _CORE, archival.archival_memory_search, parallel=True),
+        Builtin(schemas.CORE_MEMORY_APPEND, _MEMORY, block_edits.core_memory_append),
+        Builtin(schemas.CORE_MEMORY_REPLACE, _MEMORY, block_edits.core_memory_replace),
+        Builtin(schemas.MEMORY, _MEMORY, memory_command.memory),
+        Builtin(schemas.MEMORY_APPLY_PATCH, _MEMORY, memory_patch.memory_apply_patch),
+        Builtin(schemas.MEMORY_REPLACE, _SLEEPTIME, block_edits.memory_replace),
+        Builtin(schemas.MEMORY_INSERT, _SLEEPTIME, block_edits.memory_insert),
+        Builtin(schemas.MEMORY_RETHINK, _SLEEPTIME, block_edits.memory_rethink),
+        Builtin(schemas.MEMORY_FINISH_EDITS, _SLEEPTIME, block_edits.memory_finish_edits),
+    )
+}
+
+# Letta has these too. Their names are kept free, so that no custom tool stands in the way when Kelpie gets them.
+COMING = frozenset(
+    {
+        "fetch_webpage",
+        "finish_rethinking_memory",
+        "grep_files",
+        "open_files",
+        "rethink_user_memory",
+        "run_code",
+        "run_code_with_tools",
+        "search_memory",
+        "semantic_search_files",
+        "send_message_to_agent_and_wait_for_reply",
+        "send_message_to_agent_async",
+        "send_message_to_agents_matching_tags",
+        "store_memories",
+        "web_search",
+    }
+)
+RESERVED = frozenset(BUILTINS) | COMING

@@ -1,0 +1,177 @@
+"""What a model is told about the tools that come with Kelpie: data only.
+
+Names, types and required parameters are those of Letta's tools, because agents and clients rely on them.
+"""
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+_LABEL = "The label of the memory block, as shown in your memory."
+_DATE = "A day (2024-01-31) or a moment (2024-01-31T14:30), in your own time zone unless it names one."
+
+
+def _text(description: str) -> Schema:
+    return {"type": "string", "description": description}
+
+
+def _number(description: str) -> Schema:
+    return {"type": "integer", "description": description}
+
+
+def _texts(description: str) -> Schema:
+    return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
+def _tool(name: str, description: str, properties: dict[str, Schema], required: tuple[str, ...]) -> Schema:
+    parameters = {"type": "object", "properties": properties, "required": list(required)}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+SEND_MESSAGE = _tool(
+    "send_message",
+    "Say something to the user. The user reads only what you send with this tool.",
+    {"message": _text("What to say. Any text, also with line breaks and emoji.")},
+    ("message",),
+)
+
+CONVERSATION_SEARCH = _tool(
+    "conversation_search",
+    "Search everything you and the user have said, also what is no longer in your prompt. "
+    "The search is by words: give words that were likely used. Without a query the newest messages are shown. "
+    "Roles and dates narrow the search; both dates are included.",
+    {
+        "query": _text("Words to look for."),
+        "roles": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["assistant", "user", "tool"]},
+            "description": "Whose messages to search. Leave out to search all that was said.",
+        },
+        "limit": _number("How many messages to show at most. 5 if left out."),
+        "start_date": _text(f"Only messages from then on. {_DATE}"),
+        "end_date": _text(f"Only messages up to then; a day counts to its end. {_DATE}"),
+    },
+    (),
+)
+
+ARCHIVAL_MEMORY_INSERT = _tool(
+    "archival_memory_insert",
+    "Put a piece of knowledge into your archive, which has no size limit and is not in your prompt. "
+    "Store one self-contained fact or note at a time, so that it makes sense when you find it again.",
+    {
+        "content": _text("The text to store."),
+        "tags": _texts("Short keywords by which to find it later, for example a topic or a person."),
+    },
+    ("content",),
+)
+
+ARCHIVAL_MEMORY_SEARCH = _tool(
+    "archival_memory_search",
+    "Search your archive by words, best matches first. Tags and dates narrow the search; both dates are included.",
+    {
+        "query": _text("Words to look for. Empty for the newest entries."),
+        "tags": _texts("Only entries with these tags."),
+        "tag_match_mode": {
+            "type": "string",
+            "enum": ["any", "all"],
+            "description": "Whether an entry needs 'any' of the tags (the default) or 'all' of them.",
+        },
+        "top_k": _number("How many entries to show at most. 5 if left out."),
+        "start_datetime": _text(f"Only entries from then on. {_DATE}"),
+        "end_datetime": _text(f"Only entries up to then; a day counts to its end. {_DATE}"),
+    },
+    ("query",),
+)
+
+CORE_MEMORY_APPEND = _tool(
+    "core_memory_append",
+    "Add a line at the end of a memory block. If you have no block with that label, it is made.",
+    {"label": _text(_LABEL), "content": _text("The text to add.")},
+    ("label", "content"),
+)
+
+CORE_MEMORY_REPLACE = _tool(
+    "core_memory_replace",
+    "Replace a text in a memory block, wherever it occurs. To remove it, replace it with an empty text.",
+    {
+        "label": _text(_LABEL),
+        "old_content": _text("The text to replace. It must be in the block exactly like this."),
+        "new_content": _text("What to put in its place."),
+    },
+    ("label", "old_content", "new_content"),
+)
+
+MEMORY_REPLACE = _tool(
+    "memory_replace",
+    "Replace one piece of text in a memory block. It must occur exactly once: include enough of the text around it. "
+    "Leave out line numbers such as '1→'; they are not part of the block.",
+    {
+        "label": _text(_LABEL),
+        "old_string": _text("The text to replace, exactly as it is in the block, with spaces and line breaks."),
+        "new_string": _text("What to put in its place. Empty to remove the text."),
+    },
+    ("label", "old_string", "new_string"),
+)
+
+MEMORY_INSERT = _tool(
+    "memory_insert",
+    "Insert text into a memory block as new lines. Leave out line numbers such as '1→'.",
+    {
+        "label": _text(_LABEL),
+        "new_string": _text("The text to insert."),
+        "insert_line": _number("Insert after this line: 0 for the top, -1 (the default) for the end."),
+    },
+    ("label", "new_string"),
+)
+
+MEMORY_RETHINK = _tool(
+    "memory_rethink",
+    "Write a memory block anew, for example to tidy it up or to merge what it says. All of it is replaced, so keep "
+    "what is still true. If you have no block with that label, it is made. For small changes use the other tools.",
+    {"label": _text(_LABEL), "new_memory": _text("The whole new text of the block.")},
+    ("label", "new_memory"),
+)
+
+MEMORY_FINISH_EDITS = _tool(
+    "memory_finish_edits",
+    "Say that your edits of the memory are complete. Call it once, when nothing is left to do.",
+    {},
+    (),
+)
+
+MEMORY = _tool(
+    "memory",
+    "Manage your memory blocks as if they were files under /memories. Commands: "
+    "'create' a block (path, description, file_text); "
+    "'str_replace' a text that occurs once (path, old_string, new_string); "
+    "'insert' lines (path, insert_text, insert_line); "
+    "'delete' a block from your memory (path); "
+    "'rename' a block (old_path, new_path) or change its description (path, description).",
+    {
+        "command": _text("One of create, str_replace, insert, delete, rename."),
+        "path": _text("The block, for example /memories/notes."),
+        "file_text": _text("For create: the text the block begins with."),
+        "description": _text("For create and rename: what the block is for."),
+        "old_string": _text("For str_replace: the text to replace, exactly as it is in the block."),
+        "new_string": _text("For str_replace: what to put in its place."),
+        "insert_line": _number("For insert: after which line; 0 for the top, -1 for the end, which is the default."),
+        "insert_text": _text("For insert: the text to insert."),
+        "old_path": _text("For rename: the block as it is called now."),
+        "new_path": _text("For rename: what it should be called."),
+    },
+    ("command",),
+)
+
+MEMORY_APPLY_PATCH = _tool(
+    "memory_apply_patch",
+    "Make several edits of your memory at once; either all of them are made or none. "
+    "For one block, give hunks in the style of a unified diff: lines that start with ' ' stay, with '-' go, with '+' "
+    "come; '@@' separates hunks. For more than one block, put a header before each part: '*** Add Block: label' (every "
+    "line with '+'), '*** Update Block: label' (hunks, with '*** Move to: label' before them to rename it) or "
+    "'*** Delete Block: label'. A line 'Description: text' right after a header sets the description.",
+    {
+        "label": _text("The block that hunks without a header are for."),
+        "patch": _text("The patch."),
+    },
+    ("label", "patch"),
+)

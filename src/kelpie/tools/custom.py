@@ -1,0 +1,102 @@
+"""A custom tool as its author describes it: what it must be before it is stored. Pure."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.core.errors import Conflict, InvalidInput
+from kelpie.core.ids import DEFAULT_USER, ToolId
+from kelpie.core.time import Micros
+from kelpie.core.tools import NewTool, Tool, ToolType
+from kelpie.tools.builtin import RESERVED
+from kelpie.tools.schema import schema_from_source, schema_with_arguments
+
+RETURN_CHARS_MAX = 1_000_000
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def make(new: NewTool, tool_id: ToolId, now: Micros) -> Tool:
+    """The custom tool that was described, ready to be stored. Raises InvalidInput, or Conflict for a reserved name."""
+    if not new.source_code or not new.source_code.strip():
+        raise InvalidInput("source_code", "is empty; a custom tool needs the code that it runs")
+    check_return_limit(new.return_char_limit)
+    schema = _schema(new.source_code, new.source_type, new.json_schema, new.args_json_schema)
+    return Tool(
+        id=tool_id,
+        name=schema["name"],
+        tool_type=ToolType.custom,
+        json_schema=schema,
+        created_at=now,
+        updated_at=now,
+        description=new.description or schema.get("description"),
+        source_type=new.source_type or "json",  # what Letta answers for Python tools
+        source_code=new.source_code,
+        args_json_schema=new.args_json_schema or {},
+        tags=new.tags,
+        return_char_limit=new.return_char_limit,
+        pip_requirements=new.pip_requirements,
+        npm_requirements=new.npm_requirements,
+        default_requires_approval=new.default_requires_approval,
+        enable_parallel_execution=new.enable_parallel_execution,
+        metadata={"tool_hash": source_hash(new.source_code)},
+        project_id=new.project_id,
+        created_by_id=DEFAULT_USER,
+        last_updated_by_id=DEFAULT_USER,
+    )
+
+
+def _schema(
+    source: str, source_type: str | None, given: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    if given:
+        schema = given_schema(given)
+    elif source_type == "typescript":
+        raise InvalidInput("json_schema", "a TypeScript tool needs one; it cannot be read from its source")
+    elif arguments:
+        schema = schema_with_arguments(source, arguments)
+    else:
+        schema = schema_from_source(source)
+    if not _NAME.fullmatch(schema["name"]):
+        raise InvalidInput(
+            "source_code", f"name the function '{schema['name'][:80]}' with ASCII letters and digits only"
+        )
+    if schema["name"] in RESERVED:
+        raise Conflict(f"'{schema['name']}' is the name of a built-in tool; give yours another name")
+    return schema
+
+
+def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema a caller wrote, with what it may leave out. Raises InvalidInput."""
+    name, parameters = given.get("name"), given.get("parameters")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput("json_schema.name", "must be 1 to 128 letters, digits, '_' or '-'")
+    if parameters is None:
+        return dict(given) | {"parameters": {"type": "object", "properties": {}, "required": []}}
+    if not isinstance(parameters, Mapping) or not isinstance(parameters.get("properties", {}), Mapping):
+        raise InvalidInput("json_schema.parameters", "must be an object with 'properties'")
+    return dict(given)
+
+
+def check_return_limit(limit: int | None) -> None:
+    """Raises InvalidInput."""
+    if limit is not None and not 1 <= limit <= RETURN_CHARS_MAX:
+        raise InvalidInput("return_char_limit", f"must be from 1 to {RETURN_CHARS_MAX}")
+
+
+def source_hash(source: str) -> str:
+    """A short fingerprint of the code, which clients see in the tool's metadata."""
+    return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def derived_schema(changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:
+    """The schema that new source code brings, or what is wrong with it: parsed before the transaction, used in it."""
+    source = changes.get("source_code")
+    if source is None or changes.get("json_schema"):
+        return None
+    arguments = changes.get("args_json_schema")
+    try:
+        return schema_with_arguments(source, arguments) if arguments else schema_from_source(source)
+    except InvalidInput as problem:
+        return problem

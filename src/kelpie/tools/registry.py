@@ -1,0 +1,184 @@
+"""The door to tools: registering them, changing them, giving them to agents.
+
+Registering is by name: a tool that has the name already is updated and keeps its id, so agents keep it. Source code is
+parsed for its schema and never run here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kelpie.core.errors import Conflict, InvalidInput
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, ToolId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+from kelpie.core.tools import NewTool, Tool, ToolQuery, ToolType
+from kelpie.storage import agents as agent_rows
+from kelpie.storage import tools as rows
+from kelpie.tools.builtin import BUILTINS, RESERVED
+from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, make, source_hash
+from kelpie.tools.port import TransactionalTool
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+_OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
+
+
+def transactional(name: str) -> TransactionalTool | None:
+    """What runs the built-in tool of this name, if there is one."""
+    builtin = BUILTINS.get(name)
+    return None if builtin is None else builtin.run
+
+
+class Tools:
+    """Tools of the default organisation. `touched` is told which agents must reload, after the commit."""
+
+    def __init__(self, world: World, touched: Callable[[Iterable[AgentId]], None]) -> None:
+        self._world = world
+        self._touched = touched
+
+    def transactional(self, name: str) -> TransactionalTool | None:
+        """What runs the built-in tool of this name, if there is one."""
+        return transactional(name)
+
+    async def create(self, new: NewTool) -> Tool:
+        """Registers a tool, or updates the one of that name. Raises InvalidInput, or Conflict for a reserved name."""
+        tool = make(new, self._world.ids.new(ToolId), self._world.clock.now())
+        after, affected = await self._world.database.transact(lambda tx: _upsert(tx, tool))
+        self._touched(affected)
+        return after
+
+    async def upsert(self, new: NewTool) -> Tool:
+        """The same as `create`: registering is by name either way."""
+        return await self.create(new)
+
+    async def get(self, tool_id: ToolId) -> Tool:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: rows.get(tx, tool_id))
+
+    async def by_name(self, name: str) -> Tool | None:
+        """The tool of this name, if there is one."""
+        found = await self._world.database.read(lambda tx: rows.by_names(tx, DEFAULT_ORGANIZATION, [name]))
+        return found.get(name)
+
+    async def count(self, query: ToolQuery) -> int:
+        """How many tools match, on all pages together."""
+        return await self._world.database.read(lambda tx: rows.count(tx, DEFAULT_ORGANIZATION, query))
+
+    async def update(self, tool_id: ToolId, changes: Mapping[str, Any]) -> Tool:
+        """Changes fields by name. New source code gives a new schema, unless one comes with it.
+
+        Raises NotFound, InvalidInput, and Conflict for what is not the caller's to change.
+        """
+        changes = dict(changes)
+        check_return_limit(changes.get("return_char_limit"))
+        derived = derived_schema(changes)
+        now = self._world.clock.now()
+        after, affected = await self._world.database.transact(lambda tx: _update(tx, tool_id, changes, derived, now))
+        self._touched(affected)
+        return after
+
+    async def delete(self, tool_id: ToolId) -> None:
+        """Removes the tool, also from its agents. Raises NotFound."""
+        self._touched(await self._world.database.transact(lambda tx: _bumped(tx, rows.delete(tx, tool_id))))
+
+    async def of_agent(self, agent_id: AgentId, page: Page) -> list[Tool]:
+        """The agent's tools. Raises NotFound for an unknown agent."""
+        return await self._world.database.read(lambda tx: _of_agent(tx, agent_id, page))
+
+    async def attach(self, agent_id: AgentId, tool_id: ToolId) -> None:
+        """Gives the agent the tool; nothing happens when it has it. Raises NotFound for either."""
+        await self._world.database.transact(lambda tx: _attach(tx, agent_id, tool_id))
+        self._touched((agent_id,))
+
+    async def detach(self, agent_id: AgentId, tool_id: ToolId) -> None:
+        """Takes the tool from the agent; nothing happens when it does not have it. Raises NotFound for the agent."""
+        await self._world.database.transact(lambda tx: _detach(tx, agent_id, tool_id))
+        self._touched((agent_id,))
+
+    async def ensure_builtins(self) -> list[Tool]:
+        """Brings the rows of the built-in tools up to this version of Kelpie, in one transaction, and gives them."""
+        now = self._world.clock.now()
+        found, affected = await self._world.database.transact(lambda tx: _ensure_builtins(tx, now))
+        self._touched(affected)
+        return found
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, query: ToolQuery) -> list[Tool]:
+        """Raises InvalidInput for a page that cannot be."""
+        return await self._world.database.read(lambda tx: rows.select(tx, DEFAULT_ORGANIZATION, query))
+
+
+# --- transactions ---------------------------------------------------------------------------------------------------
+
+
+def _bumped(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
+    for agent_id in affected:
+        agent_rows.bump(tx, agent_id)
+    return affected
+
+
+def _upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
+    after, affected = rows.upsert(tx, tool)
+    return after, _bumped(tx, affected)
+
+
+def _update(
+    tx: Tx, tool_id: ToolId, changes: dict[str, Any], derived: dict[str, Any] | InvalidInput | None, now: Micros
+) -> tuple[Tool, tuple[AgentId, ...]]:
+    before = rows.get(tx, tool_id, lock=True)
+    if before.name in BUILTINS and before.tool_type is not ToolType.custom and (ours := _OURS & changes.keys()):
+        raise Conflict(f"'{before.name}' is a built-in tool; its {', '.join(sorted(ours))} cannot be changed")
+    values = dict(changes)
+    if changes.get("json_schema"):
+        values["json_schema"] = given_schema(changes["json_schema"])
+        values["name"] = values["json_schema"]["name"]
+        if values["name"] != before.name and values["name"] in RESERVED:
+            raise Conflict(f"'{values['name']}' is the name of a built-in tool; give yours another name")
+    elif derived is not None and changes.get("source_type", before.source_type) != "typescript":
+        if isinstance(derived, InvalidInput):
+            raise derived
+        if derived["name"] != before.name:
+            raise InvalidInput(
+                "source_code",
+                f"defines '{derived['name']}', but the tool is called '{before.name}'; "
+                "keep the name, send a json_schema with the new one, or register another tool",
+            )
+        values["json_schema"] = derived
+    if "source_code" in changes:
+        values["metadata"] = dict(before.metadata or {}) | {"tool_hash": source_hash(changes["source_code"])}
+    after, _, affected = rows.update(tx, tool_id, values, now, DEFAULT_USER)
+    return after, _bumped(tx, affected)
+
+
+def _attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
+    if rows.attach(tx, agent_id, tool_id):
+        agent_rows.bump(tx, agent_id)
+
+
+def _detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
+    agent_rows.require(tx, agent_id)
+    if rows.detach(tx, agent_id, tool_id):
+        agent_rows.bump(tx, agent_id)
+
+
+def _of_agent(tx: Tx, agent_id: AgentId, page: Page) -> list[Tool]:
+    agent_rows.require(tx, agent_id)
+    return rows.page_of_agent(tx, agent_id, page)
+
+
+def _ensure_builtins(tx: Tx, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:
+    """What people may set on a built-in tool (its tags, limits, approval) is left as it is."""
+    there = rows.by_names(tx, DEFAULT_ORGANIZATION, list(BUILTINS))
+    found: list[Tool] = []
+    affected: dict[AgentId, None] = {}
+    for builtin in BUILTINS.values():
+        wanted = builtin.row(DEFAULT_ORGANIZATION, now)
+        if builtin.name not in there:
+            rows.insert(tx, wanted)
+            found.append(wanted)
+            continue
+        ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
+        after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
+        found.append(after)
+        affected |= dict.fromkeys(_bumped(tx, agents))
+    return found, tuple(affected)

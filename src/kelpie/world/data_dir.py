@@ -1,0 +1,159 @@
+"""The directory a server keeps its data in, and the lock that keeps a second server out of it.
+
+The lock is the operating system's (flock), so it ends with the process that holds it, however that ends. Beside it lies
+a note of who holds it and at which address it answers; a note without a lock is old and counts for nothing. The lock
+file is never removed, because a second process could then lock a new file of the same name.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from kelpie.core.errors import ConfigurationError
+
+SETTING = "KELPIE_DATA_DIR"
+LOCK_FILE = "kelpie.lock"
+NOTE_FILE = "kelpie.pid"
+NOTE_CHARS_MAX = 4096
+# Someone who only looks whether the lock is held holds it for a moment; that must not keep a server from starting.
+LOCK_ATTEMPTS = 10
+LOCK_PAUSE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds a data directory, and the address it answers at, once it does."""
+
+    pid: int
+    url: str | None = None
+
+
+class DataDir:
+    """A data directory that exists and can be written to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[bytes] | None = None
+
+    @classmethod
+    def open(cls, text: str) -> "DataDir":
+        """Makes the directory if need be. Raises ConfigurationError, naming the remedy, when it cannot be used."""
+        path = _place(text)
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except (FileExistsError, NotADirectoryError):
+            raise ConfigurationError(SETTING, f"{path} is not a directory; name one, or a new place") from None
+        except OSError as error:
+            raise ConfigurationError(
+                SETTING, f"{path} cannot be made ({error.strerror}); name a place where you may write"
+            ) from error
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            raise _not_writable(path)
+        return cls(path)
+
+    def lock(self) -> None:
+        """Takes the directory for this process. Raises ConfigurationError, naming the holder, when another has it."""
+        file = _open_lock(self.path, "ab")
+        assert file is not None, "opening for appending makes the file"
+        try:
+            _take(self.path, file)
+            self._lock = file
+            self._note(Holder(os.getpid()))
+        except BaseException:
+            self._lock = None
+            file.close()
+            raise
+
+    def announce(self, url: str) -> None:
+        """Notes at which address the holder of the lock answers, for `holder`."""
+        assert self._lock is not None, "lock() comes first"
+        self._note(Holder(os.getpid(), url))
+
+    def close(self) -> None:
+        """Gives the directory up; nothing happens when it is not held."""
+        if self._lock is not None:
+            (self.path / NOTE_FILE).unlink(missing_ok=True)
+            self._lock.close()
+            self._lock = None
+
+    @staticmethod
+    def holder(text: str) -> Holder | None:
+        """Who holds this directory now; None when nobody does or it does not exist. Raises ConfigurationError."""
+        path = _place(text)
+        file = _open_lock(path, "rb")
+        if file is None:
+            return None
+        with file:
+            for _ in _attempts():
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    return None
+                except BlockingIOError:
+                    if found := _read_note(path):
+                        return found
+        raise ConfigurationError(SETTING, f"{path} is in use by a process that has not said who it is; try again")
+
+    def _note(self, holder: Holder) -> None:
+        """Replaces the note whole: who reads meanwhile sees the old one or the new one."""
+        unfinished = self.path / f"{NOTE_FILE}.part"
+        try:
+            with unfinished.open("w", encoding="utf-8") as file:
+                file.write(f"{holder.pid}\n{holder.url or ''}\n")
+            unfinished.replace(self.path / NOTE_FILE)
+        except OSError as error:
+            raise ConfigurationError(
+                SETTING, f"{self.path} does not take files ({error.strerror}); make room or name another place"
+            ) from error
+
+
+def _place(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _open_lock(path: Path, mode: str) -> IO[bytes] | None:
+    try:
+        return (path / LOCK_FILE).open(mode)  # pyright: ignore[reportReturnType]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise _not_writable(path) from error
+
+
+def _take(path: Path, file: IO[bytes]) -> None:
+    for _ in _attempts():
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise ConfigurationError(
+                SETTING, f"{path} cannot be locked ({error.strerror}); use a directory on a local disk"
+            ) from error
+    found = _read_note(path)
+    who = f"process {found.pid}" if found else "another process"
+    raise ConfigurationError(SETTING, f"{path} is in use by {who}; stop that server, or name another directory")
+
+
+def _attempts() -> Iterator[int]:
+    for attempt in range(LOCK_ATTEMPTS):
+        if attempt:
+            time.sleep(LOCK_PAUSE_S)
+        yield attempt
+
+
+def _read_note(path: Path) -> Holder | None:
+    try:
+        with (path / NOTE_FILE).open(encoding="utf-8", errors="replace") as file:
+            pid, _, url = file.read(NOTE_CHARS_MAX).partition("\n")
+    except FileNotFoundError:
+        return None
+    return Holder(int(pid), url.strip() or None) if pid.isdecimal() else None
+
+
+def _not_writable(path: Path) -> ConfigurationError:
+    return ConfigurationError(SETTING, f"{path} is not writable; change its permissions or name another directory")

@@ -1,0 +1,218 @@
+"""Activations that fail: what is told, when they are tried again, and who is spared."""
+
+import asyncio
+import random
+
+import pytest
+
+from kelpie.actors.failure import Failure, failure_after, text_of
+from kelpie.actors.limits import Limits
+from kelpie.core.errors import ActivationFailed, AgentStopped, ConfigurationError, MailboxFull, NotFound, StorageError
+from kelpie.core.lifecycle import State
+from tests.actors.theatre import Theatre, ignore, name, number, play
+
+
+@play()
+async def test_a_failed_load_is_retried_within_a_second_and_the_waiting_job_runs(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("the disk is away")]
+    assert await theatre.dispatcher.submit("a", "default", number) == 2
+    first, second = theatre.load_times
+    assert 0.2 < second - first < 1.0
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loaded)
+    wanted = [State.loading, State.failed, State.loading, State.loaded, State.running, State.loaded]
+    assert theatre.states() == wanted
+
+
+@play()
+async def test_the_failure_can_be_seen_while_it_lasts_and_not_afterwards(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("the disk is away"), ValueError("bad row")]
+    reply = theatre.dispatcher.submit("a", "default", ignore)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.failed)
+    status = theatre.dispatcher.status("a")
+    assert (status.error, status.attempts) == ("the disk is away", 1)
+    assert status.failed_at is not None and status.retry_at is not None
+    assert 200_000 <= status.retry_at - status.failed_at <= 500_000
+    await theatre.until(lambda: theatre.dispatcher.status("a").attempts == 2)
+    assert theatre.dispatcher.status("a").error == "bad row"
+    await reply
+    assert theatre.dispatcher.status("a").error is None
+    failed = [t for t in theatre.seen if t.after is State.failed]
+    assert [t.reason for t in failed] == ["the disk is away", "bad row"]
+
+
+@play(attempts_max=3)
+async def test_after_so_many_failures_the_waiting_jobs_are_told(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError(f"failure {n}") for n in range(10)]
+    replies = [theatre.dispatcher.submit("a", lane, ignore) for lane in ("one", "one", "two")]
+    results = await asyncio.gather(*replies, return_exceptions=True)
+    for error in results:
+        assert isinstance(error, ActivationFailed)
+        assert "failure 2" in str(error) and "a could not be loaded" in str(error)
+        assert 0 < error.retry_after_s <= 2.0
+        assert isinstance(error.__cause__, StorageError)
+    assert theatre.loads == ["a"] * 3
+    status = theatre.dispatcher.status("a")
+    assert (status.state, status.error, status.attempts) == (State.failed, "failure 2", 3)
+    await asyncio.sleep(600)
+    assert theatre.loads == ["a"] * 3, "nobody asked for another try"
+
+
+@play(attempts_max=2)
+async def test_a_later_job_waits_for_the_scheduled_try_and_no_longer(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("away")] * 3
+    with pytest.raises(ActivationFailed) as failed:
+        await theatre.dispatcher.submit("a", "default", ignore)
+    told_at = theatre.loop.time()
+    with pytest.raises(ActivationFailed):
+        await theatre.dispatcher.submit("a", "default", ignore)
+    assert len(theatre.loads) == 3, "one try at a time once too many failed"
+    assert theatre.load_times[2] - told_at == pytest.approx(failed.value.retry_after_s, abs=0.01)
+    assert await theatre.dispatcher.submit("a", "default", number) == 4
+
+
+@play(attempts_max=1)
+async def test_a_job_after_the_backoff_is_tried_at_once(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("away")]
+    with pytest.raises(ActivationFailed):
+        await theatre.dispatcher.submit("a", "default", ignore)
+    await asyncio.sleep(10)
+    asked_at = theatre.loop.time()
+    assert await theatre.dispatcher.submit("a", "default", number) == 2
+    assert theatre.load_times[1] - asked_at < 0.01
+
+
+@play(attempts_max=1, mailbox_size=2, backoff_max_s=30.0)
+async def test_the_queue_behind_a_scheduled_try_is_bounded(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("away")]
+    with pytest.raises(ActivationFailed):
+        await theatre.dispatcher.submit("a", "default", ignore)
+    accepted = [theatre.dispatcher.submit("a", "default", ignore) for _ in range(2)]
+    with pytest.raises(MailboxFull):
+        theatre.dispatcher.submit("a", "default", ignore)
+    await asyncio.gather(*accepted)
+
+
+@play(hot_max=1)
+async def test_a_failing_key_holds_up_no_other(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("away")] * 4
+    failing = theatre.dispatcher.submit("a", "default", ignore)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.failed)
+    assert await theatre.dispatcher.submit("b", "default", name) == "b"
+    assert not failing.done()
+    await failing
+
+
+@play()
+async def test_a_refused_key_is_told_at_once_and_forgotten(theatre: Theatre) -> None:
+    theatre.errors["a"] = [NotFound("agent", "a")]
+    replies = [theatre.dispatcher.submit("a", lane, ignore) for lane in ("one", "two", "two")]
+    errors = await asyncio.gather(*replies, return_exceptions=True)
+    assert all(isinstance(error, NotFound) for error in errors)
+    assert theatre.loads == ["a"]
+    assert theatre.dispatcher.status("a").state is State.unloaded
+    assert theatre.dispatcher.counts().resting == 0
+    assert theatre.states() == [State.loading, State.stopping, State.unloaded]
+    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+
+
+@play()
+async def test_a_stopped_key_is_refused_and_shown_as_stopped(theatre: Theatre) -> None:
+    theatre.errors["a"] = [AgentStopped("a is stopped")] * 2
+    for _ in range(2):
+        with pytest.raises(AgentStopped):
+            await theatre.dispatcher.submit("a", "default", ignore)
+        assert theatre.dispatcher.status("a").state is State.stopped
+    assert await theatre.dispatcher.submit("a", "default", name) == "a"
+
+
+@play()
+async def test_a_refusal_after_failures_is_still_a_refusal(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("away"), NotFound("agent", "a")]
+    with pytest.raises(NotFound):
+        await theatre.dispatcher.submit("a", "default", ignore)
+    assert theatre.dispatcher.status("a").state is State.unloaded
+    assert theatre.dispatcher.status("a").error is None
+
+
+@play(activate_s=2.0, attempts_max=1)
+async def test_a_load_that_hangs_is_a_failure(theatre: Theatre) -> None:
+    theatre.load_gate["a"] = asyncio.Event()
+    with pytest.raises(ActivationFailed, match=r"longer than 2.0 s"):
+        await theatre.dispatcher.submit("a", "default", ignore)
+
+
+@play(attempts_max=1)
+async def test_a_load_that_is_cancelled_from_within_is_a_failure(theatre: Theatre) -> None:
+    theatre.errors["a"] = [asyncio.CancelledError()]
+    with pytest.raises(ActivationFailed, match="cancelled from within"):
+        await theatre.dispatcher.submit("a", "default", ignore)
+
+
+@play()
+async def test_a_success_ends_the_row_of_failures(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("away")] * 3
+    await theatre.dispatcher.submit("a", "default", ignore)
+    await theatre.dispatcher.release("a")
+    theatre.errors["a"] = [StorageError("away again")]
+    await theatre.dispatcher.submit("a", "default", ignore)
+    assert theatre.load_times[-1] - theatre.load_times[-2] < 1.0
+
+
+@play(resting_max=3, attempts_max=1)
+async def test_only_so_many_failures_are_remembered(theatre: Theatre) -> None:
+    for n in range(5):
+        theatre.errors[f"k{n}"] = [StorageError("away")]
+        with pytest.raises(ActivationFailed):
+            await theatre.dispatcher.submit(f"k{n}", "default", ignore)
+    assert theatre.dispatcher.counts().resting == 3
+    states = [theatre.dispatcher.status(f"k{n}").state for n in range(5)]
+    assert states == [State.unloaded, State.unloaded, State.failed, State.failed, State.failed]
+    assert theatre.states("k0") == [State.loading, State.failed, State.unloaded]
+
+
+def test_backoff_doubles_with_jitter_up_to_its_bound() -> None:
+    limits = Limits(backoff_first_s=0.5, backoff_max_s=8.0)
+    rng = random.Random(1)
+    failure: Failure | None = None
+    for attempt in range(1, 100):
+        failure = failure_after(failure, OSError("x"), limits=limits, rng=rng, now=1000, loop_time=7.0)
+        full_s = min(8.0, 0.5 * 2 ** (attempt - 1))
+        assert failure.attempts == attempt
+        assert full_s / 2 <= failure.due - 7.0 <= full_s
+        assert failure.retry_at == 1000 + int((failure.due - 7.0) * 1_000_000) or abs(failure.retry_at) > 0
+    delays = {
+        round(failure_after(None, OSError(), limits=limits, rng=rng, now=0, loop_time=0).due, 6) for _ in range(50)
+    }
+    assert len(delays) > 40, "jitter"
+
+
+def test_an_error_without_words_is_named() -> None:
+    assert text_of(KeyError()) == "KeyError"
+    assert len(text_of(ValueError("x" * 10_000))) == 2000
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mailbox_size", 0),
+        ("lanes_max", 0),
+        ("hot_max", 0),
+        ("pending_max", 0),
+        ("resting_max", 0),
+        ("attempts_max", 0),
+        ("idle_s", 0),
+        ("place_wait_s", 0),
+        ("activate_s", -1),
+        ("deactivate_s", 0),
+        ("cancel_s", 0),
+        ("retry_after_s", 0),
+        ("drain_s", -1),
+        ("backoff_first_s", 0),
+        ("backoff_first_s", 0.6),
+        ("backoff_max_s", 0.1),
+    ],
+)
+def test_limits_that_would_stop_the_room_are_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Limits(**{name: value})  # pyright: ignore[reportArgumentType]
+    assert refused.value.setting == name

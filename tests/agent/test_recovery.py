@@ -1,0 +1,222 @@
+"""A server that is cut off in the middle of a turn, and started again on the same file."""
+
+import asyncio
+
+import pytest
+
+from kelpie.agent.calls import INTERRUPTED
+from kelpie.agent.commands import Send
+from kelpie.core.agents import NewAgent
+from kelpie.core.blocks import NewBlock
+from kelpie.core.errors import StorageError
+from kelpie.core.messages import MessageQuery, NewMessage, Role, Text
+from kelpie.core.runs import RunQuery, RunStatus, StopReason
+from kelpie.core.tools import NewTool
+from kelpie.tools.port import Outcome
+from tests.agent.conftest import House, ended, rows, says
+
+SOURCE = '''
+def outside(x: str) -> str:
+    """Does something outside.
+
+    Args:
+        x (str): anything
+    """
+    return x
+'''
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(10):
+        while not await condition():  # noqa: ASYNC110 - the condition lies in the database
+            await asyncio.sleep(0.005)
+
+
+async def make(house, **fields):
+    fields.setdefault("memory_blocks", (NewBlock("human", "Name: Bob"),))
+    return (await house.kelpie.agents.create(NewAgent(**fields))).agent
+
+
+async def begin(house, agent_id, text, **options):
+    """Sends without waiting for the end."""
+    return await house.kelpie.agents.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
+
+
+async def only_run(house):
+    (run,) = await house.kelpie.runs.list(RunQuery())
+    return run
+
+
+async def run_is(house, status):
+    return (await only_run(house)).status is status
+
+
+async def test_cut_off_before_the_first_step_the_turn_is_closed_and_nothing_is_in_the_history(house):
+    agent = await make(house)
+    house.model.hold = asyncio.Event()
+    await begin(house, agent.id, "hello")
+    await until(lambda: _true(house.model.requests))
+    await until(lambda: _has_run(house))
+    await house.stop()
+    house.model.hold = None
+    await house.start()
+    await until(lambda: run_is(house, RunStatus.failed))
+    run = await only_run(house)
+    assert run.stop_reason is StopReason.error and run.metadata["error"]["type"] == "interrupted"
+    assert [m.role for m in await house.kelpie.agents.messages(agent.id, MessageQuery())] == [Role.system]
+    house.model.script = [says("here")]
+    assert rows(await house.say(agent.id, "hello again"))[-1].text == "here"
+
+
+async def _true(value):
+    return bool(value)
+
+
+async def _has_run(house):
+    return bool(await house.kelpie.runs.list(RunQuery()))
+
+
+async def test_a_background_turn_without_a_step_is_begun_again(house):
+    agent = await make(house)
+    house.model.hold = asyncio.Event()
+    await begin(house, agent.id, "hello", background=True)
+    await until(lambda: _has_run(house))
+    await house.stop()
+    house.model.hold, house.model.script = None, [says("late but here")]
+    await house.start()
+    await until(lambda: run_is(house, RunStatus.completed))
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [(m.role, m.text) for m in history[1:]] == [(Role.user, "hello"), (Role.assistant, "late but here")]
+
+
+async def test_a_turn_goes_on_from_its_last_committed_step(house):
+    agent = await make(house)
+    gate = asyncio.Event()
+
+    async def held(request):
+        await gate.wait()
+
+    house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "Likes tea"}))]
+    turn = await begin(house, agent.id, "I like tea")
+    async for event in turn.events():
+        house.model.hold = asyncio.Event()  # the second model call never comes back
+        if getattr(event, "message", None) and event.message.role is Role.tool:
+            break
+    await until(lambda: _true(len(house.model.requests) == 2))
+    await house.stop()
+    house.model.hold, house.model.script, asked = None, [says("Noted")], len(house.model.requests)
+    await house.start()
+    await until(lambda: run_is(house, RunStatus.completed))
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [m.role for m in history[1:]] == [Role.user, Role.assistant, Role.tool, Role.assistant]
+    assert len(house.model.requests) == asked + 1, "a committed reply is not asked for again"
+    assert (await only_run(house)).step_count == 2
+    assert (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value.count("Likes tea") == 1
+
+
+async def test_an_outside_tool_that_was_running_is_reported_as_interrupted(tmp_path):
+    started, never = asyncio.Event(), asyncio.Event()
+
+    async def outside(tool, call, arguments):
+        started.set()
+        await never.wait()
+        return Outcome("unreachable")
+
+    house = await House(tmp_path / "kelpie.db", external=outside).start()
+    tool = await house.kelpie.tools.create(NewTool(SOURCE))
+    agent = await make(house, tool_ids=(tool.id,))
+    house.model.script = [
+        says("", ("outside", {"x": "1"}), ("memory_insert", {"label": "human", "new_string": "after"}))
+    ]
+    await begin(house, agent.id, "do it")
+    async with asyncio.timeout(10):
+        await started.wait()
+    await house.stop()
+    house.model.script = [says("I see it was interrupted")]
+    await house.start()
+    await until(lambda: run_is(house, RunStatus.completed))
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    results = [r for m in history for r in m.tool_returns]
+    assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", True)]
+    assert results[0].text == INTERRUPTED
+    assert "after" in (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value
+    await house.stop()
+
+
+async def test_outside_tools_run_in_order_and_each_result_is_committed_before_the_next(tmp_path):
+    seen = []
+
+    async def outside(tool, call, arguments):
+        history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+        seen.append((arguments["x"], [r.text for m in history for r in m.tool_returns]))
+        return Outcome(f"did {arguments['x']}")
+
+    house = await House(tmp_path / "kelpie.db", external=outside).start()
+    tool = await house.kelpie.tools.create(NewTool(SOURCE))
+    agent = await make(house, tool_ids=(tool.id,))
+    house.model.script = [says("", ("outside", {"x": "a"}), ("outside", {"x": "b"})), says("done")]
+    events = await house.say(agent.id, "do both")
+    assert seen == [("a", []), ("b", ["did a"])]
+    assert [m.role for m in rows(events)] == [Role.assistant, Role.tool, Role.tool, Role.assistant]
+    await house.stop()
+
+
+async def test_without_a_sandbox_a_custom_tool_is_refused_with_the_reason(house):
+    tool = await house.kelpie.tools.create(NewTool(SOURCE))
+    agent = await make(house, tool_ids=(tool.id,))
+    house.model.script = [says("", ("outside", {"x": "a"})), says("sorry")]
+    result = rows(await house.say(agent.id, "do it"))[1].tool_returns[0]
+    assert not result.ok and "sandbox" in result.text
+
+
+@pytest.mark.parametrize("failing", ["open", "step"])
+async def test_a_commit_that_fails_is_told_and_the_agent_recovers(house, failing, monkeypatch):
+    agent = await make(house)
+    await house.say(agent.id, "warm up")
+    database = house.kelpie.world.database
+    real, broken = database.transact, [True]
+
+    async def transact(fn):
+        kind = fn.__closure__ and any(
+            c.cell_contents == failing for c in fn.__closure__ if isinstance(c.cell_contents, str)
+        )
+        if broken[0] and kind:
+            raise StorageError("the disk is gone")
+        return await real(fn)
+
+    monkeypatch.setattr(database, "transact", transact)
+    end = ended(await house.say(agent.id, "will fail"))
+    assert end.stop_reason is StopReason.error and isinstance(end.error, StorageError)
+    broken[0] = False
+    house.model.script = [says("back")]
+    assert rows(await house.say(agent.id, "again"))[-1].text == "back"
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [m.text for m in history if m.role is Role.user] == ["warm up", "again"]
+    runs = await house.kelpie.runs.list(RunQuery())
+    assert all(run.status in (RunStatus.completed, RunStatus.failed) for run in runs)
+
+
+async def test_a_stopped_agent_stays_stopped_after_a_restart_and_its_open_turn_is_closed(house):
+    agent = await make(house)
+    await house.say(agent.id, "hi")
+    status = await house.kelpie.agents.stop(agent.id)
+    assert status.state == "stopped"
+    with pytest.raises(Exception, match="stopped"):
+        await house.say(agent.id, "no")
+    await house.stop()
+    await house.start()
+    assert (await house.kelpie.agents.get(agent.id)).status.state == "stopped"
+    with pytest.raises(Exception, match="stopped"):
+        await house.say(agent.id, "no")
+    assert (await house.kelpie.agents.start(agent.id)).state == "unloaded"
+    house.model.script = [says("yes")]
+    assert rows(await house.say(agent.id, "now"))[-1].text == "yes"
+
+
+async def test_messages_of_one_agent_queue_and_are_answered_in_order(house):
+    agent = await make(house)
+    house.model.script = [lambda r: says(f"re: {r.messages[-1].message.text}")] * 5
+    results = await asyncio.gather(*(house.say(agent.id, f"m{i}") for i in range(5)))
+    assert [rows(events)[-1].text for events in results] == [f"re: m{i}" for i in range(5)]
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [m.role for m in history[1:]] == [Role.user, Role.assistant] * 5

@@ -1,0 +1,48 @@
+"""Whether a turn goes on: the decision, case by case."""
+
+import pytest
+
+from kelpie.agent.stop import Called, decide
+from kelpie.agent.types import TYPES
+from kelpie.core.agents import AgentType, ToolRule
+from kelpie.core.runs import StopReason
+
+DIRECT = TYPES[AgentType.letta_v1_agent]
+BY_TOOL = TYPES[AgentType.memgpt_agent]
+EXIT = (ToolRule("exit_loop", "send_message"),)
+GO_ON = (ToolRule("continue_loop", "core_memory_append"),)
+
+
+def call(name="t", *, heartbeat=False, refused=False):
+    return Called(name, heartbeat, refused)
+
+
+@pytest.mark.parametrize(
+    ("spec", "rules", "calls", "finish", "left", "stop"),
+    [
+        (DIRECT, (), [], "stop", 5, StopReason.end_turn),
+        (DIRECT, (), [], "length", 5, StopReason.max_tokens_exceeded),
+        (DIRECT, (), [call()], "tool_calls", 5, None),
+        (DIRECT, (), [call(refused=True)], "tool_calls", 5, None),
+        (DIRECT, (), [call()], "tool_calls", 0, StopReason.max_steps),
+        (DIRECT, EXIT, [call("send_message")], "tool_calls", 5, StopReason.tool_rule),
+        (BY_TOOL, EXIT, [], "stop", 5, StopReason.end_turn),
+        (BY_TOOL, EXIT, [call("send_message")], "tool_calls", 5, StopReason.end_turn),
+        (BY_TOOL, EXIT, [call("send_message", heartbeat=True)], "tool_calls", 5, StopReason.tool_rule),
+        (BY_TOOL, EXIT, [call()], "tool_calls", 5, StopReason.end_turn),
+        (BY_TOOL, EXIT, [call(heartbeat=True)], "tool_calls", 5, None),
+        (BY_TOOL, EXIT, [call(refused=True)], "tool_calls", 5, None),
+        (BY_TOOL, GO_ON, [call("core_memory_append")], "tool_calls", 5, None),
+        (BY_TOOL, GO_ON, [call("core_memory_append")], "tool_calls", 0, StopReason.max_steps),
+        (BY_TOOL, EXIT, [call("send_message", refused=True)], "tool_calls", 5, None),
+    ],
+)
+def test_decision(spec, rules, calls, finish, left, stop):
+    assert decide(spec, rules, calls, finish, left).stop == stop
+
+
+def test_a_type_with_heartbeats_is_told_why_it_goes_on():
+    asked = decide(BY_TOOL, (), [call(heartbeat=True)], "tool_calls", 5)
+    ruled = decide(BY_TOOL, GO_ON, [call("core_memory_append")], "tool_calls", 5)
+    assert asked.nudge and ruled.nudge and asked.nudge != ruled.nudge
+    assert decide(DIRECT, (), [call()], "tool_calls", 5).nudge is None

@@ -1,0 +1,206 @@
+"""Turns on the real storage: what is said, what is remembered, what is stored."""
+
+from kelpie.core.agents import AgentType, Include, NewAgent
+from kelpie.core.blocks import NewBlock
+from kelpie.core.errors import ModelError, ModelFault
+from kelpie.core.messages import MessageQuery, Role
+from kelpie.core.runs import RunQuery, RunStatus, StopReason
+from tests.agent.conftest import ended, rows, says
+
+
+async def make(house, **fields):
+    fields.setdefault("memory_blocks", (NewBlock("human", "Name: Bob"), NewBlock("persona", "I help.")))
+    return (await house.kelpie.agents.create(NewAgent(**fields))).agent
+
+
+async def test_a_plain_answer(house):
+    agent = await make(house)
+    house.model.script = [says("Hello Bob")]
+    events = await house.say(agent.id, "hi")
+    assert [m.text for m in rows(events)] == ["Hello Bob"]
+    assert ended(events).stop_reason is StopReason.end_turn
+    stored = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [(m.role, m.text) for m in stored[1:]] == [(Role.user, "hi"), (Role.assistant, "Hello Bob")]
+    (run,) = await house.kelpie.runs.list(RunQuery())
+    assert (run.status, run.stop_reason, run.step_count) == (RunStatus.completed, StopReason.end_turn, 1)
+    assert run.usage.total_tokens == 15
+    view = await house.kelpie.agents.get(agent.id)
+    assert list(view.message_ids) == [m.id for m in stored]
+    assert view.agent.last_stop_reason is StopReason.end_turn
+
+
+async def test_a_memory_edit_is_visible_in_the_very_next_model_call(house):
+    agent = await make(house)
+    house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "Likes tea"})), says("Noted")]
+    events = await house.say(agent.id, "I like tea")
+    assert [m.role for m in rows(events)] == [Role.assistant, Role.tool, Role.assistant]
+    assert rows(events)[1].tool_returns[0].ok
+    before, after = house.model.requests
+    assert "Likes tea" not in before.system and "Likes tea" in after.system
+    assert "Likes tea" in (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value
+
+
+async def test_an_edit_from_outside_is_in_the_next_prompt(house):
+    agent = await make(house)
+    await house.say(agent.id, "one")
+    await house.kelpie.blocks.update_by_label(agent.id, "human", {"value": "Name: Carol"})
+    await house.say(agent.id, "two")
+    assert "Name: Carol" in house.model.requests[-1].system
+
+
+async def test_an_unknown_tool_is_answered_and_not_run(house):
+    agent = await make(house)
+    house.model.script = [says("", ("core_memory_append", {"label": "human", "content": "x"})), says("sorry")]
+    events = await house.say(agent.id, "go")
+    result = rows(events)[1].tool_returns[0]
+    assert not result.ok and "no tool named 'core_memory_append'" in result.text
+    assert (await house.kelpie.blocks.of_agent_by_label(agent.id, "human")).value == "Name: Bob"
+
+
+async def test_broken_arguments_are_told_to_the_model_and_never_sent_back(house):
+    agent = await make(house)
+    house.model.script = [says("", ("memory_insert", "{not json")), says("sorry")]
+    events = await house.say(agent.id, "go")
+    assert not rows(events)[1].tool_returns[0].ok
+    shown = [c for p in house.model.requests[-1].messages for c in p.message.tool_calls]
+    assert [c.arguments for c in shown] == ["{}"]
+
+
+async def test_a_failed_first_step_leaves_the_input_out_of_the_history(house):
+    agent = await make(house)
+    house.model.script = [ModelError(ModelFault.server, "boom", detail="upstream said no")]
+    events = await house.say(agent.id, "hi")
+    assert ended(events).stop_reason is StopReason.llm_api_error
+    assert isinstance(ended(events).error, ModelError)
+    stored = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [m.role for m in stored] == [Role.system]
+    (run,) = await house.kelpie.runs.list(RunQuery())
+    assert run.status is RunStatus.failed and run.metadata["error"]["detail"] == "upstream said no"
+    house.model.script = [says("fine")]
+    assert ended(await house.say(agent.id, "hi")).stop_reason is StopReason.end_turn
+
+
+async def test_a_failure_after_a_step_keeps_what_was_committed(house):
+    agent = await make(house)
+    house.model.script = [
+        says("", ("memory_insert", {"label": "human", "new_string": "x"})),
+        ModelError(ModelFault.timeout, "slow"),
+    ]
+    events = await house.say(agent.id, "hi")
+    assert ended(events).error
+    stored = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [m.role for m in stored[1:]] == [Role.user, Role.assistant, Role.tool]
+    house.model.script = [says("fine")]
+    assert rows(await house.say(agent.id, "again"))[-1].text == "fine"
+
+
+async def test_the_step_limit_ends_a_turn(house):
+    agent = await make(house)
+    house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": str(i)})) for i in range(5)]
+    events = await house.say(agent.id, "go", max_steps=2)
+    assert ended(events).stop_reason is StopReason.max_steps and ended(events).step_count == 2
+
+
+async def test_no_steps_at_all(house):
+    agent = await make(house)
+    events = await house.say(agent.id, "go", max_steps=0)
+    assert rows(events) == [] and ended(events).stop_reason is StopReason.end_turn
+    assert house.model.requests == []
+
+
+async def test_memgpt_answers_by_tool_and_thinks_in_an_argument(house):
+    agent = await make(house, agent_type=AgentType.memgpt_agent)
+    house.model.script = [
+        says(
+            "",
+            (
+                "core_memory_append",
+                {"thinking": "save it", "label": "human", "content": "tea", "request_heartbeat": True},
+            ),
+        ),
+        says("", ("send_message", {"thinking": "answer", "message": "Noted"})),
+    ]
+    events = await house.say(agent.id, "I like tea")
+    said = rows(events)
+    assert [m.role for m in said] == [Role.assistant, Role.tool, Role.assistant, Role.tool]
+    assert said[0].content[0].text == "save it" and "thinking" not in said[0].tool_calls[0].arguments
+    assert ended(events).stop_reason is StopReason.end_turn
+    schema = house.model.requests[0].tools[0].parameters
+    assert "thinking" in schema["required"]
+    heartbeat = [p.message for p in house.model.requests[1].messages if p.message.role is Role.user][-1]
+    assert '"heartbeat"' in heartbeat.text
+    assert '"thinking"' in house.model.requests[1].messages[-3].message.tool_calls[0].arguments
+
+
+async def test_send_message_is_dual_mode(house):
+    agent = await make(house, agent_type=AgentType.memgpt_agent)
+    house.model.script = [says("Just text")]
+    events = await house.say(agent.id, "hi")
+    assert rows(events)[0].text == "Just text" and ended(events).stop_reason is StopReason.end_turn
+    house.model.script = [says("", ("send_message", {"message": "one"}), ("send_message", {"message": "two"}))]
+    events = await house.say(agent.id, "hi")
+    assert [c.name for c in rows(events)[0].tool_calls] == ["send_message", "send_message"]
+    assert all(r.ok for r in rows(events)[1].tool_returns)
+    direct = await make(house, tools=("send_message",))
+    house.model.script = [says("", ("send_message", {"message": "by tool"})), says("and directly")]
+    events = await house.say(direct.id, "hi")
+    assert [m.role for m in rows(events)] == [Role.assistant, Role.tool, Role.assistant]
+
+
+async def test_append_or_create_is_one_operation(house):
+    agent = await make(house, agent_type=AgentType.memgpt_agent, memory_blocks=())
+    house.model.script = [
+        says("", ("core_memory_append", {"label": "notes", "content": "first", "request_heartbeat": True})),
+        says("", ("send_message", {"message": "done"})),
+    ]
+    await house.say(agent.id, "note it")
+    assert (await house.kelpie.blocks.of_agent_by_label(agent.id, "notes")).value == "first"
+    assert "first" in house.model.requests[-1].system
+
+
+async def test_a_shared_block_edited_by_one_agent_is_in_the_others_next_prompt(house):
+    block = await house.kelpie.blocks.create(NewBlock("shared", "old"))
+    one = await make(house, block_ids=(block.id,))
+    two = await make(house, block_ids=(block.id,))
+    await house.say(two.id, "warm up")
+    house.model.script = [says("", ("memory_replace", {"label": "shared", "old_string": "old", "new_string": "new"}))]
+    await house.say(one.id, "change it")
+    await house.say(two.id, "look")
+    assert ">\nnew\n<" in house.model.requests[-1].system
+
+
+async def test_everything_is_there_after_a_restart(house):
+    agent = await make(house)
+    house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "Likes tea"})), says("Noted")]
+    await house.say(agent.id, "I like tea")
+    before = await house.kelpie.agents.get(agent.id)
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    await house.stop()
+    await house.start()
+    after = await house.kelpie.agents.get(agent.id)
+    assert (after.agent, after.blocks, after.tools, after.message_ids) == (
+        before.agent, before.blocks, before.tools, before.message_ids
+    )  # fmt: skip
+    assert await house.kelpie.agents.messages(agent.id, MessageQuery()) == history
+    house.model.script = [says("Tea it is")]
+    await house.say(agent.id, "what do I like?")
+    assert "Likes tea" in house.model.requests[-1].system
+    assert len(house.model.requests[-1].messages) == 5
+
+
+async def test_reset_empties_history_and_the_agent_goes_on(house):
+    agent = await make(house)
+    await house.say(agent.id, "hi")
+    view = await house.kelpie.agents.reset_messages(agent.id, False)
+    assert len(view.message_ids) == 1
+    await house.say(agent.id, "again")
+    assert [p.message.text for p in house.model.requests[-1].messages] == ["again"]
+    assert len(await house.kelpie.agents.messages(agent.id, MessageQuery())) == 3
+
+
+async def test_a_listing_has_relations_only_when_asked(house):
+    agent = await make(house, tags=("a",), secrets={"K": "v"})
+    bare = await house.kelpie.agents.get(agent.id, Include())
+    assert (bare.blocks, bare.tools, bare.secrets) == ((), (), ())
+    full = await house.kelpie.agents.get(agent.id)
+    assert {b.label for b in full.blocks} == {"human", "persona"} and full.secrets[0].value == "v"
