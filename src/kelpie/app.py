@@ -54,7 +54,7 @@ class Kelpie:
     ) -> None:
         self.world = world
         self.settings = settings
-        self._data_dir = data_dir
+        self.data_dir = data_dir
         self._node: Node | None = None
         self._recovery: asyncio.Task[None] | None = None
         self.models = Models(world, settings, providers)
@@ -87,8 +87,8 @@ class Kelpie:
         await self.dispatcher.close(drain_s)
         await self.models.close()
         await self.world.database.close()
-        if self._data_dir is not None:
-            self._data_dir.close()
+        if self.data_dir is not None:
+            self.data_dir.close()
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"

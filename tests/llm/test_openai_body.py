@@ -128,6 +128,14 @@ def test_reasoning_models_take_other_parameters(model: str):
     assert ("parallel_tool_calls" in sent) == model.startswith("gpt-5")
 
 
+def test_the_effort_may_lie_inside_the_agents_settings():
+    settings = {"provider_type": "openai", "reasoning": {"reasoning_effort": "minimal"}, "verbosity": "low"}
+    sent = body(asking(model="gpt-5", options=settings))
+    assert (sent["reasoning_effort"], sent["verbosity"]) == ("minimal", "low")
+    assert sent.keys().isdisjoint({"reasoning", "provider_type"})
+    assert body(asking(model="gpt-4o", options=settings)).keys() == {"model", "messages"}
+
+
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-5-chat-latest", "llama3", "olmo-2", "gpt-oss-20b"])
 def test_other_models_take_the_usual_ones(model: str):
     sent = body(asking(model=model, temperature=0.5, max_tokens=100, options={"reasoning_effort": "low"}))

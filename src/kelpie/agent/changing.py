@@ -33,7 +33,7 @@ def changes_model(changes: Mapping[str, Any]) -> bool:
 def new_model(agent: Agent, info: ModelInfo, changes: Mapping[str, Any]) -> ModelChoice:
     """The model choice after a change: what is given anew, over what the agent had, over what the model offers."""
     old = agent.model
-    same = info.handle == old.handle
+    same = "model" not in changes  # naming a model, even the same one, starts from what it offers
     kept: dict[str, Any] = {
         "context_window_limit": old.context_window if same else None,
         "max_tokens": old.max_tokens if same else None,

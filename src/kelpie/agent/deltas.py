@@ -92,6 +92,8 @@ class Preview:
             self._answer(text)
 
     def _part(self, kind: str) -> int:
+        if self._inner_thoughts:  # the stored message has its thoughts first, in whatever order they came
+            return 0 if kind == "thought" else 1
         if kind not in self._kinds:
             self._kinds.append(kind)
         return self._kinds.index(kind)

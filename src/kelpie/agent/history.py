@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kelpie.agent.calls import interrupted
-from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
+from kelpie.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolReturn
 
 LeftOpen = tuple[Message, tuple[ToolCall, ...]]
 
@@ -39,6 +39,13 @@ def _close(shown: list[Message], open_calls: dict[str, Message]) -> None:
     results: tuple[ToolReturn, ...] = tuple(interrupted(c) for c in asker.tool_calls if c.id in open_calls)
     shown.append(replace(asker, role=Role.tool, content=(), tool_calls=(), tool_returns=results))
     open_calls.clear()
+
+
+def weight(message: Message) -> int:
+    """Roughly how many characters a message takes in a prompt."""
+    said = sum(len(part.text) for part in message.content if isinstance(part, Text | Reasoning))
+    called = sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
+    return 20 + said + called + sum(len(result.text) for result in message.tool_returns)
 
 
 def left_open(messages: Sequence[Message]) -> LeftOpen | None:

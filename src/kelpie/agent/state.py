@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kelpie.agent.history import healed
+from kelpie.agent.history import healed, weight
 from kelpie.agent.prompt import prepare, system_text, tool_schemas
 from kelpie.agent.types import TypeSpec, spec_of
 from kelpie.core.agents import Agent
@@ -17,6 +17,8 @@ from kelpie.storage.heads import Claim
 from kelpie.world.database import Tx
 
 _DAY = 24 * 3600 * MICROS_PER_SECOND
+_CHARS_PER_TOKEN = 3  # on the safe side: English has about four
+_CHARS_MIN = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,28 @@ class Context:
     system_id: str | None
     entries: list[Prepared]
 
+    chars: int = 0  # roughly what the entries weigh
+
+    def __post_init__(self) -> None:
+        self.chars = sum(weight(entry.message) for entry in self.entries)
+
     def extend(self, new: Sequence[Message], spec: TypeSpec) -> None:
-        self.entries += [prepare(message, spec) for message in new]
+        added = [prepare(message, spec) for message in new]
+        self.entries += added
+        self.chars += sum(weight(entry.message) for entry in added)
+
+    def within(self, chars_max: int) -> list[Prepared]:
+        """The entries, or the newest of them that fit, beginning with something the user said."""
+        if self.chars <= chars_max:
+            return list(self.entries)
+        left, start = self.chars, 0
+        for i, entry in enumerate(self.entries):
+            if entry.message.role is Role.user:
+                start = i
+                if left <= chars_max:
+                    break
+            left -= weight(entry.message)
+        return self.entries[start:]
 
 
 def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
@@ -92,6 +114,12 @@ class Hot:
             text = system_text(self.agent, self.loaded.blocks, now)
             self._system = (self.loaded, now // _DAY, text)
         return self._system[2]
+
+    def history_chars(self, now: Micros) -> int:
+        """How much history fits beside instructions and answer. Until compaction exists the oldest is left out."""
+        choice = self.agent.model
+        tokens = choice.context_window - min(choice.max_tokens or 0, choice.context_window // 2)
+        return max(tokens * _CHARS_PER_TOKEN - len(self.system(now)), _CHARS_MIN)
 
     def schemas(self) -> tuple[ToolSchema, ...]:
         if self._schemas is None or self._schemas[0] is not self.loaded:

@@ -113,7 +113,8 @@ class TurnLoop:
 
     async def _ask(self) -> Asked:
         await self._catch_up()
-        entries = list(self._hot.contexts[self._position.conversation].entries)
+        context = self._hot.contexts[self._position.conversation]
+        entries = context.within(self._hot.history_chars(self._world.clock.now()))
         entries += [prepare(message, self._hot.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
         return await ask(self._world, self._equipment.models, self._hot, entries, listen)

@@ -1,4 +1,7 @@
-"""The commands with their options, help and examples. What they do stands in the modules they call."""
+"""The commands with their options, help and examples. What they do stands in the modules they call.
+
+The server itself is imported by the one command that needs it here: `kelpie chat` should not wait for it.
+"""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +16,6 @@ from kelpie.cli import demo as trying
 from kelpie.cli import status as looking
 from kelpie.cli.exit_codes import OK
 from kelpie.cli.running import address
-from kelpie.cli.serve import serve_here
 from kelpie.core.settings import Settings
 from kelpie.world.client import Client
 
@@ -59,7 +61,11 @@ def start(
     given = {"KELPIE_HOST": host, "KELPIE_PORT": port, "KELPIE_DATA_DIR": data_dir}
     # The environment is where settings live, for this process and for the one it starts.
     os.environ.update({name: str(value) for name, value in given.items() if value is not None})
-    raise typer.Exit(serve_here() if foreground else control.start(_settings()))
+    if foreground:
+        from kelpie.cli.serve import serve_here
+
+        raise typer.Exit(serve_here())
+    raise typer.Exit(control.start(_settings()))
 
 
 @server.command(epilog="Example: `kelpie server stop`")

@@ -22,7 +22,7 @@ def start(settings: Settings) -> int:
     if server is not None:
         print(f"Kelpie is already running at {server.url} (process {server.pid}).")
         return OK
-    child = Child(_SERVER, DataDir.prepare(settings.data_dir).path / OUTPUT)
+    child = Child(_SERVER, DataDir.open(settings.data_dir).path / OUTPUT)
     answered = wait_until(lambda: child.ended() is not None or _answers(settings, child.pid), START_S)
     if child.ended() is not None:
         print(child.last_line() or f"kelpie: the server ended at once, code {child.ended()}", file=sys.stderr)
@@ -62,4 +62,5 @@ def stop(settings: Settings) -> int:
 
 
 def _holds(settings: Settings, pid: int) -> bool:
-    return DataDir.prepare(settings.data_dir).holder() == pid
+    holder = DataDir.holder(settings.data_dir)
+    return holder is not None and holder.pid == pid

@@ -1,37 +1,26 @@
 """Which server is meant: the one that holds the lock of the data directory, at the address it wrote down there."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings import Settings
 from kelpie.world.client import Client, Refused, Unreachable
 from kelpie.world.data_dir import DataDir
 
-ADDRESS = "kelpie.url"  # in the data directory, while a server listens
 HEALTH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that holds its data directory: its process, and where it listens."""
+    """A server that holds its data directory and listens: its process, and where."""
 
     pid: int
     url: str
 
 
 def running(settings: Settings) -> Running | None:
-    """The server of this data directory, or None if none listens. Raises ConfigurationError."""
-    data_dir = DataDir(Path(settings.data_dir).expanduser().absolute())
-    try:
-        # The address is looked at first: asking for the lock while a server takes it could get into its way.
-        url = data_dir.read(ADDRESS)
-        pid = data_dir.holder() if url else None
-    except OSError as error:
-        raise ConfigurationError(
-            "KELPIE_DATA_DIR", f"{data_dir.path} cannot be read ({error.strerror}); name one you own"
-        ) from error
-    return Running(pid, url) if pid and url else None
+    """The server of this data directory, or None if none listens yet. Raises ConfigurationError."""
+    holder = DataDir.holder(settings.data_dir)
+    return Running(holder.pid, holder.url) if holder and holder.url else None
 
 
 def address(settings: Settings) -> str:
@@ -41,9 +30,8 @@ def address(settings: Settings) -> str:
 
 
 def address_of(host: str, port: int) -> str:
-    """An address that this machine can connect to; a server on all addresses is reached on the loopback one."""
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+    """The address as clients write it."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def version_at(url: str) -> str | None:

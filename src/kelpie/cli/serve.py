@@ -1,17 +1,19 @@
-"""The server process: logs, data directory, the product, and HTTP over it, until a signal ends it.
+"""The server process: logs, the product, and HTTP over it, until a signal ends it.
 
-`serve_here` is what a terminal or systemd runs; `python -m kelpie.cli.serve` is what `kelpie server start` puts into the
-background. It imports neither typer nor rich, because a server keeps what it imports for as long as it lives.
+`serve_here` is what a terminal or systemd runs; `python -m kelpie.cli.serve` is what `kelpie server start` puts into
+the background. It imports neither typer nor rich, because a server keeps what it imports for as long as it lives.
 """
 
 import os
 import sys
 
+from kelpie.app import open_kelpie
 from kelpie.cli.exit_codes import ERROR, OK
-from kelpie.cli.running import ADDRESS, address_of
+from kelpie.cli.running import address_of
 from kelpie.core.errors import KelpieError
 from kelpie.core.settings import Settings
 from kelpie.observe import logs
+from kelpie.server.run import run, serve
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.log_file import RotatedFile
@@ -25,33 +27,25 @@ def serve_here() -> int:
     """Serves in the foreground, logging to standard error. Raises KelpieError when it cannot start."""
     settings = Settings.from_environment(os.environ)
     logs.configure(settings.log_level, now=SystemClock().now, human=sys.stderr.isatty())
-    return _serve(settings, DataDir.prepare(settings.data_dir))
+    return _serve(settings)
 
 
 def serve_in_background() -> int:
     """Serves with the log in the data directory. Raises KelpieError when it cannot start."""
     settings = Settings.from_environment(os.environ)
-    data_dir = DataDir.prepare(settings.data_dir)
-    logs.configure(settings.log_level, RotatedFile(data_dir.path / LOG_FILE), now=SystemClock().now)
-    return _serve(settings, data_dir)
+    file = RotatedFile(DataDir.open(settings.data_dir).path / LOG_FILE)
+    logs.configure(settings.log_level, file, now=SystemClock().now)
+    return _serve(settings)
 
 
-def _serve(settings: Settings, data_dir: DataDir) -> int:
-    # The logs are configured before the product is imported, so that nothing is said into the void.
-    from kelpie.app import open_kelpie
-    from kelpie.server.run import run, serve
-
-    kelpie = open_kelpie(settings)  # takes the lock: from here on the small files are ours
-    data_dir.write_pid(os.getpid())
+def _serve(settings: Settings) -> int:
+    kelpie = open_kelpie(settings)
 
     def listening(host: str, port: int) -> None:
-        data_dir.write(ADDRESS, address_of(host, port))
+        assert kelpie.data_dir is not None
+        kelpie.data_dir.announce(address_of(host, port))
 
-    try:
-        run(serve(kelpie, settings, listening))
-    finally:
-        data_dir.remove(ADDRESS)
-        data_dir.remove_pid()
+    run(serve(kelpie, settings, listening))
     _log.info("stopped")
     return OK
 

@@ -1,4 +1,4 @@
-"""Every error Kelpie raises on purpose, ordered by who is at fault. HTTP meets this tree in one file, `server/errors.py`.
+"""Every error Kelpie raises on purpose, ordered by who is at fault. HTTP meets this tree in `server/errors.py` only.
 
 KelpieError
 ├── CallerError              the caller can fix it

@@ -19,7 +19,6 @@ WIRE = "openai_chat"
 
 OPTIONS = (
     "response_format",
-    "verbosity",
     "top_p",
     "frequency_penalty",
     "presence_penalty",
@@ -69,13 +68,23 @@ def encode_message(prepared: Prepared) -> bytes:
 def _sampling(request: Request) -> dict[str, Any]:
     thinks = reasons(request.model)
     chosen = {name: request.options[name] for name in OPTIONS if request.options.get(name) is not None}
-    if thinks and request.options.get("reasoning_effort") is not None:
-        chosen["reasoning_effort"] = request.options["reasoning_effort"]
+    if thinks:
+        chosen |= _thinking(request.options)
     if not thinks and request.temperature is not None:
         chosen["temperature"] = request.temperature
     if request.max_tokens is not None:
         chosen["max_completion_tokens" if thinks else "max_tokens"] = request.max_tokens
     return {name: _plain(value) for name, value in chosen.items()}
+
+
+def _thinking(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What only reasoning models take; agents keep the effort inside `reasoning`."""
+    nested = options.get("reasoning")
+    effort = options.get("reasoning_effort") or (
+        nested.get("reasoning_effort") if isinstance(nested, Mapping) else None
+    )
+    given = {"reasoning_effort": effort, "verbosity": options.get("verbosity")}
+    return {name: value for name, value in given.items() if value}
 
 
 def _tools(request: Request) -> dict[str, Any]:

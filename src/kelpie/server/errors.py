@@ -119,10 +119,10 @@ def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
     return frame
 
 
-def invalid_request(errors: Sequence[Any], trace_id: str) -> Answer:
+def invalid_request(errors: Sequence[Any]) -> Answer:
     """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
     shown = [_shown(error) for error in errors]
-    body: dict[str, Any] = {"trace_id": trace_id, "detail": repr(shown)}
+    body: dict[str, Any] = {"trace_id": "", "detail": repr(shown)}  # there are no traces yet; see X-Request-Id
     examples = [example for error in shown if (example := _example_id(error))]
     if examples:
         body["examples"] = examples
@@ -145,7 +145,7 @@ async def _on_kelpie_error(request: Request, error: Exception) -> Answer:
 
 async def _on_invalid_request(request: Request, error: Exception) -> Answer:
     assert isinstance(error, RequestValidationError)
-    return invalid_request(error.errors(), request.scope.get("request_id", ""))
+    return invalid_request(error.errors())
 
 
 def _headers(error: KelpieError) -> Mapping[str, str]:

@@ -41,7 +41,6 @@ class Trace:
             return
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else self._ids.uuid()
-        scope["request_id"] = request_id
         with logs.bind(request_id=request_id):
             await self._traced(scope, receive, send, request_id)
 

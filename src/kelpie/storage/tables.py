@@ -1,4 +1,4 @@
-"""The schema, once, for every dialect. Times are integers (microseconds UTC); JSON columns hold what is never filtered on.
+"""The schema, once, for every dialect. Times are integers (microseconds UTC); JSON columns hold what nobody filters on.
 
 The fence lives here: every journal commit first moves `agent_head.version` under the epoch and owner it believes in,
 and `journal` has one row per commit of a turn, so a commit whose outcome is unknown can be looked up.

@@ -1,4 +1,4 @@
-"""Wall time. Durations and time-outs use the event loop's own clock, so a jump of the wall clock changes none of them."""
+"""Wall time. Durations and time-outs use the event loop's own clock, so a jump here changes none of them."""
 
 import time
 from typing import Protocol

@@ -121,14 +121,16 @@ def rule_shape(rule: ToolRule) -> dict[str, Any]:
 
 def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
     """The deprecated description of the model; clients still read it."""
-    choice, settings = agent.model, agent.model.settings
+    choice = agent.model
     provider, _, name = choice.handle.partition("/")
+    kind = endpoint_type(facts, provider)
+    settings = _asked(choice, kind)
     thinks_itself = agent.agent_type in _THINKS_ITSELF
     thinking = settings.get("thinking") or {}
     return {
         "model": facts.name if facts else name,
         "display_name": None,
-        "model_endpoint_type": endpoint_type(facts, provider),
+        "model_endpoint_type": kind,
         "model_endpoint": facts.endpoint if facts else None,
         "provider_name": provider,
         "provider_category": "base",
@@ -165,9 +167,8 @@ def model_settings(choice: ModelChoice, facts: ModelFacts | None) -> dict[str, A
         "response_format": None,
         "strict": False,
         **_OWN_SETTINGS.get(kind, {}),
+        **_asked(choice, kind),
     }
-    if choice.settings.get("provider_type", kind) == kind:  # what was asked of another provider does not apply
-        shown |= {key: value for key, value in choice.settings.items() if value is not None}
     return shown | {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
 
 
@@ -188,6 +189,13 @@ def _embedding_config(agent: Agent, known: Facts) -> dict[str, Any] | None:
         "azure_version": None,
         "azure_deployment": None,
     }
+
+
+def _asked(choice: ModelChoice, kind: str) -> dict[str, Any]:
+    """The settings that were sent; those meant for another provider do not apply."""
+    if choice.settings.get("provider_type", kind) != kind:
+        return {}
+    return {key: value for key, value in choice.settings.items() if value is not None}
 
 
 def _temperature(choice: ModelChoice) -> float:

@@ -31,7 +31,7 @@ def editable(tx: Tx, call: CallContext, label: str) -> Block:
     """The same, for a block that must be there. Raises ToolError naming the blocks there are."""
     block = find(tx, call, label)
     if block is None:
-        labels = ", ".join(b.label for b in blocks.of_agent(tx, call.agent.id)) or "none"
+        labels = ", ".join(sorted(b.label for b in blocks.of_agent(tx, call.agent.id))) or "none"
         raise ToolError(f"You have no memory block '{label}'. Your blocks: {labels}.")
     return block
 
@@ -45,10 +45,7 @@ def write(tx: Tx, call: CallContext, block: Block, value: str) -> Outcome:
 
 def create(tx: Tx, call: CallContext, label: str, value: str, description: str | None = None) -> Block:
     """Makes a block and hangs it on the agent. Raises ToolError for a label that is taken or cannot be one."""
-    if not _LABEL.fullmatch(label):
-        raise ToolError(f"'{label[:100]}' cannot be a label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
-    if blocks.by_label(tx, call.agent.id, label) is not None:
-        raise ToolError(f"You already have a memory block '{label}'; edit it, or choose another label.")
+    _check_free(tx, call, label)
     new = NewBlock(label, edits.cleaned(value), description=description)
     edits.check_limit(label, "", new.value, new.limit)
     # One call may make several blocks from its one fresh uuid, but only one of each label.
@@ -60,13 +57,22 @@ def create(tx: Tx, call: CallContext, label: str, value: str, description: str |
 
 
 def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, description: str | None) -> tuple[AgentId, ...]:
-    """Changes label and description, where given; gives every agent that must see it. Raises ToolError."""
+    """Changes label and description, where given; gives every agent that must see it.
+
+    Raises ToolError, and Conflict when another agent that carries the block has the label already.
+    """
     changes: dict[str, str] = {}
     if label is not None and label != block.label:
-        if not _LABEL.fullmatch(label):
-            raise ToolError(f"'{label[:100]}' cannot be a label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
+        _check_free(tx, call, label)
         changes["label"] = label
     if description is not None:
         changes["description"] = edits.cleaned(description)
     _, _, touched = blocks.update(tx, block.id, changes, call.now, call.agent.id)
     return touched
+
+
+def _check_free(tx: Tx, call: CallContext, label: str) -> None:
+    if not _LABEL.fullmatch(label):
+        raise ToolError(f"'{label[:100]}' cannot be a label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
+    if blocks.by_label(tx, call.agent.id, label) is not None:
+        raise ToolError(f"You already have a memory block '{label}'; edit it, or choose another label.")

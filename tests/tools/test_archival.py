@@ -1,0 +1,71 @@
+"""Archival memory by tool: what is put away is found again, by this agent only."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kelpie.core.errors import ToolError
+from kelpie.storage import passages
+from tests.tools.workshop import ANN, BEN, NOW, Workshop
+
+DAY = 86_400_000_000
+
+
+def search(shop: Workshop, **arguments: Any) -> list[dict[str, Any]]:
+    found = json.loads(shop.run("archival_memory_search", **arguments).text)
+    assert found["search_mode"] == "full_text"
+    return found["results"]
+
+
+def test_what_is_stored_is_found_again(shop: Workshop) -> None:
+    outcome = shop.run("archival_memory_insert", content="Bob likes penguins", tags=["b", "a", "b"])
+    (result,) = search(shop, query="penguin")
+    assert result["id"] in outcome.text
+    assert (result["content"], result["tags"]) == ("Bob likes penguins", ["a", "b"])
+    assert result["timestamp"] == "2023-11-14T22:13:20+00:00"
+    assert result["relevance"]["score"] > 0
+
+
+def test_an_agent_has_one_archive_of_its_own(shop: Workshop) -> None:
+    assert search(shop, query="tea") == [], "no archive yet"
+    for _ in range(2):
+        shop.run("archival_memory_insert", content="tea")
+    shop.run("archival_memory_insert", by=BEN, content="tea of Ben")
+    assert [r["content"] for r in search(shop, query="tea")] == ["tea", "tea"]
+    assert [r["content"] for r in search(shop, by=BEN, query="tea")] == ["tea of Ben"]
+    assert passages.archive_of(shop.tx, ANN) != passages.archive_of(shop.tx, BEN)
+
+
+def test_tags_dates_and_number(shop: Workshop) -> None:
+    for day, tags in enumerate((["x"], ["x", "y"], ["y"])):
+        shop.run("archival_memory_insert", now=NOW + day * DAY, content=f"tea {day}", tags=tags)
+
+    def found(**arguments: Any) -> list[str]:
+        return sorted(r["content"] for r in search(shop, **({"query": "tea"} | arguments)))
+
+    assert found(tags=["x", "y"]) == ["tea 0", "tea 1", "tea 2"]
+    assert found(tags=["x", "y"], tag_match_mode="all") == ["tea 1"]
+    assert found(start_datetime="2023-11-15", end_datetime="2023-11-15") == ["tea 1"]
+    assert len(found(top_k=2)) == 2
+    assert [r["content"] for r in search(shop, query="", top_k=1)] == ["tea 2"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "problem"),
+    [
+        ("archival_memory_insert", {"content": "  \x00"}, "nothing to store"),
+        ("archival_memory_insert", {"content": "x" * 100_001}, "at most 100000"),
+        ("archival_memory_insert", {"content": "x", "tags": "no list"}, "must be a list"),
+        ("archival_memory_search", {"query": "x", "start_datetime": "soon"}, "'start_datetime' is not a date"),
+        ("archival_memory_search", {"query": "x", "top_k": 0}, "'top_k' must be from 1"),
+        ("archival_memory_search", {"query": "x", "tag_match_mode": "some"}, "must be one of"),
+    ],
+)
+def test_a_failure_says_why_and_writes_nothing(
+    shop: Workshop, tool: str, arguments: dict[str, Any], problem: str
+) -> None:
+    before = shop.everything()
+    with pytest.raises(ToolError, match=problem):
+        shop.run(tool, **arguments)
+    assert shop.everything() == before

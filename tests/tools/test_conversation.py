@@ -1,0 +1,129 @@
+"""Saying and searching: what is found, in which order, and that the answer says how it was searched."""
+
+import json
+from typing import Any
+
+import pytest
+
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.storage import messages
+from kelpie.tools.builtin.dates import ago
+from tests.tools.workshop import ANN, BEN, NOW, Workshop
+
+HOUR = 3600 * MICROS_PER_SECOND
+
+
+def message_id(number: int) -> MessageId:
+    return MessageId(f"message-00000000-0000-4000-8000-{number:012}")
+
+
+def say(shop: Workshop, number: int, role: Role, text: str, at: int = NOW, agent_id: AgentId = ANN) -> None:
+    messages.append(shop.tx, [Message(message_id(number), agent_id, role, at, (Text(text),) if text else ())])
+
+
+def search(shop: Workshop, **arguments: Any) -> dict[str, Any]:
+    return json.loads(shop.run("conversation_search", **arguments).text)
+
+
+def contents(shop: Workshop, **arguments: Any) -> list[str]:
+    return [result["content"] for result in search(shop, **arguments)["results"]]
+
+
+def test_send_message_answers_what_clients_know(shop: Workshop) -> None:
+    assert shop.run("send_message", message="hi").text == "Sent message successfully."
+
+
+def test_a_result_says_who_when_and_how(shop: Workshop) -> None:
+    say(shop, 1, Role.user, "my name is Dora", NOW - 2 * HOUR)
+    found = search(shop, query="Dora", timezone="America/New_York")
+    assert found["search_mode"] == "full_text" and "by words" in found["message"]
+    (result,) = found["results"]
+    assert result | {"relevance": None} == {
+        "timestamp": "2023-11-14T15:13:20-05:00",
+        "time_ago": "2h ago",
+        "role": "user",
+        "content": "my name is Dora",
+        "relevance": None,
+    }
+    assert result["relevance"]["search_mode"] == "full_text" and result["relevance"]["score"] > 0
+
+
+def test_only_what_this_agent_and_its_user_said_is_found(shop: Workshop) -> None:
+    say(shop, 1, Role.user, "apple pie")
+    say(shop, 2, Role.assistant, "apple juice")
+    say(shop, 3, Role.system, "apple rules")
+    say(shop, 4, Role.user, "apple of Ben", agent_id=BEN)
+    returned = ToolReturn("c", "t", True, "apple result")
+    messages.append(shop.tx, [Message(message_id(5), ANN, Role.tool, NOW, tool_returns=(returned,))])
+    messages.append(shop.tx, [Message(message_id(6), ANN, Role.assistant, NOW, (Reasoning("apple?"),))])
+    assert sorted(contents(shop, query="apple")) == ["apple juice", "apple pie"]
+    assert sorted(contents(shop)) == ["apple juice", "apple pie"]
+    assert contents(shop, query="apple", roles=["assistant"]) == ["apple juice"]
+    assert contents(shop, query="apple", roles=["user", "tool"]) == ["apple pie"]
+    assert contents(shop, query="apple", roles=["tool"]) == []
+
+
+def test_without_a_query_the_newest_come_first(shop: Workshop) -> None:
+    for number in range(1, 130):
+        say(shop, number, Role.user, f"word {number}", NOW + number)
+    assert contents(shop, limit=2) == ["word 129", "word 128"]
+    assert len(contents(shop)) == 5
+    assert len(contents(shop, limit=100, query="word")) == 100
+
+
+def test_filters_come_before_the_cut(shop: Workshop) -> None:
+    for number in range(1, 130):
+        say(shop, number, Role.user, f"apple {number}", NOW + number)
+    say(shop, 200, Role.assistant, "one apple among many other words", NOW)
+    assert contents(shop, query="apple", roles=["assistant"], limit=1) == ["one apple among many other words"]
+    assert contents(shop, roles=["assistant"], limit=1) == ["one apple among many other words"]
+
+
+def test_dates_are_inclusive_and_in_the_agents_zone(shop: Workshop) -> None:
+    say(shop, 1, Role.user, "noon in UTC on the 14th", 1_699_963_200 * MICROS_PER_SECOND)
+    say(shop, 2, Role.user, "half an hour before midnight UTC", 1_700_004_600 * MICROS_PER_SECOND)
+    both = ["half an hour before midnight UTC", "noon in UTC on the 14th"]
+    assert contents(shop, start_date="2023-11-14", end_date="2023-11-14") == both
+    assert contents(shop, start_date="2023-11-14T12:00", end_date="2023-11-14T12:00:00Z") == both[1:]
+    assert contents(shop, start_date="2023-11-15", timezone="Asia/Tokyo") == both[:1]
+    assert contents(shop, end_date="2023-11-13") == []
+
+
+def test_what_an_agent_sent_by_tool_counts_as_said(shop: Workshop) -> None:
+    call = ToolCall("c", "send_message", '{"message": "hello Dora"}')
+    messages.append(shop.tx, [Message(message_id(1), ANN, Role.assistant, NOW, tool_calls=(call,))])
+    assert contents(shop) == ["hello Dora"]
+
+
+def test_nothing_found_is_said_with_the_reason(shop: Workshop) -> None:
+    found = search(shop, query="zebra")
+    assert found["results"] == [] and found["message"].startswith("Nothing found.")
+    assert contents(shop, query='?!* " OR') == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"start_date": "query"}, "'start_date' is not a date: 'query'"),
+        ({"end_date": "2023-13-01"}, "'end_date' is not a date"),
+        ({"start_date": "2024-01-02", "end_date": "2024-01-01"}, "lies before"),
+        ({"limit": 0}, "'limit' must be from 1 to 100"),
+        ({"limit": 101}, "'limit' must be from 1 to 100"),
+        ({"roles": ["system"]}, "must be one of"),
+        ({"timezone": "Mars/Olympus"}, "time zone 'Mars/Olympus' is unknown"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(shop: Workshop, arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ToolError, match=problem):
+        search(shop, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-5, "0s ago"), (0, "0s ago"), (59, "59s ago"), (60, "1m ago"), (7199, "1h ago"), (200_000, "2d ago")],
+)
+def test_how_long_ago(seconds: int, text: str) -> None:
+    assert ago(NOW - seconds * MICROS_PER_SECOND, NOW) == text

@@ -1,0 +1,223 @@
+"""Group commit with faults put around each of its steps, on a real SQLite in memory."""
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from kelpie.core.errors import CommitUnknown, DiskFull, InvariantBroken, StorageBusy, StorageError
+from kelpie.world.commit_group import (
+    JOBS_MAX,
+    Done,
+    Failed,
+    Job,
+    Point,
+    driver_connection,
+    run_group,
+    run_read,
+    watch_statements,
+)
+from kelpie.world.database import Tx
+from kelpie.world.sqlite import memory_connection
+from tests.contract.database import Refused, create, put, put_then_refuse, stored
+
+FULL = ("database or disk is full", sqlite3.SQLITE_FULL)
+BROKEN = ("disk I/O error", sqlite3.SQLITE_IOERR)
+BUSY = ("database is locked", sqlite3.SQLITE_BUSY)
+
+
+class PowerCut(BaseException):
+    pass
+
+
+class Faults:
+    """Fails the n-th time a point is passed, counted from 0; notes every point."""
+
+    def __init__(self, connection: Connection, **at: tuple[int, object]) -> None:
+        self.passed: list[str] = []
+        self._raw = driver_connection(connection)
+        self._at = at
+
+    def before(self, point: Point) -> None:
+        self._pass(f"before_{point}")
+
+    def after(self, point: Point) -> None:
+        self._pass(f"after_{point}")
+
+    def _pass(self, name: str) -> None:
+        self.passed.append(name)
+        turn, fault = self._at.get(name, (-1, None))
+        if self.passed.count(name) - 1 != turn:
+            return
+        if isinstance(fault, tuple):
+            text, code = fault
+            if code == sqlite3.SQLITE_FULL:
+                self._raw.rollback()  # as SQLite itself does
+            error = sqlite3.OperationalError(text)
+            error.sqlite_errorcode = code
+            raise error
+        assert isinstance(fault, type) and issubclass(fault, BaseException)
+        raise fault
+
+
+@pytest.fixture
+def connection() -> Iterator[Connection]:
+    opened = memory_connection()
+    create(opened)
+    yield opened
+    opened.close()
+
+
+def kinds(outcomes: list[Done | Failed]) -> list[object]:
+    return [outcome.value if isinstance(outcome, Done) else type(outcome.error) for outcome in outcomes]
+
+
+def test_a_group_is_one_transaction(connection: Connection) -> None:
+    faults = Faults(connection)
+    assert kinds(run_group(connection, [put(1), put_then_refuse(2), put(3)], faults=faults)) == [1, Refused, 3]
+    assert stored(connection) == [1, 3]
+    assert faults.passed.count("before_begin") == faults.passed.count("after_commit") == 1
+
+
+def test_one_function_alone_needs_no_savepoint(connection: Connection) -> None:
+    faults = Faults(connection)
+    run_group(connection, [put(1)], faults=faults)
+    assert "before_savepoint" not in faults.passed
+
+
+def test_a_failing_first_function_leaves_nothing_to_the_others(connection: Connection) -> None:
+    assert kinds(run_group(connection, [put_then_refuse(1), put(1), put_then_refuse(2)])) == [Refused, 1, Refused]
+    assert stored(connection) == [1]
+    assert not driver_connection(connection).in_transaction
+
+
+@pytest.mark.parametrize("fault", [FULL, BROKEN])
+@pytest.mark.parametrize("point", ["before_savepoint", "before_job", "before_statement", "after_statement"])
+def test_a_lost_group_is_replayed_one_by_one(connection: Connection, point: str, fault: object) -> None:
+    turn = 0 if point == "before_savepoint" else 1
+    faults = Faults(connection, **{point: (turn, fault)})
+    watch_statements(connection.engine, faults)
+    outcomes = run_group(connection, [put(1), put(2), put(3)], faults=faults)
+    # The first two were lost and replayed, the third was never begun and is offered again.
+    assert kinds(outcomes) == [1, 2]
+    assert faults.passed.count("after_commit") == 2
+    assert kinds(run_group(connection, [put(3)])) == [3]
+    assert stored(connection) == [1, 2, 3]
+
+
+def test_after_a_replay_each_is_reported_for_itself(connection: Connection) -> None:
+    faults = Faults(connection, before_job=(1, FULL))
+
+    def always_full(tx: Tx) -> None:
+        driver_connection(tx).rollback()
+        error = sqlite3.OperationalError(FULL[0])
+        error.sqlite_errorcode = FULL[1]
+        raise error
+
+    assert kinds(run_group(connection, [put(1), always_full, put(2)], faults=faults)) == [1, DiskFull]
+    assert stored(connection) == [1]
+
+
+@pytest.mark.parametrize("fault", [FULL, BROKEN, BUSY])
+def test_a_commit_that_fails_loses_the_group_and_replays_it(connection: Connection, fault: object) -> None:
+    faults = Faults(connection, before_commit=(0, fault))
+    assert kinds(run_group(connection, [put(1), put_then_refuse(2), put(3)], faults=faults)) == [1, Refused, 3]
+    assert stored(connection) == [1, 3]
+    assert faults.passed.count("after_commit") == 2
+
+
+@pytest.mark.parametrize(("fault", "error"), [(FULL, DiskFull), (BUSY, StorageBusy), (BROKEN, CommitUnknown)])
+def test_a_single_commit_that_fails_is_told_by_its_kind(connection: Connection, fault: object, error: object) -> None:
+    assert kinds(run_group(connection, [put(1)], faults=Faults(connection, before_commit=(0, fault)))) == [error]
+    assert stored(connection) == []
+    assert kinds(run_group(connection, [put(1)])) == [1]
+
+
+def test_a_lost_answer_to_a_commit_is_unknown_and_never_replayed(connection: Connection) -> None:
+    faults = Faults(connection, after_commit=(0, BROKEN))
+    outcomes = run_group(connection, [put(1), put_then_refuse(2), put(3)], faults=faults)
+    assert kinds(outcomes) == [CommitUnknown, Refused, CommitUnknown]
+    assert stored(connection) == [1, 3]
+
+
+@pytest.mark.parametrize(("fault", "error"), [(BUSY, StorageBusy), (BROKEN, StorageError), (FULL, DiskFull)])
+def test_when_no_transaction_can_begin_everyone_is_told(connection: Connection, fault: object, error: object) -> None:
+    faults = Faults(connection, before_begin=(0, fault))
+    assert kinds(run_group(connection, [put(1), put(2)], faults=faults)) == [error, error]
+    assert stored(connection) == []
+    assert kinds(run_group(connection, [put(1), put(2)])) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "point", ["before_begin", "after_begin", "before_savepoint", "after_job", "after_release", "before_commit"]
+)
+def test_a_power_cut_before_the_commit_leaves_nothing(connection: Connection, point: str) -> None:
+    with pytest.raises(PowerCut):
+        run_group(connection, [put(1), put(2)], faults=Faults(connection, **{point: (0, PowerCut)}))
+    assert not driver_connection(connection).in_transaction
+    assert stored(connection) == []
+    assert kinds(run_group(connection, [put(1), put(2)])) == [1, 2]
+
+
+def test_a_power_cut_after_the_commit_keeps_it(connection: Connection) -> None:
+    with pytest.raises(PowerCut):
+        run_group(connection, [put(1), put(2)], faults=Faults(connection, after_commit=(0, PowerCut)))
+    assert stored(connection) == [1, 2]
+
+
+def test_a_function_that_ends_its_transaction_is_told_so(connection: Connection) -> None:
+    def ends(tx: Tx) -> None:
+        put(5)(tx)
+        tx.rollback()
+
+    assert kinds(run_group(connection, [put(1), ends])) == [1, InvariantBroken]
+    assert stored(connection) == [1]
+
+
+def test_a_savepoint_left_open_does_not_reach_the_next_function(connection: Connection) -> None:
+    def leaves_open(tx: Tx) -> None:
+        tx.begin_nested()
+        put(5)(tx)
+        raise Refused
+
+    def nested(tx: Tx) -> str:
+        with tx.begin_nested():
+            put(2)(tx)
+        return "ok"
+
+    jobs: list[Job] = [put(1), leaves_open]
+    assert kinds(run_group(connection, jobs)) == [1, Refused]
+    assert kinds(run_group(connection, [nested])) == ["ok"]
+    assert stored(connection) == [1, 2]
+
+
+def test_a_group_is_bounded_in_number_and_time(connection: Connection) -> None:
+    jobs = [put(n) for n in range(JOBS_MAX + 5)]
+    assert len(run_group(connection, jobs)) == JOBS_MAX
+    ticks = iter(range(0, 10**12, 8_000_000))  # every look at the clock is 8 ms later
+    assert len(run_group(connection, jobs[JOBS_MAX:], monotonic_ns=lambda: next(ticks), ms_max=20)) == 3
+    assert len(stored(connection)) == JOBS_MAX + 3
+
+
+def test_a_read_leaves_no_transaction_behind_whatever_happens(connection: Connection) -> None:
+    run_group(connection, [put(1)])
+    assert run_read(connection, stored) == [1]
+    with pytest.raises(StorageError):
+        run_read(connection, stored, faults=Faults(connection, before_read=(0, BROKEN)))
+    with pytest.raises(PowerCut):
+        run_read(connection, stored, faults=Faults(connection, after_read=(0, PowerCut)))
+    assert not driver_connection(connection).in_transaction
+    assert run_read(connection, stored) == [1]
+
+
+def test_an_error_of_ours_in_sql_is_not_taken_for_one_of_the_disk(connection: Connection) -> None:
+    def wrong(tx: Tx) -> None:
+        tx.exec_driver_sql("SELECT x FROM nowhere")
+
+    (outcome,) = run_group(connection, [wrong])
+    assert isinstance(outcome, Failed)
+    assert type(outcome.error) is StorageError
+    assert "nowhere" in str(outcome.error)
+    assert isinstance(outcome.error.__cause__, SQLAlchemyError)
