@@ -158,6 +158,21 @@ async def test_lanes_beyond_the_bound_wait_for_a_turn(theatre: Theatre) -> None:
     assert await asyncio.gather(*replies) == [0, 1, 2, 3]
 
 
+@play(lanes_max=1)
+async def test_lanes_that_wait_for_each_other_take_turns(theatre: Theatre) -> None:
+    order: list[str] = []
+
+    def job(name: str) -> Any:
+        async def work(_: Handler) -> None:
+            order.append(name)
+
+        return work
+
+    asked = (("one", "1a"), ("one", "1b"), ("one", "1c"), ("two", "2a"), ("two", "2b"))
+    await asyncio.gather(*[theatre.dispatcher.submit("a", lane, job(name)) for lane, name in asked])
+    assert order == ["1a", "2a", "1b", "2b", "1c"]
+
+
 @play()
 async def test_a_caller_that_is_cancelled_leaves_the_job_running(theatre: Theatre) -> None:
     running, waiting = Play(), Play()

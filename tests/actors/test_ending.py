@@ -2,11 +2,12 @@
 
 import asyncio
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from kelpie.actors.dispatcher import Counts
-from kelpie.core.errors import AgentStopped, Overloaded, StorageError
+from kelpie.core.errors import AgentStopped, NotFound, Overloaded, StorageError
 from kelpie.core.lifecycle import State
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play
 
@@ -88,10 +89,34 @@ async def test_a_job_that_will_not_be_cancelled_is_left_behind(theatre: Theatre)
     with pytest.raises(AgentStopped):
         await running
     assert await theatre.dispatcher.submit("a", "default", number) == 2
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loaded)
+    job = Play("done")
+    reply = theatre.dispatcher.submit("a", "default", job)
+    await job.began.wait()
     go.set()
     await asyncio.sleep(1)
-    assert theatre.dispatcher.status("a").state is State.loaded, "its late end changes nothing"
+    assert theatre.dispatcher.status("a").state is State.running, "its late end changes nothing"
+    job.go.set()
+    assert await reply == "done"
+
+
+@play(drain_s=1.0, cancel_s=2.0)
+async def test_a_job_that_is_slow_to_be_cancelled_is_answered_once(theatre: Theatre) -> None:
+    job = Play()
+
+    async def slow(handler: Handler) -> None:
+        try:
+            await job(handler)
+        finally:
+            await asyncio.sleep(5)
+
+    running = theatre.dispatcher.submit("a", "default", slow)
+    await job.began.wait()
+    with patch("kelpie.actors.reply.log") as log:
+        await theatre.dispatcher.stop("a", "by the operator")
+        with pytest.raises(AgentStopped):
+            await running
+        await asyncio.sleep(10)
+    assert log.error.mock_calls == []
 
 
 @play()
@@ -146,6 +171,29 @@ async def test_a_load_that_succeeds_although_it_was_cancelled_is_put_away(theatr
     assert theatre.put_away == ["a"]
     with pytest.raises(AgentStopped):
         await reply
+
+
+@pytest.mark.parametrize("error", [StorageError("interrupted"), NotFound("agent", "a")])
+def test_a_load_that_answers_its_cancellation_with_an_error_changes_nothing(error: Exception) -> None:
+    async def touchy(_: str) -> None:
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            raise error from None
+
+    @play()
+    async def run(theatre: Theatre) -> None:
+        theatre.before_load = touchy
+        reply = theatre.dispatcher.submit("a", "default", ignore)
+        await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+        stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
+        with pytest.raises(AgentStopped):
+            await reply
+        status = await stopping
+        assert (status.state, status.error) == (State.stopped, None)
+
+    for seed in range(3):
+        run(seed)
 
 
 @play(cancel_s=1.0)

@@ -9,7 +9,7 @@ from kelpie.actors.failure import Failure, failure_after, text_of
 from kelpie.actors.limits import Limits
 from kelpie.core.errors import ActivationFailed, AgentStopped, ConfigurationError, MailboxFull, NotFound, StorageError
 from kelpie.core.lifecycle import State
-from tests.actors.theatre import Theatre, ignore, name, number, play
+from tests.actors.theatre import Theatre, ignore, name, number, play, raising
 
 
 @play()
@@ -149,13 +149,20 @@ async def test_a_load_that_is_cancelled_from_within_is_a_failure(theatre: Theatr
 
 
 @play()
-async def test_a_success_ends_the_row_of_failures(theatre: Theatre) -> None:
+async def test_a_job_that_succeeds_ends_the_row_of_failures(theatre: Theatre) -> None:
     theatre.errors["a"] = [StorageError("away")] * 3
-    await theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.dispatcher.release("a")
-    theatre.errors["a"] = [StorageError("away again")]
-    await theatre.dispatcher.submit("a", "default", ignore)
-    assert theatre.load_times[-1] - theatre.load_times[-2] < 1.0
+    await theatre.until_hot()
+    theatre.dispatcher.drop("a", StorageError("away again"))
+    assert theatre.dispatcher.status("a").attempts == 1
+
+
+@play(attempts_max=2)
+async def test_a_load_that_succeeds_ends_the_row_of_failed_loads(theatre: Theatre) -> None:
+    theatre.errors["a"] = [StorageError("away")]
+    with pytest.raises(StorageError):
+        await theatre.dispatcher.submit("a", "default", raising(StorageError("away again")))
+    theatre.errors["a"] = [StorageError("away")]
+    assert await theatre.dispatcher.submit("a", "default", number) == 4
 
 
 @play(resting_max=3, attempts_max=1)

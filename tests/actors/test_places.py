@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from kelpie.actors.dispatcher import Counts
+from kelpie.actors.limits import Limits
+from kelpie.actors.places import Places
 from kelpie.core.errors import NotFound, Overloaded, StorageError
 from kelpie.core.lifecycle import State
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play
@@ -56,6 +58,28 @@ async def test_one_timer_serves_all_idle_keys_and_many_are_put_away(theatre: The
     await asyncio.sleep(65)
     assert len(theatre.put_away) == 300
     assert timers(theatre) <= 1
+
+
+@play(idle_s=60.0, seeds=2)
+async def test_a_late_sweep_puts_all_away_in_batches(theatre: Theatre) -> None:
+    for n in range(120):
+        await theatre.dispatcher.submit(f"k{n}", "default", ignore)
+    theatre.loop.stalls(lambda: (100.0, 10**9))
+    await asyncio.sleep(1)
+    assert len(theatre.put_away) == 120
+
+
+async def test_a_place_granted_to_one_who_just_went_away_is_given_on() -> None:
+    places = Places(Limits(hot_max=1))
+    assert places.take_now("a")
+    waiting = asyncio.create_task(places.take("b"))
+    await asyncio.sleep(0)
+    places.give_back("a")
+    assert places.holds("b")
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled() and places.taken == 0
+    assert places.take_now("c")
 
 
 @play(seeds=1)

@@ -88,9 +88,9 @@ def test_a_port_in_use_is_told_in_one_line(place: Live) -> None:
         taken.listen()
         done = place.kelpie("server", "start")
         foreground = place.kelpie("server", "start", "--foreground", env={"KELPIE_LOG_LEVEL": "error"})
-    for tried in (done, foreground):
-        assert tried.returncode == 1
-        assert str(place.port) in one_line(tried.stderr) and "in use" in tried.stderr
+    assert done.returncode == foreground.returncode == 1
+    assert str(place.port) in one_line(done.stderr) and "in use" in done.stderr
+    assert foreground.stderr.endswith(done.stderr), "after what was logged"
 
 
 def test_a_data_directory_that_cannot_be_used_is_told_in_one_line(place: Live, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ async def test_the_archive(words: str):
     ("words", "line"), [("Forget that I like tea", "Likes tea\n"), ("please forget my name.", "Name: Ada\n")]
 )
 async def test_forgetting(words: str, line: str):
-    memory = {"human": "Name: Ada\nLikes tea\nLives in London", "persona": "I like my name."}
+    memory: dict[str, Any] = {"human": "Name: Ada\nLikes tea\nLives in London", "persona": "I like my name."}
     name, arguments = call(await reply_to(v1(words, **memory)))
     assert (name, arguments) == ("memory_replace", {"label": "human", "old_string": line, "new_string": ""})
     history = (words, called("memory_replace"), returned("memory_replace", "ok"))
@@ -143,7 +143,7 @@ async def test_there_may_be_nothing_to_forget():
 
 
 async def test_questions_are_answered_from_the_prompt():
-    memory = {"human": "Name: Ada\nLikes tea", "persona": "My name is Kelpie."}
+    memory: dict[str, Any] = {"human": "Name: Ada\nLikes tea", "persona": "My name is Kelpie."}
     assert text(await reply_to(v1("What is my name?", **memory))) == "Your name is Ada."
     known = text(await reply_to(v1("What do you know about me?", **memory)))
     assert "Likes tea" in known and "Kelpie" not in known

@@ -144,9 +144,13 @@ def test_other_models_take_the_usual_ones(model: str):
 
 
 def test_options_streaming_and_user():
-    options = {"response_format": MappingProxyType({"type": "json_object"}), "seed": None, "made_up": 1}
+    options = {
+        "response_format": MappingProxyType({"type": "json_object", "x": MappingProxyType({})}),
+        "seed": None,
+        "made_up": 1,
+    }
     sent = body(asking(options=options, deltas=True, user="user-1"))
-    assert sent["response_format"] == {"type": "json_object"}
+    assert sent["response_format"] == {"type": "json_object", "x": {}}
     assert "seed" not in sent and "made_up" not in sent
     assert sent["stream"] is True and sent["stream_options"] == {"include_usage": True}
     assert sent["user"] == "user-1"

@@ -2,10 +2,11 @@
 
 import asyncio
 import random
+import selectors
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -21,8 +22,8 @@ from tests.llm.fakes import TransportHttp, asking, chunk, completion, world
 class _VirtualSelector:
     """Instead of waiting for a timer it moves the clock there."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self) -> None:
+        self._inner = selectors.DefaultSelector()
         self.now = 0.0
 
     def __getattr__(self, name: str) -> Any:
@@ -35,9 +36,8 @@ class _VirtualSelector:
 
 
 def in_virtual_time(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    loop = asyncio.SelectorEventLoop()
-    selector = _VirtualSelector(loop._selector)
-    loop._selector = selector
+    selector = _VirtualSelector()
+    loop = asyncio.SelectorEventLoop(cast(Any, selector))
     loop.time = lambda: selector.now
     try:
         return loop.run_until_complete(main())

@@ -4,8 +4,6 @@ import asyncio
 import io
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -164,9 +162,3 @@ def test_a_sink_that_fails_costs_lines_and_the_loss_is_told() -> None:
     logs.get("agent").info("three")
     logs.configure("warning")
     assert [(line["event"], line.get("lost")) for line in lines(sink)] == [("log lines lost", 2), ("three", None)]
-
-
-def test_importing_the_logs_does_not_import_rich() -> None:
-    code = "import sys, kelpie.observe.logs; print('rich' in sys.modules); import rich; print(rich.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["False", "rich"]

@@ -66,14 +66,9 @@ def test_right_arguments_pass_unchanged(arguments: dict[str, Any]) -> None:
         ("flag", "false", False),
         ("names", '["a", "b"]', ["a", "b"]),
         ("point", '{"x": "1"}', {"x": 1}),
-        ("either", True, "must be"),
     ],
 )
 def test_slips_are_mended(name: str, slip: Any, meant: Any) -> None:
-    if meant == "must be":
-        with pytest.raises(ToolError, match=meant):
-            check_arguments(SCHEMA, {"text": "x", name: slip})
-        return
     checked = check_arguments(SCHEMA, {"text": "x", name: slip})
     assert checked[name] == meant and type(checked[name]) is type(meant)
 
@@ -99,6 +94,7 @@ def test_null_means_left_out() -> None:
         ({"text": "x", "point": {"x": 1, "z": 1}}, "no argument 'point.z'"),
         ({"text": "x", "scores": {"a": "high"}}, "'scores.a' must be a number"),
         ({"text": "x", "either": []}, "'either' must be"),
+        ({"text": "x", "either": True}, "'either' must be"),
     ],
 )
 def test_wrong_arguments_are_explained(arguments: dict[str, Any], problem: str) -> None:
@@ -131,7 +127,6 @@ json_values = st.recursive(
 def test_anything_is_either_checked_or_explained(arguments: dict[str, Any]) -> None:
     try:
         checked = check_arguments(SCHEMA, arguments)
-    except ToolError as error:
-        assert str(error).endswith(".")
-    else:
-        assert check_arguments(SCHEMA, checked) == checked, "checking again changes nothing"
+    except ToolError:
+        return
+    assert check_arguments(SCHEMA, checked) == checked, "checking again changes nothing"

@@ -254,8 +254,8 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
-    path = tmp_path / "test.db"
+def acknowledged_before_death(path: Path, at_least: int) -> set[int]:
+    """Runs a process that writes, kills it in the middle, and returns what it had been told is stored."""
     root = Path(__file__).parents[2]
     child = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path)],
@@ -264,12 +264,16 @@ async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Pat
         env=os.environ | {"PYTHONPATH": str(root)},
     )
     assert child.stdout
-    lines = [child.stdout.readline() for _ in range(300)]
+    lines = [child.stdout.readline() for _ in range(at_least)]
     child.send_signal(signal.SIGKILL)
     rest, _ = child.communicate(timeout=DEADLINE_S)
-    acknowledged = {int(line) for line in lines + rest.splitlines()}
+    return {int(line) for line in lines + rest.splitlines()}
+
+
+async def test_a_killed_process_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+    acknowledged = await asyncio.to_thread(acknowledged_before_death, tmp_path / "test.db", 300)
     assert len(acknowledged) >= 300
-    database = SqliteDatabase.open(path)
+    database = SqliteDatabase.open(tmp_path / "test.db")
     kept = set(await database.read(stored))
     await database.close()
     assert acknowledged <= kept

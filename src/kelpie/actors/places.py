@@ -49,8 +49,8 @@ class Places:
         return key in self._held
 
     def take_now(self, key: str) -> bool:
-        """Takes a place if one is free and nobody came first."""
-        if self._queue or len(self._held) >= self._limits.hot_max:
+        """Takes a place if one is free; then nobody waits for one, since freed places go to the queue at once."""
+        if len(self._held) >= self._limits.hot_max:
             return False
         self._held[key] = False
         return True
@@ -87,7 +87,6 @@ class Places:
             if not ticket.done():
                 ticket.set_result(None)
                 self._held[first] = False
-        self._make_room()
 
     def _forgo(self, key: str) -> None:
         self._queue.pop(key, None)

@@ -1,6 +1,7 @@
 """One model call: the prompt from what the activation holds, previews as the answer comes, the reply at the end."""
 
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from kelpie.agent.deltas import Preview
@@ -45,13 +46,14 @@ async def ask(
     request = _request(hot, model, entries, deltas=preview is not None, system=hot.system(world.clock.now()))
     reply: Reply | None = None
     first_ns: int | None = None
-    async for event in provider.stream(request):
-        if first_ns is None:
-            first_ns = world.clock.monotonic_ns() - started
-        if isinstance(event, Reply):
-            reply = event
-        elif preview is not None:
-            preview.take(event)
+    async with aclosing(provider.stream(request)) as events:
+        async for event in events:
+            if first_ns is None:
+                first_ns = world.clock.monotonic_ns() - started
+            if isinstance(event, Reply):
+                reply = event
+            elif preview is not None:
+                preview.take(event)
     if reply is None:
         raise ModelError(ModelFault.malformed, "The model's answer ended before it was complete.")
     if preview is not None:

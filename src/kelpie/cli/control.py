@@ -3,17 +3,18 @@
 import sys
 
 from kelpie.cli.exit_codes import ERROR, NOT_RUNNING, OK
-from kelpie.cli.running import running, version_at
+from kelpie.cli.running import running
 from kelpie.core.settings import Settings
 from kelpie.world.background import Child, alive, ask_to_stop, wait_until
 from kelpie.world.data_dir import DataDir
+from kelpie.world.health import version_at
 
 OUTPUT = "start.log"  # in the data directory: what a background server prints beside its log
 START_S = 60.0
 STOP_SPARE_S = 15.0  # beyond the time that turns in flight are given
 
 # -P: the directory the command happens to be called in must not be a place to import from.
-_SERVER = (sys.executable, "-P", "-m", "kelpie.cli.serve")
+_SERVER = (sys.executable, "-P", "-m", "kelpie.cli.main", "server", "start", "--detached")
 
 
 def start(settings: Settings) -> int:

@@ -36,10 +36,28 @@ def _dispatch(arguments: list[str]) -> int:
 
             return status()
         case ["server", "start", "--foreground"]:
+            _hide_rich()
             from kelpie.cli.serve import serve_here
 
             return serve_here()
+        case ["server", "start", "--detached"]:  # what `kelpie server start` runs in the background
+            _hide_rich()
+            from kelpie.cli.serve import serve_detached
+
+            return serve_detached()
         case _:
             from kelpie.cli.commands import app
 
             return app(arguments)
+
+
+def _hide_rich() -> None:
+    """Lets structlog and httpx believe that rich is not installed.
+
+    Both import it for output that a server never writes, and a server keeps what it imports for as long as it lives.
+    """
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    main()

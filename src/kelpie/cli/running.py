@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 
 from kelpie.core.settings import Settings
-from kelpie.world.client import Client, Refused, Unreachable
 from kelpie.world.data_dir import DataDir
-
-HEALTH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +29,3 @@ def address(settings: Settings) -> str:
 def address_of(host: str, port: int) -> str:
     """The address as clients write it."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def version_at(url: str) -> str | None:
-    """The version of the server that answers there, or None when none does."""
-    try:
-        return str(Client(url, HEALTH_S).get("/v1/health/")["version"])
-    except (Unreachable, Refused, KeyError, TypeError):
-        return None

@@ -1,14 +1,13 @@
 """The server process: logs, the product, and HTTP over it, until a signal ends it.
 
-`serve_here` is what a terminal or systemd runs; `python -m kelpie.cli.serve` is what `kelpie server start` puts into
-the background. It imports neither typer nor rich, because a server keeps what it imports for as long as it lives.
+`serve_here` is what a terminal or systemd runs, `serve_detached` what `kelpie server start` puts into the background.
 """
 
 import os
 import sys
 
 from kelpie.app import open_kelpie
-from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli.exit_codes import OK
 from kelpie.cli.running import address_of
 from kelpie.core.errors import KelpieError
 from kelpie.core.settings import Settings
@@ -30,12 +29,16 @@ def serve_here() -> int:
     return _serve(settings)
 
 
-def serve_in_background() -> int:
-    """Serves with the log in the data directory. Raises KelpieError when it cannot start."""
+def serve_detached() -> int:
+    """Serves with the log in the data directory. Raises KelpieError when it cannot start, having logged it."""
     settings = Settings.from_environment(os.environ)
     file = RotatedFile(DataDir.open(settings.data_dir).path / LOG_FILE)
     logs.configure(settings.log_level, file, now=SystemClock().now)
-    return _serve(settings)
+    try:
+        return _serve(settings)
+    except KelpieError as error:
+        _log.error("the server could not start", error=str(error))
+        raise
 
 
 def _serve(settings: Settings) -> int:
@@ -48,17 +51,3 @@ def _serve(settings: Settings) -> int:
     run(serve(kelpie, settings, listening))
     _log.info("stopped")
     return OK
-
-
-def main() -> int:
-    """The background process: what it cannot start for is its last line of output, for `kelpie server start`."""
-    try:
-        return serve_in_background()
-    except KelpieError as error:
-        _log.error("the server could not start", error=str(error))
-        print(f"kelpie: {error}", file=sys.stderr)
-        return ERROR
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,8 +3,9 @@
 import os
 
 from kelpie.cli.exit_codes import ERROR, NOT_RUNNING, OK
-from kelpie.cli.running import running, version_at
+from kelpie.cli.running import running
 from kelpie.core.settings import Settings
+from kelpie.world.health import version_at
 
 
 def status() -> int:

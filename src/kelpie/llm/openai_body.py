@@ -53,7 +53,7 @@ def encode_request(request: Request) -> bytes:
     if request.deltas:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    return orjson.dumps(body)
+    return orjson.dumps(body, default=_plain)
 
 
 def encode_message(prepared: Prepared) -> bytes:
@@ -74,7 +74,7 @@ def _sampling(request: Request) -> dict[str, Any]:
         chosen["temperature"] = request.temperature
     if request.max_tokens is not None:
         chosen["max_completion_tokens" if thinks else "max_tokens"] = request.max_tokens
-    return {name: _plain(value) for name, value in chosen.items()}
+    return chosen
 
 
 def _thinking(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,5 +162,7 @@ def _dumps(value: object) -> bytes:
         return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
 
 
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
+def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -1,21 +1,9 @@
-"""The libraries beside us: structlog brought in without rich, and the standard `logging` led into our lines."""
+"""What libraries log through the standard `logging` module, led into our lines."""
 
 import logging
-import sys
 from typing import ClassVar
 
-# structlog imports rich for pretty tracebacks wherever rich is installed: a third of its import time and
-# 84 modules that a server never uses. It takes a missing rich in its stride.
-_RICH_IS_LOADED = "rich" in sys.modules
-if not _RICH_IS_LOADED:
-    sys.modules["rich"] = None  # type: ignore[assignment]
-try:
-    import structlog  # noqa: TID251 - here it becomes kelpie.observe.logs
-finally:
-    if not _RICH_IS_LOADED:
-        del sys.modules["rich"]
-
-__all__ = ["ForeignHandler", "structlog"]
+import structlog  # noqa: TID251 - here and in `logs` it becomes kelpie.observe.logs
 
 # These tell at INFO what our own lines already say.
 _CHATTY = ("httpx", "httpcore", "uvicorn", "asyncio", "alembic", "sqlalchemy")

@@ -6,12 +6,16 @@ allowed to fail the work that it tells about; lines that could not be written ar
 
 import logging
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Protocol
 
+import structlog  # noqa: TID251 - everyone else comes here
+
 from kelpie.core.time import Micros
-from kelpie.observe.foreign import ForeignHandler, structlog
+from kelpie.observe.foreign import ForeignHandler
 from kelpie.observe.render import as_json, as_text, scrub
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -41,9 +45,22 @@ def get(room: str) -> Logger:
     return structlog.get_logger(room=room)
 
 
-def bind(**facts: str | None) -> AbstractContextManager[None]:
+# One variable for all facts: structlog's own way looks at every context variable of the process at each binding.
+_facts: ContextVar[Mapping[str, str]] = ContextVar("kelpie_log_facts", default=MappingProxyType({}))
+
+
+@contextmanager
+def bind(**facts: str | None) -> Iterator[None]:
     """Within this context every line carries these facts, e.g. `with bind(request_id=..., run_id=...)`."""
-    return structlog.contextvars.bound_contextvars(**{key: value for key, value in facts.items() if value is not None})
+    token = _facts.set({**_facts.get(), **{key: value for key, value in facts.items() if value is not None}})
+    try:
+        yield
+    finally:
+        _facts.reset(token)
+
+
+def _with_facts(logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {**_facts.get(), **event}
 
 
 def configure(
@@ -60,7 +77,7 @@ def configure(
 
 def _configure_ours(threshold: int, sink: Sink | None, now: Callable[[], Micros] | None, human: bool) -> None:
     structlog.configure(
-        processors=[structlog.contextvars.merge_contextvars, scrub(now), as_text if human else as_json],
+        processors=[_with_facts, scrub(now), as_text if human else as_json],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=_Output(sink).logger,
         cache_logger_on_first_use=False,

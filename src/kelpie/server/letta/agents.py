@@ -100,16 +100,20 @@ async def selection(
     )
 
 
-async def shapes(kelpie: House, views: Sequence[AgentView]) -> list[dict[str, Any]]:
+async def shapes(kelpie: House, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
     """Agents for the wire. What is not known of a model without asking its provider is left out."""
     embeds = any(view.agent.embedding for view in views)
     embeddings = {info.handle: info for info in await kelpie.models.embeddings()} if embeds else {}
     known = Facts(kelpie.models.known, embeddings)
-    return [agent_shape(view, known) for view in views]
+    found = [agent_shape(view, known) for view in views]
+    if not include.tags:
+        for agent in found:
+            agent["tags"] = []  # a relation like the others, although it is always at hand
+    return found
 
 
-async def shape(kelpie: House, view: AgentView) -> dict[str, Any]:
-    return (await shapes(kelpie, [view]))[0]
+async def shape(kelpie: House, view: AgentView, include: Include = EVERYTHING) -> dict[str, Any]:
+    return (await shapes(kelpie, [view], include))[0]
 
 
 @router.post("/", summary="Make an agent", response_model=None)
@@ -127,7 +131,7 @@ async def list_agents(
 ) -> Answer:
     if identity_id or identifier_keys:
         return Answer([])  # no agent has an identity yet
-    return Answer(await shapes(kelpie, await kelpie.agents.list(query, include)))
+    return Answer(await shapes(kelpie, await kelpie.agents.list(query, include), include))
 
 
 @router.get("/count", summary="Count agents", response_model=None)
@@ -137,7 +141,7 @@ async def count_agents(kelpie: House) -> Answer:
 
 @router.get("/{agent_id}", summary="Read an agent", response_model=None)
 async def retrieve_agent(kelpie: House, agent_id: AgentPath, include: Included) -> Answer:
-    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, include)))
+    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, include), include))
 
 
 @router.patch("/{agent_id}", summary="Change an agent", response_model=None)

@@ -91,7 +91,7 @@ async def delete_block(kelpie: House, block_id: BlockPath) -> Answer:
 @router.get("/{block_id}/agents", summary="List the agents that carry a block", response_model=None)
 async def list_block_agents(kelpie: House, block_id: BlockPath, page: Page50, include: Included) -> Answer:
     carriers = await kelpie.blocks.agents_of(block_id, page)
-    return Answer(await shapes(kelpie, await kelpie.agents.get_many(carriers, include)))
+    return Answer(await shapes(kelpie, await kelpie.agents.get_many(carriers, include), include))
 
 
 @agent_router.get("/core-memory/blocks", summary="List an agent's blocks", response_model=None)

@@ -26,7 +26,7 @@ from kelpie.server import sse
 from kelpie.server.errors import error_frame
 from kelpie.server.letta.message_shape import View, envelope, place_otid, wire_messages
 
-_ECHO = frozenset({Role.user, Role.system})  # what the client or the loop put in is not sent back
+_PUT_IN = frozenset({Role.user, Role.system})
 
 
 class Frames:
@@ -91,8 +91,9 @@ class Frames:
 
 
 def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
-    """The wire messages of a commit, without what was put in."""
-    return [] if event.message.role in _ECHO else wire_messages(event.message, view)
+    """The wire messages of a commit, without what was put in: that is known by its role or by its own `otid`."""
+    row = event.message
+    return [] if row.role in _PUT_IN or row.otid is not None else wire_messages(row, view)
 
 
 def ending(event: TurnEnded) -> Iterator[bytes]:

@@ -1,0 +1,79 @@
+"""A model that costs nothing: OpenAI chat completions over a bare asyncio server, in a process of its own.
+
+Echoes the last user message, after `--delay-ms`. Prints its port. Only for benchmarks.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+
+MODELS = json.dumps({"object": "list", "data": [{"id": "gpt-4o-mini", "object": "model"}]}).encode()
+
+
+def _response(body: bytes, kind: str = "application/json") -> bytes:
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def _completion(text: str) -> bytes:
+    message = {"role": "assistant", "content": text}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
+
+
+def _chunks(text: str) -> list[bytes]:
+    deltas = [{"role": "assistant", "content": ""}, *({"content": word + " "} for word in text.split())]
+    lines = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    lines.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    lines.append({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}})
+    return [b"data: " + json.dumps({"id": "x", **line}).encode() + b"\n\n" for line in lines] + [b"data: [DONE]\n\n"]
+
+
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                (
+                    int(line.split(b":")[1])
+                    for line in head.split(b"\r\n")
+                    if line.lower().startswith(b"content-length")
+                ),
+                0,
+            )
+            body = await reader.readexactly(length)
+            if head.startswith(b"GET"):
+                writer.write(_response(MODELS))
+                continue
+            if delay_s:
+                await asyncio.sleep(delay_s)
+            text = f"echo {body[-40:].hex()[:12]}"
+            if b'"stream":true' in body:
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+                )
+                for chunk in _chunks(text):
+                    writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+                writer.write(b"0\r\n\r\n")
+            else:
+                writer.write(_response(_completion(text)))
+            await writer.drain()
+    writer.close()
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--delay-ms", type=float, default=0)
+    options = parser.parse_args()
+    server = await asyncio.start_server(
+        lambda r, w: _serve(r, w, options.delay_ms / 1000), "127.0.0.1", options.port, backlog=2048
+    )
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

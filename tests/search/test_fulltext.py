@@ -1,0 +1,144 @@
+"""Full-text search: finds what was indexed, in the right order, in its own scope only, whatever is typed."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection, text
+
+from kelpie.search import fulltext
+from kelpie.storage import schema
+from kelpie.world.sqlite import memory_connection
+
+MINE, THEIRS = "agent-mine", "agent-theirs"
+TEXTS = {
+    "m1": "The quick brown fox jumps over the lazy dog",
+    "m2": "A fox was seen; the fox ran, and the fox hid",
+    "m3": "Dogs are loyal",
+    "m4": "Le café est fermé, naïve Übung",
+    "m5": "C++ and foo_bar/baz-qux: it's 100% real",
+}
+
+
+@pytest.fixture
+def tx() -> Iterator[Connection]:
+    connection = _filled()
+    yield connection
+    connection.close()
+
+
+def _filled() -> Connection:
+    connection = memory_connection()
+    schema.create(connection)
+    for item_id, words in TEXTS.items():
+        fulltext.index(connection, "message", MINE, item_id, words)
+    fulltext.index(connection, "message", THEIRS, "t1", "fox fox fox secret agent mine")
+    fulltext.index(connection, "passage", MINE, "p1", "fox in a passage")
+    return connection
+
+
+def found(tx: Connection, query: str, limit: int = 10, offset: int = 0) -> list[str]:
+    return [item_id for item_id, _ in fulltext.search(tx, "message", MINE, query, limit, offset)]
+
+
+def test_words_are_found_in_every_form(tx: Connection) -> None:
+    assert found(tx, "FOX") == ["m2", "m1"]
+    assert found(tx, "dog") == ["m3", "m1"]
+    assert found(tx, "jumping") == ["m1"]
+    assert found(tx, "cafe ubung") == ["m4"]
+    assert found(tx, "absent") == []
+
+
+def test_those_with_every_word_come_first(tx: Connection) -> None:
+    assert found(tx, "fox dog")[0] == "m1"
+    assert set(found(tx, "fox dog")) == {"m1", "m2", "m3"}
+    assert found(tx, "foo_bar baz qux") == ["m5"]
+
+
+def test_every_word_counts_more_than_a_better_score(tx: Connection) -> None:
+    for number in range(20):
+        fulltext.index(tx, "message", THEIRS, f"pear{number}", "pear")
+    fulltext.index(tx, "message", MINE, "one", "apple apple apple")
+    fulltext.index(tx, "message", MINE, "both", "apple and pear " + "among many other words " * 30)
+    (first, low), (second, high) = fulltext.search(tx, "message", MINE, "apple pear", 10)
+    assert (first, second) == ("both", "one")
+    assert low < high
+
+
+def test_the_better_score_comes_first(tx: Connection) -> None:
+    (first, high), (second, low) = fulltext.search(tx, "message", MINE, "fox", 10)
+    assert (first, second) == ("m2", "m1")
+    assert high > low
+
+
+def test_pages_follow_one_another(tx: Connection) -> None:
+    whole = found(tx, "fox dog cafe real")
+    assert len(whole) == 5
+    assert [found(tx, "fox dog cafe real", 2, offset) for offset in (0, 2, 4, 6)] == [
+        whole[:2],
+        whole[2:4],
+        whole[4:],
+        [],
+    ]
+
+
+def test_a_scope_and_a_kind_see_only_their_own(tx: Connection) -> None:
+    assert found(tx, "secret") == []
+    assert found(tx, THEIRS) == []
+    assert fulltext.search(tx, "message", THEIRS, "fox", 10)[0][0] == "t1"
+    assert [item for item, _ in fulltext.search(tx, "passage", MINE, "fox", 10)] == ["p1"]
+    assert fulltext.search(tx, "passage", THEIRS, "fox", 10) == []
+
+
+def test_indexing_again_replaces(tx: Connection) -> None:
+    fulltext.index(tx, "message", MINE, "m1", "entirely different")
+    assert found(tx, "quick") == []
+    assert found(tx, "different") == ["m1"]
+    fulltext.index(tx, "message", THEIRS, "m1", "entirely different")
+    assert found(tx, "different") == []
+
+
+def test_what_was_removed_is_gone_with_its_text(tx: Connection) -> None:
+    fulltext.remove(tx, "message", "m2")
+    fulltext.remove(tx, "message", "never-there")
+    assert found(tx, "fox") == ["m1"]
+    fulltext.remove_scope(tx, "message", MINE)
+    assert found(tx, "fox dog cafe real") == []
+    assert fulltext.search(tx, "message", THEIRS, "fox", 10)
+    assert fulltext.search(tx, "passage", MINE, "fox", 10)
+    kept = tx.execute(text("SELECT text FROM search_text ORDER BY text")).scalars().all()
+    assert kept == ["fox fox fox secret agent mine", "fox in a passage"]
+
+
+HOSTILE = [
+    '"', '""', "'", "*", "fox*", "fox OR", "AND", "NOT fox", "NEAR(fox dog, 2)", "text:fox", "^fox", "(fox", "fox)",
+    "fox; DROP TABLE search_items", "-fox", "+fox", "{fox}", "\\", "%", "_", "\x00", "fox\x00dog", "\ud800", "…", "🙂",
+    "rank", "search_text MATCH 'fox'", ":the_scope", "fox " * 5000, "x" * 100_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE, ids=range(len(HOSTILE)))
+def test_nothing_that_is_typed_breaks_the_syntax(tx: Connection, query: str) -> None:
+    expected = {"m1", "m2"} if "fox" in query.lower() and "DROP" not in query else set[str]()
+    assert expected <= set(found(tx, query)) <= set(TEXTS)
+
+
+def test_words_that_the_index_does_not_know_do_not_spoil_the_others(tx: Connection) -> None:
+    assert found(tx, "… fox 🙂 &&&") == ["m2", "m1"]
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_asked_for_and_stays_in_its_scope(query: str) -> None:
+    assert set(found(_SHARED, query)) <= set(TEXTS)
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_indexed_and_removed(words: str) -> None:
+    fulltext.index(_SHARED, "passage", "scratch", "any", words)
+    fulltext.search(_SHARED, "passage", "scratch", words, 5)
+    fulltext.remove(_SHARED, "passage", "any")
+    assert fulltext.search(_SHARED, "passage", "scratch", words, 5) == []
+
+
+_SHARED = _filled()
