@@ -11,7 +11,7 @@ import pytest
 
 from kelpie.actors.reply import Reply
 from kelpie.core.errors import MailboxFull, NotFound, Overloaded
-from kelpie.core.lifecycle import State
+from kelpie.core.lifecycle import State, Transition
 from kelpie.observe import logs
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
 
@@ -307,10 +307,9 @@ async def test_more_told_during_a_load_than_is_kept_loads_again(theatre: Theatre
 
 @play()
 async def test_a_failing_observer_is_harmless(theatre: Theatre) -> None:
-    def fail(_: object) -> None:
+    def fail(_: Transition) -> None:
         raise ZeroDivisionError
 
-    theatre._observe = fail  # pyright: ignore[reportPrivateUsage]
     object.__setattr__(theatre.dispatcher._stage, "observe", fail)  # pyright: ignore[reportPrivateUsage]
     assert await theatre.dispatcher.submit("a", "default", name) == "a"
 

@@ -112,9 +112,10 @@ async def test_a_job_that_is_slow_to_be_cancelled_is_answered_once(theatre: Thea
     running = theatre.dispatcher.submit("a", "default", slow)
     await job.began.wait()
     with patch("kelpie.actors.reply.log") as log:
-        await theatre.dispatcher.stop("a", "by the operator")
+        stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
         with pytest.raises(AgentStopped):
             await running
+        await stopping
         await asyncio.sleep(10)
     assert log.error.mock_calls == []
 

@@ -215,3 +215,40 @@ async def test_a_history_larger_than_the_window_is_cut_where_the_user_speaks(hou
     assert shown[0].role is Role.user and shown[-1].text.startswith("11 ")
     assert 3 < len(shown) < 4 * 11
     assert len(await house.kelpie.agents.messages(agent.id, MessageQuery(limit=None))) == 1 + 12 * 4
+
+
+async def test_deleting_an_agent_leaves_nothing_behind(house):
+    agent = await make(house, tools=("archival_memory_insert",))
+    house.model.script = [says("", ("archival_memory_insert", {"content": "a fact"})), says("done")]
+    await house.say(agent.id, "file it")
+    await house.kelpie.agents.delete(agent.id)
+
+    def left(tx):
+        tables = (
+            "agents",
+            "agent_head",
+            "messages",
+            "context",
+            "runs",
+            "steps",
+            "journal",
+            "archives",
+            "passages",
+            "search_items",
+            "search_text",
+        )
+        return {t: n for t in tables if (n := tx.exec_driver_sql(f"SELECT count(*) FROM {t}").scalar())}
+
+    assert await house.kelpie.world.database.read(left) == {}
+
+
+async def test_what_was_said_by_tool_can_be_searched(house):
+    agent = await make(house, agent_type=AgentType.memgpt_agent)
+    house.model.script = [says("", ("send_message", {"message": "The walrus is blue"}))]
+    await house.say(agent.id, "colour?")
+    house.model.script = [
+        says("", ("conversation_search", {"query": "walrus", "request_heartbeat": True})),
+        says("", ("send_message", {"message": "blue"})),
+    ]
+    events = await house.say(agent.id, "again?")
+    assert "The walrus is blue" in rows(events)[1].tool_returns[0].text

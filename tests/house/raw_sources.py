@@ -65,9 +65,11 @@ def _call(node: ast.Call, names: dict[str, str], uses_paths: bool) -> Iterator[t
     target = node.func
     if isinstance(target, ast.Name) and target.id in ("open", "__import__", "exec", "eval") and target.id not in names:
         yield node.lineno, f"the builtin {target.id} is for world/ only"
-    if uses_paths and isinstance(target, ast.Attribute) and target.attr in PATH_METHODS | PATH_STARTS:
+    qualified = _qualified(target, names) or ""
+    ours = qualified.startswith("kelpie.")  # a class method of ours, such as DataDir.open
+    if uses_paths and not ours and isinstance(target, ast.Attribute) and target.attr in PATH_METHODS | PATH_STARTS:
         yield node.lineno, f".{target.attr}() in a module that uses pathlib touches files"
-    match _qualified(target, names):
+    match qualified:
         case "random.Random" if not node.args:
             yield node.lineno, "random.Random() without a seed is not repeatable"
         case "httpx.AsyncClient" if not any(keyword.arg == "transport" for keyword in node.keywords):

@@ -19,11 +19,16 @@ def modules_outside_the_world() -> list[Path]:
     return sorted(path for path in PRODUCT.rglob("*.py") if path.relative_to(PRODUCT).parts[0] != "world")
 
 
+# The composition root is where the real adapters are made, and with them the one generator that needs no seed.
+ALLOWED = {("app.py", "random.Random() without a seed is not repeatable")}
+
+
 def test_no_module_reaches_around_its_ports() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}: {what}"
         for path in modules_outside_the_world()
         for line, what in violations(path.read_text())
+        if (str(path.relative_to(PRODUCT)), what) not in ALLOWED
     ]
     assert not found, "\n".join(found)
 

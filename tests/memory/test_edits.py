@@ -1,5 +1,7 @@
 """Edits of a block's text: what the memory tools promise, and that nothing is ever lost or cut."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,7 @@ def test_replace_all_changes_every_occurrence() -> None:
 
 
 @pytest.mark.parametrize("replace", [edits.replace_all, edits.replace_once])
-def test_replace_says_what_is_missing(replace: "type[edits.replace_all]") -> None:
+def test_replace_says_what_is_missing(replace: Callable[[str, str, str], str]) -> None:
     with pytest.raises(ToolError, match="'zebra' does not occur"):
         replace("horse", "zebra", "x")
     with pytest.raises(ToolError, match="is empty"):

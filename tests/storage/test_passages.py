@@ -8,8 +8,8 @@ from kelpie.core.agents import Agent, AgentType, ModelChoice
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.paging import Page
+from kelpie.core.passages import Passage, PassageQuery
 from kelpie.storage import agents, passages, schema
-from kelpie.storage.passages import Passage, PassageQuery
 from kelpie.world.database import Tx
 from kelpie.world.sqlite import memory_connection
 

@@ -116,7 +116,7 @@ def test_a_failing_edit_says_why_and_writes_nothing(
     shop.give("human", "tea\ntea")
     before = shop.everything()
     with pytest.raises(ToolError, match=problem):
-        shop.run(tool, **({"label": "missing"} | arguments))
+        shop.run(tool, **{"label": "missing", **arguments})
     assert shop.everything() == before
 
 

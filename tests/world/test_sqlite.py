@@ -226,6 +226,13 @@ async def test_a_copy_is_whole_while_others_write(database: SqliteDatabase) -> N
     assert not list(copy.parent.glob("*.part*"))
 
 
+async def test_a_copy_that_cannot_be_made_is_told_and_leaves_nothing(database: SqliteDatabase, tmp_path: Path) -> None:
+    (tmp_path / "test.db.before.backup").mkdir()
+    with pytest.raises(StorageError, match="cannot be made"):
+        await database.back_up("before")
+    assert not list(tmp_path.glob("*.part*"))
+
+
 def test_a_database_in_memory_is_set_up_like_the_real_one() -> None:
     connection = memory_connection()
     create(connection)

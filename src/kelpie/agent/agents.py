@@ -23,7 +23,7 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
-from kelpie.storage import agents, blocks, messages, tools
+from kelpie.storage import agents, blocks, messages, passages, tools
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -127,6 +127,7 @@ class Agents:
         """Deletes an agent with its history. A turn that is running is cut off. Raises NotFound."""
 
         def write(tx: Tx) -> None:
+            passages.remove_owned(tx, agent_id)
             agents.remove(tx, agent_id)
             fulltext.remove_scope(tx, "message", agent_id)
 

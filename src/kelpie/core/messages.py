@@ -6,7 +6,9 @@ A row may be shown as several messages on the wire; that is the business of `ser
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
+
+import orjson
 
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from kelpie.core.time import Micros
@@ -92,6 +94,23 @@ class Message:
     def text(self) -> str:
         """What a person reads: the text parts, joined."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def said(self) -> str:
+        """What was said: the text, or what the agent sent with `send_message`."""
+        if self.text or self.role is not Role.assistant:
+            return self.text
+        sent = (_sent(call.arguments) for call in self.tool_calls if call.name == "send_message")
+        return "\n".join(text for text in sent if text)
+
+
+def _sent(arguments: str) -> str:
+    try:
+        value: Any = orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return ""
+    text: Any = cast("dict[str, Any]", value).get("message") if isinstance(value, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def _check(settings: Settings) -> None:
         raise ConfigurationError("KELPIE_LOG_LEVEL", "use debug, info, warning or error")
     for name in ("mailbox_size", "hot_agents_max", "body_bytes_max", "model_attempts"):
         if getattr(settings, name) < 1:
-            raise ConfigurationError(f"KELPIE_{name.upper()}", "must be at least 1")
+            raise ConfigurationError(_SOURCES[name][0][0], "must be at least 1")
     for name in ("idle_s", "drain_s", "model_timeout_s"):
         if getattr(settings, name) <= 0:
-            raise ConfigurationError(name, "must be more than 0 seconds")
+            raise ConfigurationError(_SOURCES[name][0][0], "must be more than 0 seconds")

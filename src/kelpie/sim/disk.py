@@ -1,6 +1,7 @@
 """What survives a power cut: the committed state of a database, a real SQLite in memory.
 
-Making the schema costs more than a whole run, so a disk can be made from the image of another one.
+Making the schema, and warming up a new engine, cost more than a whole run: a disk is made from the image of another
+one, on a connection that an earlier disk has given back.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,16 +16,35 @@ from kelpie.world.sqlite import memory_connection
 Watcher = Callable[["Disk"], None]
 
 
+class _Statements:
+    """Passes the statements of a connection to whoever uses it at the moment."""
+
+    user: FaultPoints | None = None
+
+    def before(self, point: Point) -> None:
+        if self.user is not None:
+            self.user.before(point)
+
+    def after(self, point: Point) -> None:
+        if self.user is not None:
+            self.user.after(point)
+
+
+_given_back: list[tuple[Connection, _Statements]] = []
+
+
 class Disk:
     """One database. It outlives the nodes that use it, one after the other."""
 
     def __init__(self, image: bytes | None = None) -> None:
-        self.connection: Connection = memory_connection()
-        self._raw = driver_connection(self.connection)
-        self._watchers: list[Watcher] = []
-        self._user: FaultPoints | None = None
         self.commits = 0
-        watch_statements(self.connection.engine, self)
+        self._watchers: list[Watcher] = []
+        if image is not None and _given_back:
+            self.connection, self._statements = _given_back.pop()
+        else:
+            self.connection, self._statements = memory_connection(), _Statements()
+            watch_statements(self.connection.engine, self._statements)
+        self._raw = driver_connection(self.connection)
         if image is not None:
             self._raw.deserialize(image)
 
@@ -39,19 +59,11 @@ class Disk:
     @contextmanager
     def used_by(self, points: FaultPoints) -> Iterator[None]:
         """Lets the fault points of one node see every statement meanwhile."""
-        self._user = points
+        self._statements.user = points
         try:
             yield
         finally:
-            self._user = None
-
-    def before(self, point: Point) -> None:
-        if self._user is not None:
-            self._user.before(point)
-
-    def after(self, point: Point) -> None:
-        if self._user is not None:
-            self._user.after(point)
+            self._statements.user = None
 
     def watch(self, watcher: Watcher) -> None:
         """Registers a checker that looks at the disk after every commit."""
@@ -64,7 +76,9 @@ class Disk:
             watcher(self)
 
     def close(self) -> None:
-        self.connection.close()
+        """Gives the connection back; the disk must not be used any more."""
+        self.connection.rollback()
+        _given_back.append((self.connection, self._statements))
 
 
 def schema_image(create: Callable[[Connection], None]) -> bytes:
@@ -72,6 +86,7 @@ def schema_image(create: Callable[[Connection], None]) -> bytes:
     disk = Disk()
     create(disk.connection)
     disk.connection.commit()
+    driver_connection(disk.connection).commit()
     image = disk.image()
     disk.close()
     return image

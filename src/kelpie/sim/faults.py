@@ -124,7 +124,7 @@ class Faults:
         self.firings: list[Firing] = []
         self._loop = loop
         self._aims = {(aim.fault, aim.place): aim for aim in aims}
-        self._rngs = {fault: loop.rng(f"fault/{fault}") for fault in Fault}
+        self._rngs: dict[Fault, random.Random] = {}
         self._visits: Counter[tuple[Fault, str]] = Counter()
         self._fired: Counter[tuple[Fault, str]] = Counter()
         self._disconnected = frozenset(disconnected)
@@ -148,11 +148,11 @@ class Faults:
 
     def size(self, fault: Fault) -> float:
         """How much of this fault there is this time, in seconds."""
-        return self._rngs[fault].uniform(*SIZES[fault])
+        return self._rng(fault).uniform(*SIZES[fault])
 
     def choose(self, fault: Fault, options: Sequence[T]) -> T:
         """One of several ways in which this fault can show."""
-        return self._rngs[fault].choice(options)
+        return self._rng(fault).choice(options)
 
     def fired(self, fault: Fault, place: str | None = None) -> int:
         """How often the fault fired, at this place or anywhere."""
@@ -172,14 +172,20 @@ class Faults:
         """Registers what heals when the quiet period begins."""
         self._at_quiet.append(heal)
 
+    def _rng(self, fault: Fault) -> random.Random:
+        """Each kind draws from its own stream: turning one off leaves the others as they were."""
+        if fault not in self._rngs:
+            self._rngs[fault] = self._loop.rng(f"fault/{fault}")
+        return self._rngs[fault]
+
     def _hits(self, aim: Aim) -> bool:
         key = aim.fault, aim.place
         if self._fired[key] >= aim.times_max:
             return False
         if aim.nth is not None:
             return self._visits[key] == aim.nth
-        return self._rngs[aim.fault].random() < aim.rate
+        return self._rng(aim.fault).random() < aim.rate
 
     def _starve(self) -> tuple[float, int]:
         lost_s = self.size(Fault.cpu_starvation) if self.fires(Fault.cpu_starvation, "cpu") else 0.0
-        return lost_s, self._rngs[Fault.cpu_starvation].randrange(1, STARVATION_PICKS_MAX)
+        return lost_s, self._rng(Fault.cpu_starvation).randrange(1, STARVATION_PICKS_MAX)

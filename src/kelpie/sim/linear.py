@@ -98,7 +98,8 @@ def linearizable(operations: Sequence[Operation], model: Model) -> bool:
         visited.add((done, state))
         if len(visited) > VISITS_MAX:
             raise OutOfBounds(f"the history of {len(operations)} operations has too many orders to check")
-        for index in _next(operations, done):
+        # Those of unknown outcome go first onto the stack and so are tried last: mostly they need not have happened.
+        for index in sorted(_next(operations, done), key=lambda each: operations[each].returned_s is not None):
             fits, after = model.step(state, operations[index])
             if fits:
                 waiting.append((done | 1 << index, after))

@@ -1,22 +1,21 @@
 """The deterministic event loop: one thread, virtual time, and one ready callback at a time, picked by a seeded policy.
 
 When nothing is ready the clock jumps to the next timer; when there is no timer either, that is a Deadlock. Every
-callback costs a little virtual time, so a busy loop cannot stop the clock. There are no sockets, threads or signals
-here: asking for one raises NotSimulated.
+callback costs a little virtual time, so a busy loop cannot stop the clock.
 """
 
 import asyncio
 import heapq
 import itertools
 import random
-import threading  # noqa: TID251 - only to notice that somebody else started one
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context
 from contextvars import copy_context as _copy_context
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from kelpie.sim.errors import Deadlock, NotSimulated, OutOfBounds, SimError
 from kelpie.sim.node import Node, current_node
+from kelpie.sim.offline import OfflineLoop
 from kelpie.sim.policy import Policy, draw
 from kelpie.sim.tape import Tape, Trace
 from kelpie.sim.tasks import SimFuture, SimHandle, SimTask, SimTimer, coroutine_name, whereabouts
@@ -30,13 +29,12 @@ VIRTUAL_S_MAX = 7 * 24 * 3600.0
 _SWEEP_EVERY = 512
 
 
-class SimLoop(asyncio.BaseEventLoop):
+class SimLoop(OfflineLoop):
     """Runs everything of a simulation. `policy` defaults to one drawn from the seed."""
 
     # Of BaseEventLoop, and private; tests/sim/test_canary.py notices when Python changes them.
     _check_closed: Callable[[], None]
     _stopping: bool
-    _thread_id: int | None
 
     def __init__(
         self,
@@ -110,13 +108,6 @@ class SimLoop(asyncio.BaseEventLoop):
         self._runnable.append(handle)
         return handle
 
-    def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        if self._thread_id is not None and self._thread_id != threading.get_ident():
-            raise NotSimulated("a thread called into the simulation; product code must not start threads")
-        return self.call_soon(callback, *args, context=context)
-
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
@@ -162,20 +153,6 @@ class SimLoop(asyncio.BaseEventLoop):
         if len(self._tasks) % _SWEEP_EVERY == 0:
             self._tasks = {seq: task for seq, task in self._tasks.items() if not task.done()}
         return task
-
-    def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Runs func now, and tells its result a moment later, as a thread would."""
-        future: asyncio.Future[T] = self.create_future()
-        try:
-            result = func(*args)
-        except Exception as error:  # noqa: BLE001 - goes to whoever awaits
-            self.call_soon(_tell, future, future.set_exception, error)
-        else:
-            self.call_soon(_tell, future, future.set_result, result)
-        return future
-
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        return
 
     # The heart
 
@@ -259,15 +236,6 @@ class SimLoop(asyncio.BaseEventLoop):
         waiting = [whereabouts(task) for task in self.held() if task.node is None or task.node.alive]
         return f"{len(waiting)} tasks wait: " + "; ".join(waiting[:20])
 
-    # What is not simulated
-
-    def _refuse(self, *_args: object, **_options: object) -> NoReturn:
-        raise NotSimulated("the simulation has no sockets, pipes or processes; take them from the World")
-
-    getaddrinfo = getnameinfo = create_connection = create_server = create_datagram_endpoint = _refuse  # pyright: ignore[reportAssignmentType]
-    subprocess_exec = subprocess_shell = connect_read_pipe = connect_write_pipe = _refuse  # pyright: ignore[reportAssignmentType]
-    add_reader = add_writer = sock_recv = sock_sendall = sock_connect = sock_accept = _refuse  # pyright: ignore[reportAssignmentType]
-
 
 def running() -> SimLoop:
     """The loop of the simulation we are in. Raises NotSimulated on any other loop, uvloop above all."""
@@ -275,11 +243,6 @@ def running() -> SimLoop:
     if not isinstance(loop, SimLoop):
         raise NotSimulated(f"a simulated adapter works on a SimLoop only, and this is a {type(loop).__module__} loop")
     return loop
-
-
-def _tell(future: asyncio.Future[Any], settle: Callable[[Any], None], value: object) -> None:
-    if not future.done():
-        settle(value)
 
 
 def _note_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -131,6 +131,7 @@ class Pipe:
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._lost = False
+        self._doomed = False
 
     async def send(self, packet: Any) -> None:
         """Hands a packet to the network, waiting while the window is full. Raises ConnectionLost."""
@@ -142,11 +143,12 @@ class Pipe:
 
     def put(self, packet: Any) -> None:
         """Hands a packet to the network without waiting; for the last one."""
-        if self._lost:
+        if self._lost or self._doomed:
             return
         network, connection, faults = self._network, self.connection, self._network.faults
         delay_s = network.latency_s()
         if faults.fires(Fault.network_packet_loss, connection.place, connection.link):
+            self._doomed = True  # what comes after the hole must not be read as if nothing were missing
             self._loop.call_later(delay_s, connection.reset, context=outside())
             return
         if faults.fires(Fault.network_partition, connection.place, connection.link):
@@ -160,7 +162,7 @@ class Pipe:
 
     def append(self, packet: Any, delay_s: float) -> None:
         """Puts a packet behind the others, out of the reach of faults."""
-        if self._lost:
+        if self._lost or self._doomed:
             return
         self._under_way.append((self._loop.time() + delay_s, packet))
         if len(self._under_way) == 1:

@@ -6,9 +6,10 @@ The application is a counter and a log behind two routes, small enough to be obv
 import asyncio
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Table, Text, func, insert, select, update
+from sqlalchemy import Column, Integer, MetaData, Table, Text, bindparam, insert, select, update
 
 from kelpie.core.errors import KelpieError
 from kelpie.core.settings import Settings
@@ -24,11 +25,18 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 RACE_SEEDS = 10  # within so many seeds the race is found
-LOST_WRITE_SEEDS = 20
+LOST_WRITE_SEEDS = 20  # and the lost write
+PAUSE_S = 0.1
 
 _metadata = MetaData()
-_counter = Table("counter", _metadata, Column("value", BigInteger, nullable=False))
-_log = Table("log", _metadata, Column("seq", BigInteger, primary_key=True), Column("entry", Text, nullable=False))
+_counter = Table("counter", _metadata, Column("value", Integer, nullable=False))
+_log = Table("log", _metadata, Column("seq", Integer, primary_key=True), Column("entry", Text, nullable=False))
+
+_READ_COUNT = select(_counter.c.value)
+_SET_COUNT = update(_counter).values(value=bindparam("count"))
+_ADD_ONE = update(_counter).values(value=_counter.c.value + 1)
+_APPEND = insert(_log)
+_READ_LOG = select(_log.c.entry).order_by(_log.c.seq)
 
 
 def _schema(tx: Tx) -> None:
@@ -51,68 +59,79 @@ class _Shop:
         self._database = world.database
         self._races = races
         self._forgets = forgets
-        self._background: list[asyncio.Task[Any]] = []
+        self._remembered: list[str] = []
+        self._background: list[asyncio.Task[None]] = []
 
     async def __call__(self, scope: Message, receive: Any, send: Any) -> None:
-        body = (await receive())["body"]
+        asked = await receive()
+        if asked["type"] == "http.disconnect":
+            return
         try:
-            status, answer = 200, await self._route(scope["method"], scope["path"], body)
+            status, answer = 200, await self._route(scope["method"], scope["path"], asked["body"])
         except KelpieError as error:
             status, answer = 503, {"detail": str(error)}
         await send({"type": "http.response.start", "status": status, "headers": []})
         await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+    async def load(self) -> None:
+        self._remembered = await self._database.read(_entries)
 
     async def _route(self, method: str, path: str, body: bytes) -> Any:
         if path == "/count":
             return await self._count() if method == "POST" else await self._database.read(_value)
         if method == "POST":
             return await self._append(json.loads(body))
-        return await self._database.read(_entries)
+        return list(self._remembered) if self._forgets else await self._database.read(_entries)
 
     async def _count(self) -> int:
         if self._races:  # check, then act
             value = await self._database.read(_value) + 1
-            await self._database.transact(lambda tx: tx.execute(update(_counter).values(value=value)) and None)
+            await self._database.transact(partial(_set, value))
             return value
         return await self._database.transact(_increment)
 
     async def _append(self, entry: str) -> None:
-        writing = self._database.transact(lambda tx: tx.execute(insert(_log).values(entry=entry)) and None)
         if self._forgets:  # acknowledged before it is durable
-            self._background.append(asyncio.create_task(_ignoring_errors(writing)))
-            return
-        await writing
+            self._remembered.append(entry)
+            self._background.append(asyncio.create_task(self._write(entry)))
+        else:
+            await self._write(entry)
 
-
-async def _ignoring_errors(writing: Any) -> None:
-    try:
-        await writing
-    except KelpieError:
-        return
+    async def _write(self, entry: str) -> None:
+        await self._database.transact(partial(_add, entry))
 
 
 def _value(tx: Tx) -> int:
-    return tx.execute(select(_counter.c.value)).scalar_one()
+    return tx.execute(_READ_COUNT).scalar_one()
 
 
-def _entries(tx: Tx) -> list[str]:
-    return list(tx.execute(select(_log.c.entry).order_by(_log.c.seq)).scalars())
+def _set(value: int, tx: Tx) -> None:
+    tx.execute(_SET_COUNT, {"count": value})
 
 
 def _increment(tx: Tx) -> int:
-    tx.execute(update(_counter).values(value=_counter.c.value + 1))
-    return tx.execute(select(func.max(_counter.c.value))).scalar_one()
+    tx.execute(_ADD_ONE)
+    return _value(tx)
+
+
+def _entries(tx: Tx) -> list[str]:
+    return list(tx.execute(_READ_LOG).scalars())
+
+
+def _add(entry: str, tx: Tx) -> None:
+    tx.execute(_APPEND, {"entry": entry})
 
 
 async def _count_together(stage: Stage) -> None:
-    """Four clients count to twelve."""
+    """Three clients count to nine, taking their time."""
     acknowledged: list[int] = []
 
     async def count(client: SimClient) -> None:
         for _ in range(3):
+            await asyncio.sleep(stage.rng.uniform(0.0, PAUSE_S))
             acknowledged.append((await client.request("POST", "/count")).json())
 
-    await asyncio.gather(*(count(stage.client(f"client-{number}")) for number in range(4)))
+    await asyncio.gather(*(count(stage.client(f"client-{number}")) for number in range(3)))
     stored = (await stage.client().request("GET", "/count")).json()
     if stored != len(acknowledged) or len(set(acknowledged)) != len(acknowledged):
         raise Broken("no count is lost", f"{len(acknowledged)} were acknowledged, the counter says {stored}")
@@ -122,7 +141,8 @@ async def _write_and_read(stage: Stage) -> None:
     """Three clients append and read; what each saw goes into the history."""
 
     async def write(client: SimClient, number: int) -> None:
-        for entry in (f"{number}-{turn}" for turn in range(4)):
+        for entry in (f"{number}-{turn}" for turn in range(3)):
+            await asyncio.sleep(stage.rng.uniform(0.0, PAUSE_S))
             await _operate(stage, client, "append", entry)
             await _operate(stage, client, "read", None)
 
@@ -161,7 +181,9 @@ def logging(*, forgets: bool) -> Scenario:
     """Appending to a log while the power fails, acknowledged too early when it forgets."""
 
     async def boot(world: World, _settings: Settings) -> _Running:
-        return _Running(_Shop(world, races=False, forgets=forgets))
+        shop = _Shop(world, races=False, forgets=forgets)
+        await shop.load()
+        return _Running(shop)
 
     faults = (
         Aim(Fault.crash_before_write, "database.begin", rate=0.1, times_max=2),

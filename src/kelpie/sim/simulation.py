@@ -50,12 +50,12 @@ def simulate(main: Callable[[SimLoop], Coroutine[Any, Any, T]], loop: SimLoop | 
         result = loop.run_until_complete(loop.create_task(main(loop), name="main", context=outside()))
     except Exception as raised:  # noqa: BLE001 - handed to the caller in the outcome
         error = raised
-    try:
-        return Outcome(result, error, loop.trace.digest(), loop.trace.events, loop.time())
     finally:
+        digest, events = loop.trace.digest(), loop.trace.events
         _dispose(loop)
         if collecting:
             gc.enable()
+    return Outcome(result, error, digest, events, loop.time())
 
 
 def _freeze() -> None:

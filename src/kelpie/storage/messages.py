@@ -23,7 +23,7 @@ from kelpie.search import fulltext
 from kelpie.storage.tables import context, messages
 from kelpie.world.database import Tx
 
-SEARCHABLE = frozenset({Role.user, Role.assistant, Role.system, Role.summary})
+SEARCHABLE = frozenset({Role.user, Role.assistant, Role.summary})
 _ID_CHUNK = 500  # how many ids go into one IN list
 
 
@@ -135,8 +135,8 @@ def append(tx: Tx, new: Sequence[Message]) -> None:
     last: int = tx.execute(_LAST_SEQ, {"of_agent": new[0].agent_id}).scalar_one()
     tx.execute(_INSERT, [_to_row(message, last + 1 + i) for i, message in enumerate(new)])
     for message in new:
-        if message.role in SEARCHABLE and message.role is not Role.system and message.text:
-            fulltext.index(tx, "message", message.agent_id, message.id, message.text)
+        if message.role in SEARCHABLE and message.said:
+            fulltext.index(tx, "message", message.agent_id, message.id, message.said)
 
 
 _UPDATE_CONTENT = (

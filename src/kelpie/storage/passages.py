@@ -3,8 +3,7 @@
 The archive is a condition in every statement here, so no search can see into another one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,8 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.errors import NotFound, StorageBusy
-from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ArchiveId, OrganizationId, PassageId
+from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
+from kelpie.core.passages import Passage, PassageQuery
 from kelpie.core.time import Micros
 from kelpie.search import fulltext
 from kelpie.storage import paging
@@ -21,41 +21,7 @@ from kelpie.storage.matches import BATCH, CANDIDATES_MAX, ranked
 from kelpie.storage.tables import agent_archives, agents, archives, passages
 from kelpie.world.database import Tx
 
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    id: PassageId
-    archive_id: ArchiveId
-    text: str
-    created_at: Micros
-    updated_at: Micros
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    organization_id: OrganizationId = DEFAULT_ORGANIZATION
-
-
-@dataclass(frozen=True, slots=True)
-class PassageQuery:
-    """What to look for in an archive. Without text, the newest come first; both dates are inclusive."""
-
-    text: str = ""
-    limit: int = 5
-    tags: tuple[str, ...] = ()
-    match_all_tags: bool = False
-    since: Micros | None = None
-    until: Micros | None = None
-
-    def takes(self, passage: Passage) -> bool:
-        """Whether the passage passes every filter; the text is the index's business."""
-        if self.since is not None and passage.created_at < self.since:
-            return False
-        if self.until is not None and passage.created_at > self.until:
-            return False
-        if not self.tags:
-            return True
-        return (all if self.match_all_tags else any)(tag in passage.tags for tag in self.tags)
-
-
+_others = agent_archives.alias("others")
 _ARCHIVE_OF = sa.select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
 _AGENT = sa.select(agents.c.name, agents.c.organization_id, agents.c.embedding).where(
     agents.c.id == sa.bindparam("of_agent")
@@ -97,6 +63,25 @@ def ensure_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, now: Micros) ->
     except IntegrityError as error:
         raise StorageBusy(f"The archive of {agent_id} is being made by somebody else.") from error
     return new_id
+
+
+_OWNED_ALONE = (
+    sa.select(agent_archives.c.archive_id)
+    .where(agent_archives.c.agent_id == sa.bindparam("of_agent"), agent_archives.c.is_owner)
+    .where(
+        ~sa.exists().where(
+            _others.c.archive_id == agent_archives.c.archive_id, _others.c.agent_id != agent_archives.c.agent_id
+        )
+    )
+)
+_DELETE_ARCHIVE = sa.delete(archives).where(archives.c.id == sa.bindparam("of_archive"))
+
+
+def remove_owned(tx: Tx, agent_id: AgentId) -> None:
+    """Deletes the archive that is only this agent's own, with its passages and their text index."""
+    for (archive_id,) in tx.execute(_OWNED_ALONE, {"of_agent": agent_id}).all():
+        fulltext.remove_scope(tx, "passage", archive_id)
+        tx.execute(_DELETE_ARCHIVE, {"of_archive": archive_id})
 
 
 _INSERT = sa.insert(passages)

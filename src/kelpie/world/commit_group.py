@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError
 
-from kelpie.core.errors import CommitUnknown, Conflict, DiskFull, InvariantBroken, StorageBusy, StorageError
+from kelpie.core.errors import CommitUnknown, InvariantBroken
 from kelpie.world.database import T, Tx
+from kelpie.world.sqlite_errors import ENDS_TRANSACTION, commit_failure, result_code, translate
 
 JOBS_MAX = 256
 GROUP_MS_MAX = 20
@@ -131,34 +131,6 @@ def watch_statements(engine: Engine, faults: FaultPoints) -> None:
     event.listen(engine, "do_executemany", run_many)
 
 
-def translate(error: Exception) -> Exception:
-    """The error of our tree for one of SQLite's; every other error is returned as it is."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    if not isinstance(cause, sqlite3.Error):
-        return error
-    if isinstance(cause, sqlite3.IntegrityError):
-        found: Exception = Conflict(f"The change contradicts what is stored: {cause}")
-    elif _code(cause) == sqlite3.SQLITE_FULL:
-        found = DiskFull(f"The disk that holds the database is full: {cause}. Free some space and try again.")
-    elif _code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        found = StorageBusy(f"The database refused for now: {cause}. Try again.")
-    else:
-        found = StorageError(f"The database failed: {cause}")
-    found.__cause__ = error
-    return found
-
-
-def _code(error: Exception) -> int | None:
-    """SQLite's primary result code, if the error has one."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    code: int | None = getattr(cause, "sqlite_errorcode", None)
-    return None if code is None else code & 0xFF
-
-
-# After these SQLite may or may not have rolled back by itself; its manual asks to roll back in either case.
-_ENDS_TRANSACTION = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
-
-
 class _GroupLost(Exception):
     """The transaction ended before its commit, and with it the work of several functions."""
 
@@ -221,7 +193,7 @@ class _Group:
             self.roll_back()
             return
         nested = self._connection.in_nested_transaction()
-        if nested or not self._raw.in_transaction or _code(error) in _ENDS_TRANSACTION:
+        if nested or not self._raw.in_transaction or result_code(error) in ENDS_TRANSACTION:
             raise _GroupLost from error
         try:
             self._raw.execute("ROLLBACK TO job")
@@ -238,7 +210,7 @@ class _Group:
             self.roll_back()
             if kept > 1:
                 raise _GroupLost from error
-            return _replace_done(outcomes, partial(_commit_failure, error))
+            return _replace_done(outcomes, partial(commit_failure, error))
         try:
             if self._faults:
                 self._faults.after(Point.commit)
@@ -259,14 +231,6 @@ def _roll_back(connection: Connection, raw: sqlite3.Connection) -> None:
     connection.rollback()
     if raw.in_transaction:
         raw.execute("ROLLBACK")
-
-
-def _commit_failure(error: Exception) -> Exception:
-    """A full or busy disk left no commit behind; after an I/O error the next start may still find it in the log."""
-    translated = translate(error)
-    if isinstance(translated, DiskFull | StorageBusy | Conflict) or translated is error:
-        return translated
-    return CommitUnknown(f"The commit may or may not have happened: {error}")
 
 
 def _replace_done(outcomes: list[Outcome], failure: Callable[[], Exception]) -> list[Outcome]:

@@ -20,8 +20,9 @@ from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from kelpie.core.errors import ConfigurationError, InvariantBroken, Overloaded, StorageError
-from kelpie.world.commit_group import JOBS_MAX, Done, Failed, Outcome, driver_connection, run_group, run_read, translate
+from kelpie.world.commit_group import JOBS_MAX, Done, Failed, Outcome, driver_connection, run_group, run_read
 from kelpie.world.database import T, Tx
+from kelpie.world.sqlite_errors import translate
 
 BUSY_TIMEOUT_MS = 5000
 WAITING_MAX = 10_000  # transactions, and again as many reads
@@ -94,9 +95,15 @@ class SqliteDatabase:
         return await self._enqueue(self._reads, fn)
 
     async def back_up(self, label: str) -> Path:
-        """Writes a consistent copy beside the database, `<name>.<label>.backup`, and returns where it is."""
+        """Writes a consistent copy beside the database, `<name>.<label>.backup`, and returns where it is.
+
+        A copy of the same label is replaced. Raises StorageError.
+        """
         target = self._path.with_name(f"{self._path.name}.{label}.backup")
-        await asyncio.to_thread(copy_database, self._path, target)
+        try:
+            await asyncio.to_thread(copy_database, self._path, target)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"The copy {target} cannot be made: {error}. Make room for it and try again.") from error
         return target
 
     async def close(self) -> None:
@@ -136,11 +143,14 @@ def copy_database(source: Path, target: Path) -> None:
     """Copies a database that may be in use, by SQLite's backup API. The target appears whole or not at all."""
     unfinished = target.with_name(target.name + ".part")
     unfinished.unlink(missing_ok=True)
-    with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(unfinished)) as copy:
-        origin.backup(copy)
-        # A copy in WAL mode would need its log beside it to be whole.
-        copy.execute("PRAGMA journal_mode=DELETE")
-    unfinished.replace(target)
+    try:
+        with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(unfinished)) as copy:
+            origin.backup(copy)
+            # A copy in WAL mode would need its log beside it to be whole.
+            copy.execute("PRAGMA journal_mode=DELETE")
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _engine(path: str) -> Engine:

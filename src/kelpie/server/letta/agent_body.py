@@ -40,7 +40,7 @@ class _AgentFields(BaseModel):
     tool_rules: list[ToolRuleBody] | None = None
     tags: list[str] | None = None
     secrets: dict[str, str] | None = Field(None, description="Values that tools find in their environment.")
-    tool_exec_environment_variables: dict[str, str] | None = Field(None, deprecated=True)
+    tool_exec_environment_variables: dict[str, str] | None = Field(None, json_schema_extra={"deprecated": True})
     timezone: str | None = None
     hidden: bool | None = None
     project_id: str | None = None
@@ -50,8 +50,8 @@ class _AgentFields(BaseModel):
     response_format: dict[str, Any] | None = None
     max_files_open: int | None = None
     per_file_view_window_char_limit: int | None = None
-    llm_config: LlmConfig | None = Field(None, deprecated=True)
-    embedding_config: EmbeddingConfig | None = Field(None, deprecated=True)
+    llm_config: LlmConfig | None = Field(None, json_schema_extra={"deprecated": True})
+    embedding_config: EmbeddingConfig | None = Field(None, json_schema_extra={"deprecated": True})
     source_ids: list[str] | None = None
     folder_ids: list[str] | None = None
     identity_ids: list[str] | None = None

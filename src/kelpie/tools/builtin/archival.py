@@ -5,9 +5,9 @@ from typing import Any
 
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ArchiveId, PassageId
+from kelpie.core.passages import Passage, PassageQuery
 from kelpie.memory.edits import cleaned
 from kelpie.storage import passages
-from kelpie.storage.passages import Passage, PassageQuery
 from kelpie.tools.builtin import dates
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
 from kelpie.tools.port import CallContext, Outcome

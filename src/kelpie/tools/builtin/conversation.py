@@ -45,7 +45,7 @@ def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
     def wanted(found: _Scored) -> bool:
         message = found[0]
         inside = (since is None or message.created_at >= since) and (until is None or message.created_at <= until)
-        return inside and message.role in roles and bool(said(message))
+        return inside and message.role in roles and bool(message.said)
 
     candidates = _matching(tx, call, query) if query.strip() else _newest(tx, call)
     results = [
@@ -53,7 +53,7 @@ def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
             "timestamp": dates.shown(message.created_at, zone),
             "time_ago": dates.ago(message.created_at, call.now),
             "role": message.role.value,
-            "content": said(message),
+            "content": message.said,
             "relevance": relevance(score),
         }
         for message, score in islice(filter(wanted, candidates), limit)
@@ -82,24 +82,6 @@ def answer(results: list[dict[str, Any]], query: str) -> str:
         how = "Newest first."
     message = f"{len(results)} found. {how}" if results else f"Nothing found. {how}"
     return orjson.dumps({"message": message, "search_mode": SEARCH_MODE, "results": results}).decode()
-
-
-def said(message: Message) -> str:
-    """What was said: the text, or what the agent sent with `send_message`."""
-    if message.text or message.role is not Role.assistant:
-        return message.text
-    return "\n".join(
-        text for call in message.tool_calls if call.name == "send_message" if (text := _sent(call.arguments))
-    )
-
-
-def _sent(arguments: str) -> str:
-    try:
-        value: Any = orjson.loads(arguments)
-    except orjson.JSONDecodeError:
-        return ""
-    text = value.get("message") if isinstance(value, dict) else None
-    return text if isinstance(text, str) else ""
 
 
 def _matching(tx: Tx, call: CallContext, query: str) -> Iterator[_Scored]:

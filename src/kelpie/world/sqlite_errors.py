@@ -1,0 +1,42 @@
+"""SQLite's errors as errors of our tree. What a transaction function raised itself is never touched."""
+
+import sqlite3
+
+from sqlalchemy.exc import DBAPIError
+
+from kelpie.core.errors import CommitUnknown, Conflict, DiskFull, StorageBusy, StorageError
+
+# After these SQLite may or may not have rolled back by itself; its manual asks to roll back in either case.
+ENDS_TRANSACTION = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM)
+
+
+def translate(error: Exception) -> Exception:
+    """The error of our tree for one of SQLite's; every other error is returned as it is."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(cause, sqlite3.Error):
+        return error
+    if isinstance(cause, sqlite3.IntegrityError):
+        found: Exception = Conflict(f"The change contradicts what is stored: {cause}")
+    elif result_code(cause) == sqlite3.SQLITE_FULL:
+        found = DiskFull(f"The disk that holds the database is full: {cause}. Free some space and try again.")
+    elif result_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        found = StorageBusy(f"The database refused for now: {cause}. Try again.")
+    else:
+        found = StorageError(f"The database failed: {cause}")
+    found.__cause__ = error
+    return found
+
+
+def result_code(error: Exception) -> int | None:
+    """SQLite's primary result code, if the error has one."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    code: int | None = getattr(cause, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def commit_failure(error: Exception) -> Exception:
+    """A full or busy disk left no commit behind; after an I/O error the next start may still find it in the log."""
+    translated = translate(error)
+    if isinstance(translated, DiskFull | StorageBusy | Conflict) or translated is error:
+        return translated
+    return CommitUnknown(f"The commit may or may not have happened: {error}")

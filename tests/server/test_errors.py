@@ -1,0 +1,95 @@
+"""How errors are told."""
+
+import inspect
+import json
+from typing import Any
+
+import pytest
+
+from kelpie.core import errors as tree
+from kelpie.core.errors import KelpieError, ModelError, ModelFault
+from kelpie.server import errors
+
+CASES: list[tuple[KelpieError, int]] = [
+    (errors.Unprocessable("a: contradicts b"), 422),
+    (tree.InvalidInput("name", "use letters"), 400),
+    (tree.InvalidId("run", "nonsense"), 400),
+    (tree.NotFound("Agent", "agent-x"), 404),
+    (tree.Conflict("taken"), 409),
+    (tree.AgentStopped("Start it first."), 409),
+    (tree.Overloaded("busy", 2.2), 429),
+    (tree.MailboxFull("64 messages wait", 1.0), 429),
+    (tree.StorageError("broken"), 503),
+    (tree.DiskFull("The disk is full."), 503),
+    (tree.StorageBusy("busy"), 503),
+    (tree.CommitUnknown("unknown"), 503),
+    (tree.Fenced("gone"), 503),
+    (tree.ActivationFailed("cannot be loaded", 7.0), 503),
+    (tree.ConfigurationError("OPENAI_API_KEY", "set it"), 400),
+    (tree.InvariantBroken("secret details"), 500),
+    (tree.ToolError("for the model"), 500),
+]
+
+MODEL_CASES = {
+    ModelFault.authentication: (401, "llm_authentication"),
+    ModelFault.insufficient_credits: (402, "llm_insufficient_credits"),
+    ModelFault.rate_limit: (429, "llm_rate_limit"),
+    ModelFault.bad_request: (400, "llm_bad_request"),
+    ModelFault.context_overflow: (400, "llm_context_overflow"),
+    ModelFault.timeout: (504, "llm_timeout"),
+    ModelFault.connection: (500, "llm_error"),
+    ModelFault.server: (500, "llm_error"),
+    ModelFault.malformed: (500, "llm_error"),
+}
+
+
+def body_of(error: KelpieError) -> Any:
+    return json.loads(bytes(errors.answer(error).body))
+
+
+@pytest.mark.parametrize(("error", "status"), CASES, ids=lambda value: type(value).__name__)
+def test_status_and_detail(error: KelpieError, status: int) -> None:
+    assert errors.answer(error).status_code == status
+    assert body_of(error) == {"detail": str(error) if status < 500 or status == 503 else errors.UNKNOWN}
+
+
+def test_every_error_of_the_tree_is_among_the_cases() -> None:
+    known = {type(error) for error, _ in CASES} | {ModelError, KelpieError, tree.CallerError}
+    defined = {kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, KelpieError)}
+    assert defined <= known
+
+
+@pytest.mark.parametrize("kind", list(ModelFault))
+def test_a_providers_failure_has_its_own_body(kind: ModelFault) -> None:
+    status, name = MODEL_CASES[kind]
+    error = ModelError(kind, "It failed.", detail="their words", hint="Do this.")
+    assert errors.answer(error).status_code == status
+    told = {"type": name, "message": "It failed.", "detail": "their words", "hint": "Do this."}
+    assert body_of(error) == {"error": told}
+
+
+@pytest.mark.parametrize(
+    ("error", "seconds"),
+    [
+        (tree.Overloaded("busy", 2.2), "3"),
+        (tree.ActivationFailed("x", 0.0), "1"),
+        (tree.StorageBusy("x"), "1"),
+        (ModelError(ModelFault.rate_limit, "x", retry_after_s=9.5), "10"),
+    ],
+)
+def test_who_may_try_again_is_told_when(error: KelpieError, seconds: str) -> None:
+    assert errors.answer(error).headers["Retry-After"] == seconds
+
+
+def test_others_are_not_told_to_retry() -> None:
+    assert "Retry-After" not in errors.answer(tree.NotFound("Agent", "x")).headers
+    assert "Retry-After" not in errors.answer(ModelError(ModelFault.server, "x")).headers
+
+
+def test_a_validation_error_is_one_string_and_does_not_echo_megabytes() -> None:
+    answer = errors.invalid_request([{"type": "list_type", "loc": ("body", "x"), "input": "y" * 1_000_000, "url": "u"}])
+    body = json.loads(bytes(answer.body))
+    assert answer.status_code == 422
+    assert set(body) == {"trace_id", "detail"}
+    assert body["detail"].startswith("[{'type': 'list_type', 'loc': ('body', 'x')")
+    assert len(body["detail"]) < 1000 and "url" not in body["detail"]
