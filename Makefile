@@ -30,7 +30,7 @@ test: $(VENV)/.installed-test
 	exit $$tests
 
 test-live: $(VENV)/.installed-test
-	@$(PYTEST) -m live
+	@$(PYTEST) -m live || [ $$? -eq 5 ] # 5: there is no such test
 
 lint: $(VENV)/.installed-test
 	@failed=0; \
@@ -41,7 +41,7 @@ lint: $(VENV)/.installed-test
 	exit $$failed
 
 soak: $(VENV)/.installed-test
-	@$(PYTEST) -m soak
+	@$(PYTEST) -m soak || [ $$? -eq 5 ]
 
 # bench/fake_*.py are servers that the measurements start for themselves.
 bench: $(VENV)/.installed-test

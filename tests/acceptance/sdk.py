@@ -18,9 +18,7 @@ TIMEOUT_S = 60.0
 async def sdk_client(kind: str, url: str) -> AsyncIterator[Any]:
     """A client of the kind asked for, closed at the end."""
     made = Letta if kind == "sync" else AsyncLetta
-    client: Any = made(
-        base_url=url, api_key="none", max_retries=0, timeout=TIMEOUT_S, _strict_response_validation=True
-    )
+    client: Any = made(base_url=url, api_key="none", max_retries=0, timeout=TIMEOUT_S, _strict_response_validation=True)
     try:
         yield client
     finally:
@@ -34,7 +32,11 @@ async def got(answer: Any) -> Any:
 
 async def every(answer: Any) -> list[Any]:
     """All items of a list, over all its pages, or all events of a stream."""
-    found = await answer if inspect.isawaitable(answer) else answer
-    if hasattr(found, "__aiter__"):
-        return [item async for item in found]
-    return list(found)
+    found = await got(answer)
+    items = [item async for item in found] if hasattr(found, "__aiter__") else list(found)
+    return [_checked(item) for item in items]
+
+
+def _checked(item: Any) -> Any:
+    """The item as its model accepts it: the SDK builds the items of a page without a check."""
+    return type(item).model_validate(item.model_dump(mode="json", by_alias=True))

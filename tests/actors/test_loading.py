@@ -1,6 +1,7 @@
 """Activations that fail: what is told, when they are tried again, and who is spared."""
 
 import asyncio
+import math
 import random
 
 import pytest
@@ -217,6 +218,9 @@ def test_an_error_without_words_is_named() -> None:
         ("backoff_first_s", 0),
         ("backoff_first_s", 0.6),
         ("backoff_max_s", 0.1),
+        ("idle_s", math.nan),
+        ("drain_s", math.nan),
+        ("backoff_max_s", math.nan),
     ],
 )
 def test_limits_that_would_stop_the_room_are_refused_by_name(name: str, value: float) -> None:

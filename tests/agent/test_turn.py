@@ -1,5 +1,7 @@
 """Turns on the real storage: what is said, what is remembered, what is stored."""
 
+from dataclasses import replace
+
 from kelpie.core.agents import AgentType, Include, NewAgent
 from kelpie.core.blocks import NewBlock
 from kelpie.core.errors import ModelError, ModelFault
@@ -252,3 +254,18 @@ async def test_what_was_said_by_tool_can_be_searched(house):
     ]
     events = await house.say(agent.id, "again?")
     assert "The walrus is blue" in rows(events)[1].tool_returns[0].text
+
+
+async def test_what_create_answers_is_what_is_read_back(house):
+    block = await house.kelpie.blocks.create(NewBlock("extra", "e", tags=("t",)))
+    fields = NewAgent(
+        memory_blocks=(NewBlock("human", "h", tags=("b", "a")), NewBlock("persona", "p")),
+        tools=("archival_memory_insert",),
+        tags=("z", "a"),
+        secrets={"B": "2", "A": "1"},
+        description="d",
+        metadata={"k": 1},
+    )
+    for new in (fields, replace(fields, block_ids=(block.id,))):
+        made = await house.kelpie.agents.create(new)
+        assert await house.kelpie.agents.get(made.agent.id) == made

@@ -1,6 +1,9 @@
 """`kelpie chat` against a server with scripted answers."""
 
 import io
+import os
+import pty
+import subprocess
 import sys
 from typing import Any
 
@@ -10,6 +13,7 @@ from kelpie.cli import agents
 from kelpie.cli.chat import chat
 from kelpie.world.client import Client, Unreachable
 from tests.cli.fake_server import fake_server, sse
+from tests.cli.live import BIN
 
 DEMO = {"id": "agent-11111111-1111-4111-8111-111111111111", "name": "demo"}
 STREAM = f"POST /v1/agents/{DEMO['id']}/messages/stream"
@@ -132,3 +136,30 @@ def test_no_server_is_told_with_its_address() -> None:
         url = server.url
     with pytest.raises(Unreachable, match=url):
         agents.find(Client(url), "demo")
+
+
+def test_at_a_terminal_there_is_a_prompt_and_the_speaker_has_a_name() -> None:
+    ours, theirs = pty.openpty()
+    with fake_server(BY_NAME | {STREAM: (200, sse(said("Hello!"), END))}) as server:
+        command = [str(BIN / "kelpie"), "chat", "demo", "--url", server.url]
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE)
+        os.close(theirs)
+        try:
+            seen = read_until(ours, b"you> ")
+            os.write(ours, b"hi\n")
+            seen += read_until(ours, b"you> ")
+            os.write(ours, b"/quit\n")
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.communicate()
+            os.close(ours)
+    assert b"demo> Hello!" in seen
+
+
+def read_until(descriptor: int, mark: bytes) -> bytes:
+    """Blocks until the mark was written; the terminal's end raises, so a dead process does not hang the test."""
+    seen = b""
+    while mark not in seen:
+        seen += os.read(descriptor, 1024)
+    return seen

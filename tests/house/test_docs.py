@@ -1,6 +1,8 @@
 """Every command and snippet in the documentation is run, page by page, each against a server of its own."""
 
+import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,7 @@ def test_what_a_page_tells_to_run_runs(page: Path, tmp_path: Path) -> None:
                 run_python(block, place, names)
 
 
-def run_shell(block: Block, place: Live, cwd: Path) -> None:
+def run_shell(block: Block, place: Live, cwd: Path) -> str:
     script = block.text.replace(WRITTEN_URL, place.url).replace(".venv/bin/", "")
     # The set-up is that of the running tests; what make does after it is the real thing.
     script = script.replace("make run", f"make -C '{ROOT}' -o .venv/.installed-run BIN='{BIN}' run")
@@ -40,12 +42,23 @@ def run_shell(block: Block, place: Live, cwd: Path) -> None:
         env=place.env, cwd=cwd, capture_output=True, text=True, timeout=COMMAND_S, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, f"{block.page.name}:{block.line}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 def run_python(block: Block, place: Live, names: dict[str, object]) -> None:
     """Snippets of a page continue one another."""
     source = "\n" * block.line + block.text.replace(WRITTEN_URL, place.url)
     exec(compile(source, block.page.name, "exec"), names)
+
+
+def test_what_the_demo_command_prints_runs(tmp_path: Path) -> None:
+    with live(tmp_path / "data") as place:
+        place.kelpie("server", "start")
+        printed = place.kelpie("demo").stdout
+        _, shell, python = re.split(r"Over HTTP:\n|From Python .*:\n", printed.partition("Stop the server:")[0])
+        shell_block = Block(tmp_path / "demo", 0, "sh", textwrap.dedent(shell), None)
+        assert '"message_type":"assistant_message"' in run_shell(shell_block, place, tmp_path)
+        run_python(Block(tmp_path / "demo", 0, "python", textwrap.dedent(python), None), place, {})
 
 
 def test_a_block_is_run_or_the_page_says_why_not() -> None:

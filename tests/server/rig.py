@@ -109,8 +109,10 @@ class Puppet:
 
 
 @asynccontextmanager
-async def open_house(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[Kelpie, Puppet]]:
-    """A whole Kelpie on its own SQLite file, with the puppet as its only provider."""
+async def open_house(
+    tmp_path: Path, *, lifecycle: bool = True, **settings: Any
+) -> AsyncIterator[tuple[Kelpie, Puppet]]:
+    """A whole Kelpie on its own SQLite file, with the puppet as its only provider; `serve` starts and stops its own."""
     puppet = Puppet()
     world = World(
         clock=SystemClock(),
@@ -122,6 +124,9 @@ async def open_house(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[Kel
     )
     given = Settings(data_dir=str(tmp_path), default_model="fake/model", port=0)
     kelpie = Kelpie(world, replace(given, **settings), providers=[puppet])
+    if not lifecycle:
+        yield kelpie, puppet
+        return
     await kelpie.start()
     try:
         yield kelpie, puppet

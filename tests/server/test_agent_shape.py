@@ -46,22 +46,29 @@ RULES = (
     ToolRule("requires_approval", "a"),
 )
 
-ALWAYS = set(
-    ["id", "name", "agent_type", "system", "message_ids", "tool_rules", "llm_config", "embedding_config", "model", "embedding", "model_settings", "compaction_settings", "response_format", "description", "metadata", "memory", "blocks", "tools", "sources", "tags", "tool_exec_environment_variables", "secrets", "project_id", "template_id", "base_template_id", "deployment_id", "entity_id", "identity_ids", "identities", "pending_approval", "message_buffer_autoclear", "enable_sleeptime", "multi_agent_group", "managed_group", "last_run_completion", "last_run_duration_ms", "last_stop_reason", "timezone", "max_files_open", "per_file_view_window_char_limit", "hidden", "created_by_id", "last_updated_by_id", "created_at", "updated_at", "kelpie_status"]
-)
+ALWAYS = {
+    "id", "name", "agent_type", "system", "message_ids", "tool_rules", "llm_config", "embedding_config",
+    "model", "embedding", "model_settings", "compaction_settings", "response_format", "description", "metadata",
+    "memory", "blocks", "tools", "sources", "tags", "tool_exec_environment_variables", "secrets", "project_id",
+    "template_id", "base_template_id", "deployment_id", "entity_id", "identity_ids", "identities",
+    "pending_approval", "message_buffer_autoclear", "enable_sleeptime", "multi_agent_group", "managed_group",
+    "last_run_completion", "last_run_duration_ms", "last_stop_reason", "timezone", "max_files_open",
+    "per_file_view_window_char_limit", "hidden", "created_by_id", "last_updated_by_id", "created_at",
+    "updated_at", "kelpie_status",
+}  # fmt: skip
 
 
 def agent(**fields: Any) -> Agent:
-    given: dict[str, Any] = {"model": ModelChoice("openai/gpt-4.1", 32_000, max_tokens=100)} | fields
-    return Agent(
-        AGENT,
-        "Ann",
-        fields.pop("agent_type", AgentType.letta_v1_agent),
-        "Be kind.",
-        created_at=AT,
-        updated_at=AT,
-        **{k: v for k, v in given.items() if k != "agent_type"},
-    )
+    given: dict[str, Any] = {
+        "id": AGENT,
+        "name": "Ann",
+        "agent_type": AgentType.letta_v1_agent,
+        "system": "Be kind.",
+        "model": ModelChoice("openai/gpt-4.1", 32_000, max_tokens=100),
+        "created_at": AT,
+        "updated_at": AT,
+    }
+    return Agent(**given | fields)
 
 
 def shape(known: Facts = KNOWN, **fields: Any) -> dict[str, Any]:

@@ -189,6 +189,7 @@ def test_a_savepoint_left_open_does_not_reach_the_next_function(connection: Conn
 
     jobs: list[Job] = [put(1), leaves_open]
     assert kinds(run_group(connection, jobs)) == [1, Refused]
+    assert not connection.in_nested_transaction()
     assert kinds(run_group(connection, [nested])) == ["ok"]
     assert stored(connection) == [1, 2]
 

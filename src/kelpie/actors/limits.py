@@ -32,11 +32,11 @@ class Limits:
             if getattr(self, name) < 1:
                 raise ConfigurationError(name, "must be at least 1")
         for name in ("idle_s", "place_wait_s", "activate_s", "deactivate_s", "cancel_s", "retry_after_s"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:  # this way round, not-a-number is refused too
                 raise ConfigurationError(name, "must be more than 0 seconds")
-        if self.drain_s < 0:
+        if not self.drain_s >= 0:
             raise ConfigurationError("drain_s", "must not be negative")
         if not 0 < self.backoff_first_s <= BACKOFF_FIRST_S_MAX:
             raise ConfigurationError("backoff_first_s", f"must be more than 0 and at most {BACKOFF_FIRST_S_MAX}")
-        if self.backoff_max_s < self.backoff_first_s:
+        if not self.backoff_max_s >= self.backoff_first_s:
             raise ConfigurationError("backoff_max_s", "must not be less than backoff_first_s")

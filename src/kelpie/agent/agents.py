@@ -57,14 +57,15 @@ class Agents:
             attached = changing.find_tools(tx, tuple(dict.fromkeys(names)), new.tool_ids)
             agent = making.make_agent(new, agent_id, model, attached, now)
             agents.create(tx, agent)
-            for block in made:
-                blocks.insert(tx, block)
-            for block_id in (*(b.id for b in made), *new.block_ids):
+            blocks.give_to_new(tx, agent_id, made)
+            for block_id in new.block_ids:
                 blocks.attach(tx, agent_id, block_id)
-            tools.replace_for_agent(tx, agent_id, [tool.id for tool in attached])
-            agents.replace_secrets(tx, agent_id, secrets)
-            _start_history(tx, state.load(tx, agents.get(tx, agent_id)), first)
-            return views.one(tx, agent_id, EVERYTHING)
+            tools.give_to_new(tx, agent_id, [tool.id for tool in attached])
+            if secrets:
+                agents.replace_secrets(tx, agent_id, secrets)
+            hung = tuple(blocks.of_agent(tx, agent_id)) if new.block_ids else made
+            _start_history(tx, state.Loaded(agent, hung, attached), first)
+            return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets)
 
         return self._with_status(await self._world.database.transact(write))
 

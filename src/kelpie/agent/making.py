@@ -138,7 +138,7 @@ def make_agent(new: NewAgent, agent_id: AgentId, model: ModelChoice, tools: Sequ
         description=new.description,
         metadata=new.metadata,
         tool_rules=rules_for(new, spec, tools, model),
-        tags=new.tags,
+        tags=tuple(sorted(set(new.tags))),
         timezone=check_timezone(new.timezone or "UTC"),
         hidden=True if SUBAGENT_TAG in new.tags else new.hidden,
         project_id=new.project_id,
@@ -161,11 +161,12 @@ def make_blocks(new: Sequence[NewBlock], ids: Ids, now: Micros) -> tuple[Block, 
     for label in labels:
         if labels.count(label) > 1:
             raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
-    return tuple(blocks.make(block, ids.new(BlockId), now) for block in new)
+    made = (blocks.make(block, ids.new(BlockId), now) for block in new)
+    return tuple(sorted(made, key=lambda block: block.id))  # as they will be read back
 
 
 def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Secret, ...]:
-    return tuple(Secret(ids.new(SecretId), key, value, now, now) for key, value in secrets.items())
+    return tuple(Secret(ids.new(SecretId), key, value, now, now) for key, value in sorted(secrets.items()))
 
 
 def first_messages(

@@ -7,12 +7,16 @@ so that a script reading the output gets the answers alone.
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TextIO
 
 from kelpie.cli import agents
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.core.errors import KelpieError
 from kelpie.world.client import Client
+
+with suppress(ImportError):  # not every Python has it
+    import readline  # noqa: F401 - input() gets editing and a history from it
 
 SILENCE_S = 120.0  # the server pings a quiet stream far more often
 _SHOWN_MAX = 300  # characters of a tool's arguments and result

@@ -15,7 +15,7 @@ from sqlalchemy import text as plain_sql
 from sqlalchemy.dialects import sqlite
 
 from kelpie.core.errors import InvariantBroken
-from kelpie.storage.tables import search_items
+from kelpie.search.tables import search_items
 
 Kind: TypeAlias = Literal["message", "passage"]
 

@@ -96,6 +96,7 @@ class SimDatabase:
         try:
             with self._disk.used_by(self._points):
                 outcomes = run_group(self._disk.connection, [entry.fn for entry in group], faults=self._points)
+            self._points.check_power()
         except PowerCut:
             self._cut()
             return
@@ -143,14 +144,22 @@ class _Points:
         self._disk = disk
         self._faults = faults
         self._loop = loop
+        self._cut = False
+
+    def check_power(self) -> None:
+        """Raises PowerCut when the power failed in the middle of a statement."""
+        if self._cut:
+            raise PowerCut
 
     def before(self, point: Point) -> None:
+        if point is not Point.statement:
+            self.check_power()
         match point:
             case Point.begin:
                 self._crash(Fault.crash_before_write, "database.begin")
                 self._fail(Fault.storage_write_fail, "database.begin")
             case Point.statement:
-                self._crash(Fault.crash_during_transaction, "database.statement")
+                self._crash_in_statement()
                 self._fail(Fault.storage_write_fail, "database.statement")
                 self._fill("database.statement")
             case Point.commit:
@@ -175,6 +184,12 @@ class _Points:
     def _crash(self, fault: Fault, place: str) -> None:
         if self._faults.fires(fault, place):
             raise PowerCut
+
+    def _crash_in_statement(self) -> None:
+        """SQLAlchemy answers a BaseException by closing the connection, which is our disk; so it is raised later."""
+        self._cut = self._cut or self._faults.fires(Fault.crash_during_transaction, "database.statement")
+        if self._cut:
+            raise _sqlite_error("the power failed", sqlite3.SQLITE_IOERR)
 
     def _fail(self, fault: Fault, place: str) -> None:
         if self._faults.fires(fault, place):

@@ -77,15 +77,19 @@ class Network:
         return self._rng.uniform(*LATENCY_S)
 
     def hold(self, pipe: "Pipe") -> None:
-        """Keeps a pipe's packet back until another connection's packet has overtaken it."""
+        """Keeps a pipe's packet back until packets of other connections have overtaken it."""
         self._held.append(pipe)
 
     def arrived(self, pipe: "Pipe") -> None:
-        """Told that a packet arrived: what it overtook may go on."""
-        overtaken = [held for held in self._held if held.connection is not pipe.connection]
-        self._held = [held for held in self._held if held.connection is pipe.connection and held is not pipe]
-        for held in overtaken:
-            held.hurry()
+        """Told that a packet arrived: what it overtook may go on now, or after a few more."""
+        held, self._held = self._held, []
+        for other in held:
+            if other is pipe:
+                continue  # it was not overtaken in time
+            if other.connection is pipe.connection or self.faults.choose(Fault.network_message_reorder, (True, False)):
+                self._held.append(other)
+            else:
+                other.hurry()
 
     def _reset_all(self, node: Node) -> None:
         for connection in list(self._connections.pop(node, {}).values()):

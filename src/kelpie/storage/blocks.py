@@ -250,6 +250,16 @@ def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
     return True
 
 
+def give_to_new(tx: Tx, agent_id: AgentId, made: Sequence[Block]) -> None:
+    """Writes new blocks, all of different labels, and hangs them on an agent that was just made."""
+    if not made:
+        return
+    tx.execute(_INSERT, [_to_row(block) for block in made])
+    for block in made:
+        _add_tags(tx, block.id, block.tags)
+    tx.execute(_ATTACH, [{"agent_id": agent_id, "label": block.label, "block_id": block.id} for block in made])
+
+
 def detach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> None:
     """Takes the block off the agent; the block itself stays. Raises NotFound when it does not hang there."""
     if tx.execute(_DETACH, {"of_agent": agent_id, "of_block": block_id}).rowcount == 0:

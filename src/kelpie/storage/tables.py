@@ -18,6 +18,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from kelpie.search import tables as search
+
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -330,14 +332,4 @@ passages = Table(
     Index(None, "archive_id", "created_at", "id"),
 )
 
-# One row per searchable item; the text index of the dialect is keyed by its number.
-search_items = Table(
-    "search_items",
-    metadata,
-    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
-    Column("kind", Text, nullable=False),
-    Column("scope", Text, nullable=False),
-    Column("item_id", Text, nullable=False),
-    UniqueConstraint("kind", "item_id"),
-    Index(None, "kind", "scope"),
-)
+search.search_items.to_metadata(metadata)

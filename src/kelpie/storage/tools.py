@@ -243,6 +243,15 @@ def replace_for_agent(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> 
         attach(tx, agent_id, tool_id)
 
 
+def give_to_new(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> None:
+    """Gives an agent that was just made its tools, in this order; the caller knows that they exist."""
+    if tool_ids:
+        tx.execute(
+            _ATTACH,
+            [{"agent_id": agent_id, "tool_id": t, "position": i} for i, t in enumerate(dict.fromkeys(tool_ids))],
+        )
+
+
 def agents_with(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
     """Every agent that has the tool."""
     return tuple(AgentId(row[0]) for row in tx.execute(_HOLDERS, {"of_tool": tool_id}))
