@@ -1,33 +1,13 @@
-"""Submitting jobs: results and errors, lanes, order, bounds, callers that go away."""
+"""Submitting jobs: results, lanes, order, bounds, and reaching the live handler."""
 
 import asyncio
-import io
-import json
-from collections.abc import Iterator
-from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from kelpie.actors.reply import Reply
 from kelpie.core.errors import MailboxFull, NotFound, Overloaded
 from kelpie.core.lifecycle import State, Transition
-from kelpie.observe import logs
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
-
-request: ContextVar[str] = ContextVar("request", default="none")
-
-
-@pytest.fixture
-def sink() -> Iterator[io.StringIO]:
-    stream = io.StringIO()
-    logs.configure("info", stream)
-    yield stream
-    logs.configure("warning")
-
-
-def lines(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 @play()
@@ -171,101 +151,6 @@ async def test_lanes_that_wait_for_each_other_take_turns(theatre: Theatre) -> No
     asked = (("one", "1a"), ("one", "1b"), ("one", "1c"), ("two", "2a"), ("two", "2b"))
     await asyncio.gather(*[theatre.dispatcher.submit("a", lane, job(name)) for lane, name in asked])
     assert order == ["1a", "2a", "1b", "2b", "1c"]
-
-
-@play()
-async def test_a_caller_that_is_cancelled_leaves_the_job_running(theatre: Theatre) -> None:
-    running, waiting = Play(), Play()
-
-    async def call(job: Play) -> None:
-        await theatre.dispatcher.submit("a", "default", job)
-
-    callers = [asyncio.create_task(call(running))]
-    await running.began.wait()
-    callers.append(asyncio.create_task(call(waiting)))
-    await asyncio.sleep(1)
-    for caller in callers:
-        caller.cancel()
-    await asyncio.wait(callers)
-    assert all(caller.cancelled() for caller in callers)
-    running.go.set()
-    waiting.go.set()
-    await asyncio.wait_for(waiting.began.wait(), 1)
-    assert not running.cancelled and not waiting.cancelled
-
-
-@play()
-async def test_a_reply_may_be_dropped(theatre: Theatre) -> None:
-    job = Play()
-    theatre.dispatcher.submit("a", "default", job)
-    await job.began.wait()
-    job.go.set()
-    assert await theatre.dispatcher.submit("a", "default", name) == "a"
-
-
-@pytest.mark.parametrize("way", ["dropped", "cancelled", "no longer waited for"])
-def test_an_error_nobody_waits_for_is_logged_once(way: str, sink: io.StringIO) -> None:
-    @play(seeds=1)
-    async def run(theatre: Theatre) -> None:
-        job = Play(error=ZeroDivisionError("lost and found"))
-        reply = theatre.dispatcher.submit("a", "default", job)
-        await job.began.wait()
-        if way == "cancelled":
-            reply.cancel()
-        elif way == "no longer waited for":
-            await asyncio.wait([reply], timeout=1)
-        job.go.set()
-        await theatre.dispatcher.submit("a", "default", ignore)
-
-    run(0)
-    (line,) = lines(sink)
-    assert line["room"] == "actors" and line["key"] == "a" and line["error"] == "lost and found"
-    assert "ZeroDivisionError" in line["exception"]
-
-
-async def _plainly(reply: Reply[None]) -> None:
-    await reply
-
-
-async def _with_wait(reply: Reply[None]) -> None:
-    await asyncio.wait([reply])
-    reply.result()
-
-
-async def _with_timeout(reply: Reply[None]) -> None:
-    async with asyncio.timeout(5):
-        await reply
-
-
-@pytest.mark.parametrize("wait_for", [_plainly, _with_wait, _with_timeout, asyncio.gather, asyncio.shield])
-def test_an_error_somebody_waits_for_is_not_logged(wait_for: Any, sink: io.StringIO) -> None:
-    @play(seeds=1)
-    async def run(theatre: Theatre) -> None:
-        with pytest.raises(ZeroDivisionError):
-            await wait_for(theatre.dispatcher.submit("a", "default", raising(ZeroDivisionError())))
-
-    run(0)
-    assert sink.getvalue() == ""
-
-
-@play()
-async def test_a_job_that_ends_as_cancelled_is_an_error_and_not_a_cancelled_caller(theatre: Theatre) -> None:
-    with pytest.raises(Exception, match="nobody cancelled it"):
-        await theatre.dispatcher.submit("a", "default", raising(asyncio.CancelledError()))
-    assert await theatre.dispatcher.submit("a", "default", number) == 1
-
-
-@play()
-async def test_each_job_runs_in_its_submitters_context(theatre: Theatre) -> None:
-    async def read(_: Handler) -> str:
-        return request.get()
-
-    async def call(value: str) -> str:
-        request.set(value)
-        return await theatre.dispatcher.submit("a", "default", read)
-
-    asked = [f"request {n}" for n in range(5)]
-    assert await asyncio.gather(*(asyncio.create_task(call(value)) for value in asked)) == asked
 
 
 @play()

@@ -121,7 +121,6 @@ def test_a_time_that_is_not_positive_is_refused(variable: str, text: str) -> Non
     assert "more than 0 seconds" in error.remedy
 
 
-@pytest.mark.xfail(strict=True, reason="core/settings.py compares with <= 0, which not-a-number passes")
 @pytest.mark.parametrize("variable", SECONDS)
 def test_a_time_that_is_not_a_number_is_refused(variable: str) -> None:
     assert refusal(variable, "nan").setting == variable

@@ -77,6 +77,7 @@ class Activation:
             turn.tell(broken_off(turn, error))
             raise
         except Exception as error:
+            _log.exception("a turn broke off", run_id=turn.run_id, agent_id=self.agent_id)
             turn.tell(broken_off(turn, InvariantBroken(f"{type(error).__name__}: {error}")))
             raise
 

@@ -76,5 +76,5 @@ def _check(settings: Settings) -> None:
         if getattr(settings, name) < 1:
             raise ConfigurationError(_SOURCES[name][0][0], "must be at least 1")
     for name in ("idle_s", "drain_s", "model_timeout_s"):
-        if getattr(settings, name) <= 0:
+        if not 0 < getattr(settings, name) < float("inf"):  # also refuses what is not a number at all
             raise ConfigurationError(_SOURCES[name][0][0], "must be more than 0 seconds")

@@ -86,7 +86,9 @@ class Network:
         for other in held:
             if other is pipe:
                 continue  # it was not overtaken in time
-            if other.connection is pipe.connection or self.faults.choose(Fault.network_message_reorder, (True, False)):
+            if other.connection is pipe.connection or self.faults.choose(
+                Fault.network_message_reorder, (True, True, True, False)
+            ):
                 self._held.append(other)
             else:
                 other.hurry()
