@@ -1,7 +1,7 @@
 """What the actor room itself costs, as JSON: `python bench/actors.py [--keys N] [--jobs N] [--loop uvloop|asyncio]`.
 
-Every part is a coroutine function from options to plain figures, listed in PARTS. The handlers here do nothing, so the
-figures are the room's own; a part that loads real agents can be added beside them.
+Every part is a coroutine function from options to plain figures, listed in PARTS. The handlers do nothing, so the
+figures are the room's own, except in `agents`, which loads real ones from a disk.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import gc
 import json
 import random
 import sys
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
@@ -20,9 +21,14 @@ import uvloop
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
+from kelpie.app import open_kelpie
+from kelpie.core.agents import NewAgent
+from kelpie.core.blocks import NewBlock
+from kelpie.core.settings import Settings
 from kelpie.world.clock import SystemClock
 
 COLD_KEYS = 1_000_000
+AGENTS = 500
 CLIENTS = 64
 
 
@@ -47,7 +53,7 @@ async def deactivate(_: Nothing) -> None:
     return
 
 
-async def no_op(_: Nothing) -> None:
+async def no_op(_: object) -> None:
     return
 
 
@@ -72,7 +78,7 @@ def spread(times_ns: list[int]) -> dict[str, float]:
     return {"p50_us": at(0.5), "p99_us": at(0.99), "p999_us": at(0.999), "max_us": at(1.0)}
 
 
-async def timed(dispatcher: Dispatcher[Nothing], key: str, times_ns: list[int]) -> None:
+async def timed(dispatcher: Dispatcher[Any], key: str, times_ns: list[int]) -> None:
     began = time.perf_counter_ns()
     await dispatcher.submit(key, "default", no_op)
     times_ns.append(time.perf_counter_ns() - began)
@@ -155,12 +161,30 @@ async def memory(options: Options) -> dict[str, Any]:
     }
 
 
+async def agents(_: Options) -> dict[str, Any]:
+    """Real agents on a real disk: loading one claims it and reads it; a no-op on a hot one only waits its turn."""
+    with tempfile.TemporaryDirectory() as place:
+        kelpie = open_kelpie(Settings(data_dir=place, hot_agents_max=AGENTS))
+        await kelpie.start()
+        new = NewAgent(memory_blocks=(NewBlock("human", "Name: Bob"), NewBlock("persona", "I help.")))
+        ids = [(await kelpie.agents.create(new)).agent.id for _ in range(AGENTS)]
+        cold_ns: list[int] = []
+        hot_ns: list[int] = []
+        for agent_id in ids:
+            await timed(kelpie.dispatcher, agent_id, cold_ns)
+        for agent_id in ids * 20:
+            await timed(kelpie.dispatcher, agent_id, hot_ns)
+        await kelpie.stop(1)
+    return {"agents": AGENTS, "cold": spread(cold_ns), "hot_no_op": spread(hot_ns)}
+
+
 PARTS: dict[str, Callable[[Options], Awaitable[dict[str, Any]]]] = {
     "hot_no_op": hot,
     "throughput": throughput,
     "cold_activation": cold,
     "eviction": churn,
     "memory": memory,
+    "agents": agents,
 }
 
 

@@ -93,18 +93,22 @@ class Books:
         self.context = agent["message_ids"]
         self.calls = [call for message in self.of("tool_call_message") for call in message["tool_calls"]]
         self.results = [result for message in self.of("tool_return_message") for result in message["tool_returns"]]
+        self.kept = self._kept()
+        self.answers = self._answers()
+        self.inputs = Counter(message["otid"] for message in self.of("user_message"))
+        self.by_key = {_key(message): message for message in messages}
 
     def of(self, message_type: str) -> list[dict[str, Any]]:
         return [message for message in self.messages if message["message_type"] == message_type]
 
-    def kept_tokens(self) -> Counter[tuple[str, str]]:
+    def _kept(self) -> Counter[tuple[str, str]]:
         """Label and token of every append that is recorded as done."""
         done = {result["tool_call_id"] for result in self.results if result["status"] == "success"}
         appended = [call for call in self.calls if call["name"] == "core_memory_append"]
         arguments = [json.loads(call["arguments"]) for call in appended if call["tool_call_id"] in done]
         return Counter((one["label"], one["content"]) for one in arguments)
 
-    def answers(self) -> Counter[str]:
+    def _answers(self) -> Counter[str]:
         said = [message["content"] for message in self.of("assistant_message")]
         by_tool = [
             json.loads(call["arguments"]).get("message") for call in self.calls if call["name"] == "send_message"
@@ -134,7 +138,7 @@ async def check(http: httpx.AsyncClient, pupils: list[Pupil], shared: str) -> No
         check_runs(books)
         for sent in pupil.sent:
             check_turn(sent, books)
-        kept = books.kept_tokens()
+        kept = books.kept
         mine = Counter(token for label, token in kept.elements() if label != shared)
         assert _lines(books.blocks["human"]) == mine, f"{pupil.id}: the block and its recorded edits differ"
         noted += Counter(token for label, token in kept.elements() if label == shared)
@@ -144,7 +148,7 @@ async def check(http: httpx.AsyncClient, pupils: list[Pupil], shared: str) -> No
 
 def check_history(pupil: Pupil, books: Books) -> None:
     """No message twice, every call answered once, one turn at a time, and the model sees all of it."""
-    keys = Counter((message["id"], message["message_type"], message["otid"]) for message in books.messages)
+    keys = Counter(_key(message) for message in books.messages)
     assert not _repeated(keys), f"{pupil.id}: twice in the history: {_repeated(keys)}"
     called = Counter(call["tool_call_id"] for call in books.calls)
     answered = Counter(result["tool_call_id"] for result in books.results)
@@ -173,19 +177,19 @@ def check_runs(books: Books) -> None:
 
 def check_turn(sent: Sent, books: Books) -> None:
     """What was acknowledged is there once and complete; what was not is there whole or not at all."""
-    turn = sent.turn
-    inputs = [message for message in books.of("user_message") if message["otid"] == sent.otid]
-    assert len(inputs) <= 1, f"{turn.name} was taken twice"
-    assert inputs or not (sent.acknowledged or sent.seen), f"{turn.name} was acknowledged and is lost"
-    whole = 1 if inputs else 0
-    assert books.answers()[turn.answer] == whole, f"{turn.name}: {books.answers()[turn.answer]} answers, not {whole}"
-    kept = books.kept_tokens()
-    for place in turn.tokens():
-        assert kept[place] == whole, f"{turn.name}: {place} is recorded {kept[place]} times, not {whole}"
-    stored = {(message["id"], message["message_type"], message["otid"]): message for message in books.messages}
+    turn, taken = sent.turn, books.inputs[sent.otid]
+    assert taken <= 1, f"{turn.name} was taken twice"
+    assert taken or not (sent.acknowledged or sent.seen), f"{turn.name} was acknowledged and is lost"
+    assert books.answers[turn.answer] == taken, f"{turn.name}: {books.answers[turn.answer]} answers, not {taken}"
+    for token in turn.tokens():
+        assert books.kept[token] == taken, f"{turn.name}: {token} is recorded {books.kept[token]} times, not {taken}"
     for message in sent.seen:
-        found = stored.get((message["id"], message["message_type"], message["otid"]))
+        found = books.by_key.get(_key(message))
         assert found == message, f"{turn.name}: shown to the client as {message}, stored as {found}"
+
+
+def _key(message: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    return message["id"], message["message_type"], message["otid"]
 
 
 def _lines(value: str) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Turns whose every step is written into the message that begins them, and a model in a process of its own that plays them.
+"""Turns whose every step is written into the message that begins them, and a model process that plays them.
 
 The model speaks OpenAI's chat completions and keeps nothing: which step comes next it reads from the history it is
 shown, so it survives every server and answers the same to the same. It takes a few milliseconds for each answer.
