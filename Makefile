@@ -23,11 +23,10 @@ run: $(VENV)/.installed-run
 	@$(BIN)/kelpie server start
 	@$(BIN)/kelpie demo
 
+# Lint does not keep the tests from running; the last line says how they went, and either failing fails the target.
 test: $(VENV)/.installed-test
-	@lint=0; $(MAKE) --no-print-directory lint || lint=1; \
-	tests=0; $(PYTEST) -n 2 || tests=$$?; \
-	if [ $$lint -ne 0 ]; then echo "lint failed: see above" >&2; exit 1; fi; \
-	exit $$tests
+	@lint=0; $(MAKE) --no-print-directory lint || { lint=1; echo "lint failed, see above; now the tests" >&2; }; \
+	$(PYTEST) -n 2 && exit $$lint
 
 test-live: $(VENV)/.installed-test
 	@$(PYTEST) -m live || [ $$? -eq 5 ] # 5: there is no such test
@@ -50,7 +49,7 @@ bench: $(VENV)/.installed-test
 	done
 
 # What is installed is exactly what constraints.txt pins; PIP_CONSTRAINT pins the build backend as well.
-PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
+PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet --quiet
 
 $(VENV)/.installed-run: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2

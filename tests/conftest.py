@@ -12,6 +12,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None or hasattr(config, "workerinput"):
         return
-    counts = {name: len(reporter.stats.get(name, [])) for name in ("passed", "failed", "error", "skipped")}
+    counts = {name: len(reporter.stats.get(name, [])) for name in ("passed", "failed", "error", "skipped", "xfailed")}
     failed = sum(counts[name] for name in _FAILED)
-    print(f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped", flush=True)
+    expected = f" ({counts['xfailed']} more failed as expected)" if counts["xfailed"] else ""
+    print(f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped{expected}", flush=True)

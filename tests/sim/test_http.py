@@ -199,8 +199,8 @@ def test_a_client_that_leaves_ends_the_work_of_the_server() -> None:
 def test_the_death_of_a_node_resets_its_connections_but_not_what_was_sent() -> None:
     async def body(client: httpx.AsyncClient, peer: Peer, node: Node) -> None:
         asking = asyncio.get_running_loop().create_task(_ask(client), context=node.context())
-        while not peer.served:
-            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert peer.served == ["/stream"]
         node.crash()
         await asyncio.sleep(10)
         assert peer.finished == [] and not asking.done()

@@ -1,4 +1,4 @@
-"""The scripted model speaks the wire of OpenAI's chat completions, decides by the request alone, and fails on demand."""
+"""The scripted model speaks OpenAI's chat completions, decides by the request alone, and fails on demand."""
 
 import asyncio
 import json

@@ -66,15 +66,19 @@ def test_what_asyncio_offers_works_under_every_policy() -> None:
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 // 0)
         with pytest.raises(ExceptionGroup):
-            async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.sleep(1000))
-                group.create_task(_raise(ValueError("one fails, all end")))
+            await _one_fails_all_end()
         assert loop.time() < 100
 
     for seed in SEEDS:
         loop = SimLoop(seed)
         simulate(main, loop).get()
         assert loop.unhandled == []
+
+
+async def _one_fails_all_end() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(1000))
+        group.create_task(_raise(ValueError("one fails")))
 
 
 async def _raise(error: Exception) -> None:
@@ -111,11 +115,11 @@ def test_two_locks_in_opposite_order_are_found() -> None:
 
 def test_a_run_is_bounded_in_callbacks_and_in_time() -> None:
     async def spin(loop: SimLoop) -> None:
-        while True:
+        while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     async def doze(loop: SimLoop) -> None:
-        while True:
+        while True:  # noqa: ASYNC110
             await asyncio.sleep(60)
 
     assert isinstance(simulate(spin, SimLoop(picks_max=1000)).error, OutOfBounds)
@@ -125,7 +129,7 @@ def test_a_run_is_bounded_in_callbacks_and_in_time() -> None:
 def test_a_busy_loop_does_not_stop_the_clock() -> None:
     async def main(loop: SimLoop) -> None:
         async with asyncio.timeout(0.01):
-            while True:
+            while True:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
     assert isinstance(simulate(main).error, TimeoutError)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -11,7 +11,6 @@ from kelpie import __version__
 from kelpie.server import errors
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.letta import agents, blocks, health, messages, models, runs, steps, tools
-from kelpie.server.letta.actor import actor
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -40,10 +39,8 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     """The application over a product that is started and stopped by whoever made it."""
     app = FastAPI(title="Kelpie", version=__version__, description=_ABOUT, redoc_url=None)
     app.state.kelpie = kelpie
-    v1 = APIRouter(prefix="/v1", dependencies=[Depends(actor)])
     for router in _ROUTERS:
-        v1.include_router(router)
-    app.include_router(v1)
+        app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.add_api_route("/", _to_docs, include_in_schema=False)
     errors.register(app)
     settings = kelpie.settings

@@ -7,6 +7,7 @@ at any moment after its call, or never. Visited (done, state) pairs are remember
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 from kelpie.sim.errors import Broken, OutOfBounds
@@ -39,6 +40,10 @@ class Model(Protocol):
 
     initial: Hashable
 
+    def fitted(self, operations: Sequence[Operation]) -> "Model":
+        """This model, knowing what will be seen; it may refuse at once what no later result allows."""
+        ...
+
     def step(self, state: Any, operation: Operation) -> tuple[bool, Hashable]:
         """Whether the operation could have had its result in this state, and the state after it."""
         ...
@@ -48,6 +53,9 @@ class Register:
     """`read`, `write` and `swap` (compare and set: value is (expected, new), result is whether it was set)."""
 
     initial: Hashable = None
+
+    def fitted(self, operations: Sequence[Operation]) -> "Register":
+        return self
 
     def step(self, state: Any, operation: Operation) -> tuple[bool, Hashable]:
         unknown = operation.result is UNKNOWN
@@ -63,13 +71,25 @@ class Register:
 
 
 class Log:
-    """`append` of a value, and `read` of everything so far as a tuple."""
+    """`append` of a value, and `read` of everything so far as a tuple.
+
+    A log only grows, so at every moment it is a beginning of what the longest read saw, or goes on from there.
+    """
 
     initial: Hashable = ()
 
+    def __init__(self, longest: tuple[Any, ...] = ()) -> None:
+        self._longest = longest
+
+    def fitted(self, operations: Sequence[Operation]) -> "Log":
+        reads = [each.result for each in operations if each.kind == "read" and each.result is not UNKNOWN]
+        return Log(tuple(max(reads, key=len, default=())))
+
     def step(self, state: Any, operation: Operation) -> tuple[bool, Hashable]:
         if operation.kind == "append":
-            return True, (*state, operation.value)
+            place = len(state)
+            fits = place >= len(self._longest) or self._longest[place] == operation.value
+            return fits, (*state, operation.value)
         return operation.result is UNKNOWN or tuple(operation.result) == state, state
 
 
@@ -86,6 +106,7 @@ def check(history: Iterable[Operation], model: Model) -> None:
 
 def linearizable(operations: Sequence[Operation], model: Model) -> bool:
     """Whether some order explains the history of one key. Raises OutOfBounds when the search grows too large."""
+    model = model.fitted(operations)
     known = sum(1 << index for index, each in enumerate(operations) if each.returned_s is not None)
     visited: set[tuple[int, Hashable]] = set()
     waiting: list[tuple[int, Hashable]] = [(0, model.initial)]
@@ -98,8 +119,7 @@ def linearizable(operations: Sequence[Operation], model: Model) -> bool:
         visited.add((done, state))
         if len(visited) > VISITS_MAX:
             raise OutOfBounds(f"the history of {len(operations)} operations has too many orders to check")
-        # Those of unknown outcome go first onto the stack and so are tried last: mostly they need not have happened.
-        for index in sorted(_next(operations, done), key=lambda each: operations[each].returned_s is not None):
+        for index in _next(operations, done):
             fits, after = model.step(state, operations[index])
             if fits:
                 waiting.append((done | 1 << index, after))
@@ -107,11 +127,19 @@ def linearizable(operations: Sequence[Operation], model: Model) -> bool:
 
 
 def _next(operations: Sequence[Operation], done: int) -> list[int]:
-    """Those that may come next: called before every one that is not done had returned."""
-    left = [index for index in range(len(operations)) if not done >> index & 1]
-    returns = [at for index in left if (at := operations[index].returned_s) is not None]
-    latest = min(returns, default=float("inf"))
-    return [index for index in left if operations[index].called_s <= latest]
+    """Those that may come next: called before every one that is not done had returned.
+
+    The likely first ones are last, where the search takes them from: the earliest return, and an unknown outcome only
+    when nothing else explains what was seen.
+    """
+    left = [(_end(operations[index]), index) for index in range(len(operations)) if not done >> index & 1]
+    left.sort(reverse=True)
+    latest = left[-1][0] if left else inf
+    return [index for _, index in left if operations[index].called_s <= latest]
+
+
+def _end(operation: Operation) -> float:
+    return inf if operation.returned_s is None else operation.returned_s
 
 
 def _text(operation: Operation) -> str:

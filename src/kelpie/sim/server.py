@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from starlette.requests import ClientDisconnect
+
 from kelpie.sim.network import Connection, ConnectionLost, End, Network
 from kelpie.sim.node import Node
 
@@ -69,6 +71,8 @@ class _Cycle:
             return
         try:
             await self._app(_scope(head), self._receive, self._send)
+        except ClientDisconnect:
+            return
         except Exception as error:  # noqa: BLE001 - uvicorn logs it and lives on; here it is part of the report
             self._loop.unhandled.append(f"{head.method} {head.target}: {type(error).__name__}: {error}")
             self._loop.note(f"unhandled {type(error).__name__} in {head.method} {head.target}")

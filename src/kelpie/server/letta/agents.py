@@ -3,22 +3,22 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import BaseModel
 
 from kelpie.core.agents import EVERYTHING, AgentQuery, AgentView, Include
 from kelpie.core.runs import StopReason
 from kelpie.server.answer import Answer
-from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
 from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
 from kelpie.server.letta.agent_shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.ids import AgentPath
 from kelpie.server.letta.paging import After, Before, Order, limit_query, page_of
+from kelpie.server.letta.resource import resource
 from kelpie.server.letta.sdk import SdkV1
 
-router = APIRouter(prefix="/agents", tags=["agents"], route_class=JsonRoute)
+router = resource("/agents", "agents")
 
 Relation = Literal[
     "agent.blocks",

@@ -2,21 +2,21 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from kelpie.core.agents import EVERYTHING
 from kelpie.core.blocks import BlockQuery
 from kelpie.server.answer import Answer
-from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
 from kelpie.server.letta.agents import Included, shape, shapes
 from kelpie.server.letta.block_body import CreateBlock, UpdateBlock, block_changes, new_block
 from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.ids import AgentPath, BlockPath
 from kelpie.server.letta.paging import Page50, Page50Ascending, Page100, cut
+from kelpie.server.letta.resource import resource
 
-router = APIRouter(prefix="/blocks", tags=["blocks"], route_class=JsonRoute)
-agent_router = APIRouter(prefix="/agents/{agent_id}", tags=["blocks"], route_class=JsonRoute)
+router = resource("/blocks", "blocks")
+agent_router = resource("/agents/{agent_id}", "blocks")
 
 Count = Annotated[int | None, Query(ge=0, le=2**31)]
 

@@ -1,11 +1,10 @@
 """Whether the server is there."""
 
-from fastapi import APIRouter
-
 from kelpie import __version__
 from kelpie.server.answer import Answer
+from kelpie.server.letta.resource import resource
 
-router = APIRouter(tags=["health"])
+router = resource("", "health")
 
 
 @router.get("/health/", summary="Is the server there", response_model=None)

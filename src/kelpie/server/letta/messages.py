@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import HTTPException, Query
 from starlette.responses import Response
 
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded
@@ -13,18 +13,18 @@ from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.messages import MessageQuery
 from kelpie.server.answer import Answer
-from kelpie.server.body import JsonRoute
 from kelpie.server.errors import Unprocessable
 from kelpie.server.house import House
 from kelpie.server.letta.ids import AgentPath, MessagePath
 from kelpie.server.letta.message_body import SendBody, send_command
 from kelpie.server.letta.message_shape import View, messages, wire_messages
 from kelpie.server.letta.paging import LIMIT_MAX, Order
+from kelpie.server.letta.resource import resource
 from kelpie.server.letta.sdk import SdkV1
 from kelpie.server.letta.stream_shape import Frames, shown, stop_shape, usage_shape
 from kelpie.server.sse import EventStream
 
-router = APIRouter(tags=["messages"], route_class=JsonRoute)
+router = resource("", "messages")
 
 _STREAMS: dict[int | str, dict[str, Any]] = {
     200: {

@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from kelpie.server.answer import Answer
 from kelpie.server.house import House
 from kelpie.server.letta.model_shape import embedding_shape, model_shape
+from kelpie.server.letta.resource import resource
 
-router = APIRouter(prefix="/models", tags=["models"])
+router = resource("/models", "models")
 
 
 @router.get("/", summary="List language models", response_model=None)

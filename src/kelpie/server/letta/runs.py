@@ -2,19 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.core.runs import RunQuery, RunStatus, StepQuery, StopReason
 from kelpie.server.answer import Answer
-from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
 from kelpie.server.letta.message_shape import messages
 from kelpie.server.letta.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
+from kelpie.server.letta.resource import resource
 from kelpie.server.letta.run_shape import run_metrics, run_shape, run_usage, step_shape
 
-router = APIRouter(prefix="/runs", tags=["runs"], route_class=JsonRoute)
+router = resource("/runs", "runs")
 
 
 @router.get("/", summary="List runs", response_model=None)

@@ -1,18 +1,16 @@
 """The steps resource: one model call with its tool calls."""
 
-from fastapi import APIRouter
-
 from kelpie.core.ids import AgentId
 from kelpie.core.runs import StepQuery
 from kelpie.server.answer import Answer
-from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
 from kelpie.server.letta.ids import StepPath
 from kelpie.server.letta.message_shape import messages
 from kelpie.server.letta.paging import Page50, Page100Ascending
+from kelpie.server.letta.resource import resource
 from kelpie.server.letta.run_shape import step_metrics, step_shape
 
-router = APIRouter(prefix="/steps", tags=["steps"], route_class=JsonRoute)
+router = resource("/steps", "steps")
 
 
 @router.get("/", summary="List steps", response_model=None)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.core.agents import EVERYTHING
@@ -10,16 +10,16 @@ from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import AgentId
 from kelpie.core.tools import DEFAULT_RETURN_CHAR_LIMIT, NewTool, ToolQuery, ToolType
 from kelpie.server.answer import Answer
-from kelpie.server.body import JsonRoute
 from kelpie.server.house import House
 from kelpie.server.letta.agents import shape
 from kelpie.server.letta.ids import AgentPath, ToolPath
 from kelpie.server.letta.paging import Page10, Page50
+from kelpie.server.letta.resource import resource
 from kelpie.server.letta.sdk import SdkV1
 from kelpie.server.letta.tool_shape import tool_shape
 
-router = APIRouter(prefix="/tools", tags=["tools"], route_class=JsonRoute)
-agent_router = APIRouter(prefix="/agents/{agent_id}/tools", tags=["tools"], route_class=JsonRoute)
+router = resource("/tools", "tools")
+agent_router = resource("/agents/{agent_id}/tools", "tools")
 
 ReturnLimit = Annotated[int, Field(ge=1, le=1_000_000)]
 
