@@ -41,7 +41,10 @@ class ScriptModel:
         self.hold = None  # an asyncio.Event that the model waits for
 
     async def models(self) -> Sequence[ModelInfo]:
-        return [ModelInfo(MODEL, "script", "test", "openai", 128_000, "test", 4096)]
+        return [self.describe("script")]
+
+    def describe(self, name: str) -> ModelInfo:
+        return ModelInfo(MODEL, name, "test", "openai", 128_000, "test", 4096)
 
     async def embeddings(self):
         return []

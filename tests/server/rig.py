@@ -83,7 +83,10 @@ class Puppet:
         self.waiting = asyncio.Event()
 
     async def models(self) -> Sequence[ModelInfo]:
-        return [ModelInfo("fake/model", "model", "fake", "openai", 100_000, "http://fake.example/v1", 4096)]
+        return [self.describe("model")]
+
+    def describe(self, name: str) -> ModelInfo:
+        return ModelInfo(f"fake/{name}", name, "fake", "openai", 100_000, "http://fake.example/v1", 4096)
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
         return [EmbeddingInfo("fake/embed", "embed", "fake", "openai", 8, "http://fake.example/v1")]

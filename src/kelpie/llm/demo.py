@@ -46,17 +46,18 @@ class DemoProvider:
         self._calls = 0
 
     async def models(self) -> Sequence[ModelInfo]:
-        return [
-            ModelInfo(
-                handle="kelpie/demo",
-                name="demo",
-                provider_name="kelpie",
-                provider_type="openai",  # so that clients, which know a closed set of types, can show it
-                context_window=128_000,
-                endpoint="built in",
-                max_tokens=16_384,
-            )
-        ]
+        return [self.describe("demo")]
+
+    def describe(self, name: str) -> ModelInfo:
+        return ModelInfo(
+            handle=f"{self.name}/{name}",
+            name=name,
+            provider_name=self.name,
+            provider_type="openai",  # so that clients, which know a closed set of types, can show it
+            context_window=128_000,
+            endpoint="built in",
+            max_tokens=16_384,
+        )
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
         return []

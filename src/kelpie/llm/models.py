@@ -45,9 +45,10 @@ class Models:
         return found
 
     def known(self, handle: str) -> ModelInfo | None:
-        """What was last heard of a model, without asking anyone; None when its provider was not listed yet."""
-        listing = self._listings.get(handle.partition("/")[0])
-        return listing.known(handle) if listing else None
+        """What can be said of a model without asking anyone; None when there is no such provider."""
+        provider, _, name = handle.partition("/")
+        listing = self._listings.get(provider)
+        return (listing.known(handle) or listing.provider.describe(name)) if listing else None
 
     async def resolve_embedding(self, handle: str) -> EmbeddingInfo:
         """The embedding model with this handle. Raises InvalidInput or NotFound."""

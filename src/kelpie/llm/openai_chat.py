@@ -132,12 +132,18 @@ class OpenAIChat:
         for entry in entries:
             name = entry.get("id") if isinstance(entry, dict) else None
             if isinstance(name, str) and name and chats(name):
-                yield ModelInfo(
-                    handle=f"{self.name}/{name}",
-                    name=name,
-                    provider_name=self.name,
-                    provider_type="openai",
-                    context_window=context_window(name, entry),
-                    endpoint=self._endpoint.shown,
-                    max_tokens=max_output_tokens(name),
-                )
+                yield self._info(name, entry)
+
+    def describe(self, name: str) -> ModelInfo:
+        return self._info(name, {})
+
+    def _info(self, name: str, entry: Mapping[str, Any]) -> ModelInfo:
+        return ModelInfo(
+            handle=f"{self.name}/{name}",
+            name=name,
+            provider_name=self.name,
+            provider_type="openai",
+            context_window=context_window(name, entry),
+            endpoint=self._endpoint.shown,
+            max_tokens=max_output_tokens(name),
+        )

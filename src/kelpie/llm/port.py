@@ -106,6 +106,10 @@ class Provider(Protocol):
         """The chat models on offer. Raises ModelError."""
         ...
 
+    def describe(self, name: str) -> ModelInfo:
+        """What is known of a model by its name alone, without asking anyone."""
+        ...
+
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
         """The embedding models on offer. Raises ModelError."""
         ...

@@ -35,7 +35,7 @@ class CreateTool(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     source_code: str
-    source_type: Literal["python", "typescript", "json"] | None = "python"
+    source_type: Literal["python", "typescript", "json"] | None = None
     description: str | None = None
     tags: list[str] | None = None
     json_schema: dict[str, Any] | None = None
