@@ -114,8 +114,8 @@ def _wrong_types() -> list[Case]:
     ]  # fmt: skip
     others: list[tuple[str, str, Any]] = [
         ("POST", "/v1/blocks/", {"value": "x"}), ("POST", "/v1/blocks/", {"label": "x", "value": 5}),
-        ("POST", "/v1/blocks/", {"label": "x", "value": "y", "limit": -1}), ("PATCH", "/v1/blocks/{block}", {"tags": 1}),
-        ("PATCH", "/v1/blocks/{block}", {"limit": "x"}), ("POST", "/v1/tools/", {}),
+        ("POST", "/v1/blocks/", {"label": "x", "value": "y", "limit": -1}), ("POST", "/v1/tools/", {}),
+        ("PATCH", "/v1/blocks/{block}", {"tags": 1}), ("PATCH", "/v1/blocks/{block}", {"limit": "x"}),
         ("POST", "/v1/tools/", {"source_code": "def f(): pass", "name": "f"}),
         ("PUT", "/v1/tools/", {"source_code": 5}), ("PATCH", "/v1/tools/{tool}", {"return_char_limit": 0}),
         ("PATCH", AGENT, {"tags": "x"}), ("PATCH", AGENT, []), ("PATCH", AGENT + "/reset-messages", []),
@@ -183,7 +183,7 @@ def _agents() -> list[Case]:
         (404, {"model": "kelpie/none"}, "kelpie/none"),
         (400, {"model": "demo"}, "model"),
         (400, {"tool_ids": [f"tool-{GHOST}"]}, GHOST),
-        (409, {"block_ids": ["<block>", "<other>"], "name": "taken"}, ""),
+        (409, {"block_ids": ["<block>", "<human>"], "name": "taken"}, "human"),
         (404, {"block_ids": [f"block-{GHOST}"]}, GHOST),
         (400, {"name": "bad/name!"}, "name"),
         (400, {"timezone": "Nowhere/Land"}, "timezone"),
@@ -191,11 +191,7 @@ def _agents() -> list[Case]:
     ]
     return [
         *(Case(f"new agent: {body}", "POST", AGENTS, status, json=body, says=(word,)) for status, body, word in bodies),
-        *(
-            Case(f"agent: {body}", "PATCH", AGENT, status, json=body, says=(word,))
-            for status, body, word in changes
-            if word
-        ),
+        *(Case(f"agent: {body}", "PATCH", AGENT, status, json=body, says=(word,)) for status, body, word in changes),
     ]
 
 

@@ -27,6 +27,7 @@ class Place:
         self.http = http
         human = {"label": "human", "value": "Name: Ada"}
         self.agent = self._made("/v1/agents/", name="Victim", model="kelpie/demo", memory_blocks=[human])
+        self.human = self.http.get(f"/v1/agents/{self.agent}/core-memory/blocks/human").json()["id"]
         self.block = self._made("/v1/blocks/", label="human", value="another block of that label")
         self.other = self._made("/v1/blocks/", label="hobby", value="chess")
         self._patched(f"/v1/agents/{self.agent}/core-memory/blocks/attach/{self.other}")
@@ -49,7 +50,7 @@ class Place:
         }
 
     def ask(self, case: Case) -> httpx.Response:
-        ids = {"agent": self.agent, "block": self.block, "other": self.other, "tool": self.tool}
+        ids = {name: getattr(self, name) for name in ("agent", "human", "block", "other", "tool")}
         body = case.content
         if case.json is not ...:
             body = json.dumps(case.json).encode()
@@ -102,7 +103,7 @@ def test_a_body_that_does_not_say_its_size_is_bounded_too(place: Place) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/agents/", "/v1/blocks/", "/v1/tools/", "/v1/runs/"])
-@pytest.mark.parametrize("cursor", ["bogus", f"agent-{GHOST}", "' OR 1=1 --", "\ud83d\udc09"])
+@pytest.mark.parametrize("cursor", ["bogus", f"agent-{GHOST}", "' OR 1=1 --", "é\u2028"])
 def test_an_unknown_cursor_gives_the_first_page(place: Place, path: str, cursor: str) -> None:
     first = place.http.get(path, params={"limit": 1}).json()
     assert len(first) == 1
@@ -152,7 +153,7 @@ async def test_a_full_mailbox_says_when_to_come_again(server: Served, place: Pla
     assert len(runs) == 1 + MAILBOX_SIZE and {run["status"] for run in runs} == {"completed"}
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "127.0.0.1.example.com"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "127.0.0.1.example.com"])
 def test_an_address_that_others_can_reach_is_refused(tmp_path: Path, host: str) -> None:
     done = subprocess.run(
         COMMAND, env=environment(tmp_path / "data", KELPIE_HOST=host), capture_output=True, text=True, timeout=START_S
