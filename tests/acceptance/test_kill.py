@@ -55,6 +55,7 @@ class Search:
         self._pupils: list[Pupil] = []
         self._former: list[list[Pupil]] = []
         self._turns = 0
+        self._board = Board()
 
     @property
     def acknowledged(self) -> int:
@@ -80,6 +81,7 @@ class Search:
         self._server.start()
         async with self._client() as http:
             await self._quiet(http)
+            await self._board.check(http)
             await check(http, self._pupils, SHARED)
             await asyncio.gather(*(self._answers(http, pupil) for pupil in self._pupils))
 
@@ -95,6 +97,7 @@ class Search:
             for pupil in self._pupils
             for _ in range(SENDERS_PER_AGENT)
         ]
+        senders.append(asyncio.create_task(self._board.keep_writing(http)))
         await asyncio.sleep(self._rng.uniform(0.0, WORK_S_MAX))
         self._server.kill()
         await asyncio.gather(*senders)
@@ -119,6 +122,7 @@ class Search:
         if self._pupils:
             self._former.append(self._pupils)
         async with self._client() as http:
+            await self._board.hang_up(http)
             notes = await _made(http, "/v1/blocks/", label=SHARED, value="", limit=1_000_000)
             self._pupils = [
                 await _new_pupil(http, notes["id"], demo, heartbeats)
@@ -140,6 +144,37 @@ class Search:
 
     def _client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=self._server.url, trust_env=False, timeout=60)
+
+
+class Board:
+    """A block that a person edits all the while: the last edit that was acknowledged stays, or the one after it."""
+
+    def __init__(self) -> None:
+        self._path = ""
+        self._sent = 0
+        self._acknowledged = 0
+
+    async def hang_up(self, http: httpx.AsyncClient) -> None:
+        """Makes the block anew."""
+        made = await _made(http, "/v1/blocks/", label="board", value="0")
+        self._path = f"/v1/blocks/{made['id']}"
+        self._sent = self._acknowledged = 0
+
+    async def keep_writing(self, http: httpx.AsyncClient) -> None:
+        """One edit after the other until the server is gone."""
+        while True:
+            self._sent += 1
+            try:
+                answer = await http.patch(self._path, json={"value": str(self._sent)})
+            except httpx.TransportError:
+                return
+            assert answer.status_code == 200, answer.text
+            self._acknowledged = self._sent
+
+    async def check(self, http: httpx.AsyncClient) -> None:
+        found = int((await http.get(self._path)).json()["value"])
+        assert self._acknowledged <= found <= self._sent, f"{found}, not {self._acknowledged} to {self._sent}"
+        self._acknowledged = found
 
 
 async def _new_pupil(http: httpx.AsyncClient, notes_id: str, demo: bool, heartbeats: bool) -> Pupil:

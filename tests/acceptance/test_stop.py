@@ -1,4 +1,4 @@
-"""SIGTERM in the middle of turns: a turn that needs longer than the drain is cut off and goes on after the next start."""
+"""SIGTERM in the middle of a turn: one that needs longer than the drain is cut off and goes on after the next start."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ async def until(http: httpx.AsyncClient, path: str, so: Any) -> Any:
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_a_turn_cut_off_by_a_stop_goes_on_after_the_start(tmp_path: Path, streaming: bool) -> None:
     remember = {"name": "memory_insert", "arguments": {"label": "human", "new_string": "likes tea"}}
-    text = script({"calls": [remember]}, {"text": "done", "wait_s": 5})
+    text = script({"calls": [remember]}, {"text": "done", "wait_s": 4})
     with served(tmp_path / "data", KELPIE_DRAIN_SECONDS="1") as server:
         async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=WITHIN_S) as http:
             blocks = [{"label": "human", "value": "Name: Ada"}]
@@ -39,10 +39,8 @@ async def test_a_turn_cut_off_by_a_stop_goes_on_after_the_start(tmp_path: Path, 
             await until(http, f"{agent}/messages", lambda found: found[-1]["message_type"] == "tool_return_message")
             code = await asyncio.to_thread(server.stop)
             assert code == 0, server.last_words()
-            with_answer = [
-                answer for answer in await asyncio.gather(told, return_exceptions=True) if '"done"' in told_text(answer)
-            ]
-            assert not with_answer, "the client was given an answer that did not exist yet"
+            (answer,) = await asyncio.gather(told, return_exceptions=True)
+            assert "done" not in getattr(answer, "text", ""), "the client was given an answer that did not exist yet"
         server.start()
         async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=WITHIN_S) as http:
             await until(http, "/v1/runs/?active=true", lambda found: not found)
@@ -54,7 +52,3 @@ async def test_a_turn_cut_off_by_a_stop_goes_on_after_the_start(tmp_path: Path, 
             ]  # fmt: skip
             human = (await http.get(f"{agent}/core-memory/blocks/human")).json()
             assert human["value"].count("likes tea") == 1
-
-
-def told_text(answer: httpx.Response | BaseException) -> str:
-    return answer.text if isinstance(answer, httpx.Response) else ""

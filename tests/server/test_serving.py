@@ -190,3 +190,20 @@ async def _accepts(url: str) -> bool:
         return False
     writer.close()
     return True
+
+
+async def test_the_sdks_own_retry_says_nothing_twice(opened: tuple[Kelpie, Puppet], sdk: AsyncLetta) -> None:
+    patient = sdk.with_options(max_retries=2)
+    agent = await sdk.agents.create(memory_blocks=[{"label": "human", "value": ""}])
+    puppet = opened[1]
+    puppet.script += [
+        called("memory_insert", '{"label": "human", "new_string": "tea"}'),
+        ModelError(ModelFault.server, "It failed."),
+    ]
+    with pytest.raises(letta_client.InternalServerError):
+        await patient.agents.messages.create(agent.id, input="I like tea")
+    assert len(puppet.asked) == 2, "part of the turn is history, so the SDK is told not to send it again"
+    puppet.script.append(ModelError(ModelFault.server, "It failed."))
+    await patient.agents.messages.create(agent.id, input="hello")  # nothing was history yet: the second try succeeds
+    said_by_user = [m.content async for m in sdk.agents.messages.list(agent.id) if m.message_type == "user_message"]
+    assert said_by_user == ["I like tea", "hello"]

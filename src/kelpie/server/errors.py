@@ -7,7 +7,7 @@ of a model provider, and `{"trace_id", "detail", "examples"?}` for a request tha
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastapi import FastAPI
@@ -17,6 +17,7 @@ from starlette.requests import Request
 from kelpie.core.errors import (
     ActivationFailed,
     CallerError,
+    CommitUnknown,
     ConfigurationError,
     Conflict,
     InvalidInput,
@@ -38,6 +39,14 @@ _log = logs.get("server")
 
 class Unprocessable(CallerError):
     """The parts of the request contradict each other."""
+
+
+class Halfway(KelpieError):
+    """A turn that failed after some of it had become history: to send the same again would say it twice."""
+
+    def __init__(self, cause: KelpieError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 _STATUS: dict[type[KelpieError], int] = {
@@ -65,6 +74,7 @@ _MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
 }
 
 _STORAGE_RETRY_S = 1.0
+_NOT_AGAIN = {"x-should-retry": "false"}  # the SDKs repeat a 409, 429 or 5xx by themselves unless this says no
 _ID_PATTERN = re.compile(r"\^([a-z_-]+)-\[0-9a-f\]")
 
 
@@ -82,6 +92,9 @@ class Refusal:
 
 def refusal(error: KelpieError) -> Refusal:
     """How an error is told, by status and words. Bugs of ours keep their words to the log."""
+    if isinstance(error, Halfway):
+        told = refusal(error.cause)
+        return replace(told, headers={**told.headers, **_NOT_AGAIN})
     if isinstance(error, ModelError):
         status, kind = _MODEL_FAULTS[error.kind]
         headers = _retry_after(error.retry_after_s) if error.retry_after_s is not None else {}
@@ -95,7 +108,7 @@ def refusal(error: KelpieError) -> Refusal:
 def answer(error: KelpieError) -> Answer:
     """The HTTP answer for an error of ours."""
     told = refusal(error)
-    if isinstance(error, ModelError):
+    if isinstance(error.cause if isinstance(error, Halfway) else error, ModelError):
         body: dict[str, Any] = {"type": told.type, "message": told.message, "detail": told.detail}
         if told.hint:
             body["hint"] = told.hint
@@ -151,6 +164,8 @@ async def _on_invalid_request(request: Request, error: Exception) -> Answer:
 def _headers(error: KelpieError) -> Mapping[str, str]:
     if isinstance(error, Overloaded | ActivationFailed):
         return _retry_after(error.retry_after_s)
+    if isinstance(error, Conflict | CommitUnknown):
+        return _NOT_AGAIN
     return _retry_after(_STORAGE_RETRY_S) if isinstance(error, StorageError) else {}
 
 

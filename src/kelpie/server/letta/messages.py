@@ -13,7 +13,7 @@ from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.messages import MessageQuery
 from kelpie.server.answer import Answer
-from kelpie.server.errors import Unprocessable
+from kelpie.server.errors import Halfway, Unprocessable
 from kelpie.server.house import House
 from kelpie.server.letta.ids import AgentPath, MessagePath
 from kelpie.server.letta.message_body import SendBody, send_command
@@ -97,14 +97,16 @@ async def retrieve_message(kelpie: House, message_id: MessagePath) -> Answer:
 async def _whole(turn: Turn, view: View) -> dict[str, Any]:
     """The answer to a send that is not streamed. Raises what the turn failed with."""
     found: list[dict[str, Any]] = []
+    began = False  # whether anything of the turn is in the history
     async with aclosing(turn.events()) as events:
         async for event in events:
             match event:
                 case MessageCommitted():
+                    began = True
                     found += shown(event, view)
                 case TurnEnded():
                     if event.error:
-                        raise event.error
+                        raise Halfway(event.error) if began else event.error
                     return {
                         "messages": found,
                         "stop_reason": stop_shape(event.stop_reason),
