@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.bad_input import CASES, GHOST, Case, refused_well
+from tests.acceptance.bad_input import CASES
+from tests.acceptance.refusal import GHOST, Case, refused_well
 from tests.acceptance.served import COMMAND, START_S, Served, environment, served
 
 BODY_BYTES_MAX = 100_000

@@ -5,19 +5,16 @@ Written once for both clients of the SDK and both agent types; the SDK's own mod
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from letta_client.types import BlockResponse
 
+from tests.acceptance.newcomer import BLOCKS, INCLUDES, TYPES, block, history, new_agent, plain, say
 from tests.acceptance.sdk import KINDS, every, got, sdk_client
 from tests.acceptance.served import Served, served
 
-TYPES = ("letta_v1_agent", "memgpt_agent")
-INCLUDES = ["agent.blocks", "agent.tools", "agent.tags", "agent.secrets"]
-BLOCKS = [{"label": "human", "value": "Name: Ada"}, {"label": "persona", "value": "I am a careful helper."}]
 DICE = '''
 def roll_dice(sides: int) -> str:
     """Roll a dice.
@@ -44,34 +41,6 @@ async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterato
 @pytest.fixture(params=TYPES)
 async def agent(request: pytest.FixtureRequest, client: Any) -> Any:
     return await new_agent(client, request.param)
-
-
-async def new_agent(client: Any, agent_type: str) -> Any:
-    return await got(
-        client.agents.create(
-            name="First", agent_type=agent_type, model="kelpie/demo", memory_blocks=BLOCKS,
-            tags=["newcomer"], secrets={"TOKEN": "a b c"},
-        )
-    )  # fmt: skip
-
-
-async def say(client: Any, agent: Any, text: str) -> Any:
-    answer = await got(client.agents.messages.create(agent.id, messages=[{"role": "user", "content": text}]))
-    assert answer.stop_reason.stop_reason == "end_turn"
-    return answer
-
-
-async def history(client: Any, agent: Any) -> list[Any]:
-    return await every(client.agents.messages.list(agent.id, order="asc", limit=1000))
-
-
-async def block(client: Any, agent: Any, label: str) -> Any:
-    return await got(client.agents.blocks.retrieve(label, agent_id=agent.id))
-
-
-def plain(model: Any) -> dict[str, Any]:
-    """An answer without how the agent's activation is doing: a restart may change that, and nothing else."""
-    return {name: value for name, value in model.model_dump(mode="json").items() if name != "kelpie_status"}
 
 
 def types(messages: list[Any], *without: str) -> list[str]:
@@ -236,36 +205,3 @@ async def test_a_turn_leaves_a_run_with_its_steps(client: Any, agent: Any) -> No
     assert [one for one in of_run if one.message_type != "user_message"] == answer.messages
     usage = await got(client.runs.usage.retrieve(run_id))
     assert usage.total_tokens == answer.usage.total_tokens
-
-
-async def everything(client: Any, agent: Any) -> dict[str, Any]:
-    """All that the API tells about an agent."""
-    runs = await every(client.runs.list(agent_id=agent.id, order="asc"))
-    return {
-        "agent": plain(await got(client.agents.retrieve(agent.id, include=INCLUDES))),
-        "messages": [plain(one) for one in await history(client, agent)],
-        "blocks": [plain(one) for one in await every(client.agents.blocks.list(agent.id))],
-        "tools": [plain(one) for one in await every(client.agents.tools.list(agent.id, limit=50))],
-        "runs": [plain(one) for one in runs],
-        "steps": [[plain(one) for one in await every(client.runs.steps.list(run.id))] for run in runs],
-    }
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_restart_changes_nothing(tmp_path: Path, kind: str) -> None:
-    with served(tmp_path / "data") as server:
-        async with sdk_client(kind, server.url) as client:
-            agents = [await new_agent(client, one) for one in TYPES]
-            for one in agents:
-                await say(client, one, "my name is Ada and I like tea")
-                await every(await got(client.agents.messages.create(one.id, input="hello", streaming=True)))
-            before = [await everything(client, one) for one in agents]
-        server.restart()
-        async with sdk_client(kind, server.url) as client:
-            assert [await everything(client, one) for one in agents] == before
-            for one, was in zip(agents, before, strict=True):
-                told = await say(client, one, "what do you know about me?")
-                assert "tea" in told.messages[-1].content
-                now = await everything(client, one)
-                assert now["messages"][: len(was["messages"])] == was["messages"]
-                assert len(now["runs"]) == len(was["runs"]) + 1

@@ -195,7 +195,7 @@ def test_blocks_of_many_agents_and_their_versions(tx: Tx) -> None:
     assert blocks.of_agents(tx, [nobody, BEN, ANN]) == {nobody: [], BEN: [], ANN: blocks.of_agent(tx, ANN)}
     assert labels(blocks.of_agent(tx, ANN)) == ["b", "a"], "oldest first, not by label"
     blocks.update(tx, block_id(2), {"value": "x"}, 9, None)
-    assert blocks.versions(tx, ANN) == {block_id(1): 1, block_id(2): 2}
+    assert (agents.versions(tx, ANN) or (0, {}))[1] == {block_id(1): 1, block_id(2): 2}
 
 
 def test_agents_of_a_block_come_in_pages(tx: Tx) -> None:

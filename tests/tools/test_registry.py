@@ -43,7 +43,7 @@ def tools(world: World, heard: Heard) -> Tools:
 
 
 async def version(world: World, agent_id: AgentId) -> int | None:
-    return await world.database.read(lambda tx: agents.version(tx, agent_id))
+    return await world.database.read(lambda tx: (agents.versions(tx, agent_id) or (0, {}))[0])
 
 
 async def test_create_and_read_back(tools: Tools) -> None:

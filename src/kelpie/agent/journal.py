@@ -153,8 +153,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     decision = _decide(loaded, write.ending) if write.ending else Decision(None)
     if decision.nudge is not None:
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
-    messages.append(tx, rows)
-    messages.extend_context(tx, run.agent_id, [row.id for row in rows], position.conversation)
+    messages.append(tx, rows, position.conversation)
     if write.step is not None:
         runs.add_step(tx, write.step, loaded.agent.organization_id)
     if decision.stop is None:
@@ -192,8 +191,7 @@ async def close_turn(
     """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError."""
 
     def body(tx: Tx) -> None:
-        messages.append(tx, orphans)
-        messages.extend_context(tx, run.agent_id, [row.id for row in orphans], position.conversation)
+        messages.append(tx, orphans, position.conversation)
         if step is not None:
             runs.add_step(tx, step, loaded.agent.organization_id)
         finish(tx, run)

@@ -30,10 +30,9 @@ class Loaded:
     tools: tuple[Tool, ...]
 
     def is_current(self, tx: Tx) -> bool:
-        """Whether the database still holds these versions: two small reads, part of every journal commit."""
-        if agents.version(tx, self.agent.id) != self.agent.version:
-            return False
-        return blocks.versions(tx, self.agent.id) == {b.id: b.version for b in self.blocks}
+        """Whether the database still holds these versions: one small read, part of every journal commit."""
+        held = (self.agent.version, {b.id: b.version for b in self.blocks})
+        return agents.versions(tx, self.agent.id) == held
 
 
 def load(tx: Tx, agent: Agent) -> Loaded:

@@ -222,11 +222,6 @@ _OF_AGENT = _ATTACHED.where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
 _OF_AGENTS = _ATTACHED.where(agent_blocks.c.agent_id.in_(sa.bindparam("of_agents", expanding=True)))
 _BY_LABEL = _OF_AGENT.where(agent_blocks.c.label == sa.bindparam("of_label"))
 _BY_LABEL_LOCKED = _BY_LABEL.with_for_update(of=blocks)
-_VERSIONS = (
-    sa.select(blocks.c.id, blocks.c.version)
-    .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
-    .where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
-)
 
 
 def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
@@ -303,8 +298,3 @@ def by_label(tx: Tx, agent_id: AgentId, label: str, *, lock: bool = False) -> Bl
     """The agent's block of this label, if it has one."""
     row = tx.execute(_BY_LABEL_LOCKED if lock else _BY_LABEL, {"of_agent": agent_id, "of_label": label}).first()
     return None if row is None else _from_row(row)
-
-
-def versions(tx: Tx, agent_id: AgentId) -> dict[str, int]:
-    """The version of each block of the agent: a cheap way to see whether what is held in memory is current."""
-    return {row.id: row.version for row in tx.execute(_VERSIONS, {"of_agent": agent_id})}

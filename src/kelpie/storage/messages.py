@@ -128,15 +128,21 @@ _INSERT = insert(messages)
 _LAST_SEQ = select(func.coalesce(func.max(messages.c.seq), 0)).where(messages.c.agent_id == bindparam("of_agent"))
 
 
-def append(tx: Tx, new: Sequence[Message]) -> None:
-    """Writes messages of one agent at the end of its history, with their text index."""
+def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> None:
+    """Writes messages of one agent at the end of its history, with their text index.
+
+    With a conversation they also come to the end of what the model sees of it.
+    """
     if not new:
         return
-    last: int = tx.execute(_LAST_SEQ, {"of_agent": new[0].agent_id}).scalar_one()
+    agent_id = new[0].agent_id
+    last: int = tx.execute(_LAST_SEQ, {"of_agent": agent_id}).scalar_one()
     tx.execute(_INSERT, [_to_row(message, last + 1 + i) for i, message in enumerate(new)])
     for message in new:
         if message.role in SEARCHABLE and message.said:
-            fulltext.index(tx, "message", message.agent_id, message.id, message.said)
+            fulltext.index(tx, "message", agent_id, message.id, message.said)
+    if conversation is not None:
+        _place(tx, agent_id, [m.id for m in new], conversation, last + 1)
 
 
 _UPDATE_CONTENT = (
@@ -229,9 +235,6 @@ def of_step(tx: Tx, step_id: StepId) -> list[Message]:
 
 # --- the context -----------------------------------------------------------------------------------------------------
 
-_CONTEXT_LAST = select(func.coalesce(func.max(context.c.position), -1)).where(
-    context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
-)
 _CONTEXT_INSERT = insert(context)
 _CONTEXT_CLEAR = delete(context).where(
     context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
@@ -254,23 +257,23 @@ _CONTEXT_OF_MANY = (
 )
 
 
-def extend_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], conversation: str = "") -> None:
-    """Puts messages at the end of what the model sees."""
-    if not ids:
-        return
-    last: int = tx.execute(_CONTEXT_LAST, {"of_agent": agent_id, "of_conversation": conversation}).scalar_one()
+def _place(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], conversation: str, first: int) -> None:
+    """Puts messages into a context from this position on. The sequence number of a message is always a free position
+    at the end: a context never holds more messages than the agent ever had."""
     tx.execute(
         _CONTEXT_INSERT,
         [
-            {"agent_id": agent_id, "conversation_id": conversation, "position": last + 1 + i, "message_id": message_id}
+            {"agent_id": agent_id, "conversation_id": conversation, "position": first + i, "message_id": message_id}
             for i, message_id in enumerate(ids)
         ],
     )
 
 
 def replace_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], conversation: str = "") -> None:
+    """Makes exactly these the messages that the model sees."""
     tx.execute(_CONTEXT_CLEAR, {"of_agent": agent_id, "of_conversation": conversation})
-    extend_context(tx, agent_id, ids, conversation)
+    if ids:
+        _place(tx, agent_id, ids, conversation, 0)
 
 
 def context_ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:

@@ -1,7 +1,7 @@
 """Runs, steps and the journal's own keys."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -40,6 +40,10 @@ class Given:
 
     messages: tuple[NewMessage, ...]
     max_steps: int
+
+
+def _usage_to_json(usage: Usage) -> dict[str, Any]:
+    return {name: getattr(usage, name) for name in Usage.__slots__}
 
 
 def _given_to_json(given: Given) -> dict[str, Any]:
@@ -83,7 +87,7 @@ def open_run(tx: Tx, run: Run, organization: OrganizationId, given: Given, node:
             "metadata": dict(run.metadata),
             "request_config": dict(run.request_config),
             "callback_url": run.callback_url,
-            "usage": asdict(run.usage),
+            "usage": _usage_to_json(run.usage),
             "step_count": 0,
             "ttft_ns": None,
             "total_duration_ns": None,
@@ -121,7 +125,12 @@ def progress(tx: Tx, run: Run) -> None:
     """Records usage and steps so far."""
     tx.execute(
         _UPDATE_PROGRESS,
-        {"of_run": run.id, "new_usage": asdict(run.usage), "new_count": run.step_count, "new_ttft": run.ttft_ns},
+        {
+            "of_run": run.id,
+            "new_usage": _usage_to_json(run.usage),
+            "new_count": run.step_count,
+            "new_ttft": run.ttft_ns,
+        },
     )
 
 
@@ -137,7 +146,7 @@ def finish(tx: Tx, run: Run) -> None:
             "at": run.completed_at,
             "new_metadata": dict(run.metadata),
             "duration": run.total_duration_ns,
-            "new_usage": asdict(run.usage),
+            "new_usage": _usage_to_json(run.usage),
             "new_count": run.step_count,
             "new_ttft": run.ttft_ns,
         },
@@ -266,7 +275,7 @@ def add_step(tx: Tx, step: Step, organization: OrganizationId) -> None:
             "model_handle": step.model_handle,
             "model_endpoint": step.model_endpoint,
             "context_window_limit": step.context_window_limit,
-            "usage": asdict(step.usage),
+            "usage": _usage_to_json(step.usage),
             "tags": list(step.tags),
             "feedback": step.feedback,
             "error": dict(step.error) if step.error else None,
