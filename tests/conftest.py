@@ -1,8 +1,13 @@
-"""What every test run shares: the plain last line that says how it went."""
+"""What every test run shares: how examples are drawn, and the plain last line that says how it went."""
 
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No time limit per example: machines are noisy. The same examples every time: a red run means a change, not bad luck.
+settings.register_profile("kelpie", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kelpie")
 
 _FAILED = ("failed", "error")
 
