@@ -35,6 +35,7 @@ from kelpie.world.world import World
 DATABASE_FILE = "kelpie.db"
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 RECOVERIES_AT_ONCE = 8
+RECOVER_EVERY_S = 15.0
 _NEVER = 2**62
 
 _log = logs.get("app")
@@ -78,7 +79,7 @@ class Kelpie:
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
         await self.tools.ensure_builtins()
         self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
-        self._recovery = asyncio.create_task(self._recover())
+        self._recovery = asyncio.create_task(self._keep_recovering())
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within a bound and closes everything."""
@@ -97,9 +98,19 @@ class Kelpie:
     async def _deactivate(self, activation: Activation) -> None:
         """Nothing to save: all that an activation holds is committed."""
 
+    async def _keep_recovering(self) -> None:
+        """At the start, and again and again: a disk that fails for a while leaves turns behind as a crash does."""
+        while True:
+            try:
+                await self._recover()
+            except KelpieError as error:
+                _log.error("what was left unfinished could not be looked up yet", error=str(error))
+            await asyncio.sleep(RECOVER_EVERY_S)
+
     async def _recover(self) -> None:
-        """Goes on with every turn that a crash cut short, a few at a time."""
-        left = await self.world.database.read(runs.agents_with_unfinished)
+        """Goes on with, or closes, every turn that nobody works on any more, a few at a time."""
+        found = await self.world.database.read(runs.agents_with_unfinished)
+        left = [agent_id for agent_id in found if self.dispatcher.handler(agent_id) is None]
         places = asyncio.Semaphore(RECOVERIES_AT_ONCE)
 
         async def one(agent_id: AgentId) -> None:

@@ -22,7 +22,7 @@ from kelpie.core.messages import Usage
 from kelpie.core.runs import Run, RunStatus, StopReason
 from kelpie.observe import logs
 from kelpie.storage import agents, heads, messages, runs
-from kelpie.storage.heads import Node
+from kelpie.storage.heads import Claim, Node
 from kelpie.storage.runs import Given, Unfinished
 from kelpie.world.database import Tx
 
@@ -46,7 +46,9 @@ class Activation:
     @classmethod
     async def load(cls, equipment: Equipment, node: Node, agent_id: AgentId) -> "Activation":
         """Claims the agent and reads it. Raises NotFound, AgentStopped, StorageError."""
-        hot, left = await equipment.world.database.transact(lambda tx: _load(tx, agent_id, node))
+        database = equipment.world.database
+        claim = await database.transact(lambda tx: heads.claim(tx, agent_id, node))
+        hot, left = await database.read(lambda tx: _load(tx, claim))  # a read: a long history must not hold the writer
         activation = cls(equipment, hot, {})
         for unfinished in left:
             await activation._settle(unfinished)
@@ -155,12 +157,11 @@ class Activation:
         return Position(self._hot.claim, run, number, run.conversation_id or ""), left
 
 
-def _load(tx: Tx, agent_id: AgentId, node: Node) -> tuple[Hot, list[Unfinished]]:
-    agent = agents.get(tx, agent_id)
-    claim = heads.claim(tx, agent_id, node)
+def _load(tx: Tx, claim: Claim) -> tuple[Hot, list[Unfinished]]:
+    agent = agents.get(tx, claim.agent_id)
     hot = Hot(claim, state.load(tx, agent))
     hot.contexts[""] = state.load_context(tx, agent, "")
-    return hot, runs.unfinished_of(tx, agent_id)
+    return hot, runs.unfinished_of(tx, agent.id)
 
 
 def broken_off(turn: Turn, error: KelpieError) -> TurnEnded:

@@ -19,6 +19,7 @@ from kelpie.world.database import Tx
 _DAY = 24 * 3600 * MICROS_PER_SECOND
 _CHARS_PER_TOKEN = 3  # on the safe side: English has about four
 _CHARS_MIN = 4_000
+CONTEXT_ROWS_MAX = 5_000  # of one conversation in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,6 @@ def refresh(tx: Tx, known: Loaded) -> Loaded:
 class Context:
     """What the model sees of one conversation: the history, encoded once."""
 
-    system_id: str | None
     entries: list[Prepared]
 
     chars: int = 0  # roughly what the entries weigh
@@ -76,11 +76,11 @@ class Context:
 
 
 def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
+    """Reads the newest part of a context; what stands before it would not fit into a prompt anyway."""
     spec = spec_of(agent.agent_type)
-    found = messages.context_messages(tx, agent.id, conversation)
-    system = next((m.id for m in found if m.role is Role.system), None)
+    found = messages.context_messages(tx, agent.id, conversation, CONTEXT_ROWS_MAX)
     said = found[1:] if found and found[0].role is Role.system else found
-    return Context(system, [prepare(m, spec) for m in healed(said)])
+    return Context([prepare(m, spec) for m in healed(said)])
 
 
 @dataclass(slots=True)

@@ -85,7 +85,14 @@ def _numbered(messages: Chat, group: Sequence[tuple[str, str]]) -> tuple[Call, .
 
 
 def _last_user(messages: Chat) -> int | None:
-    return next((i for i in range(len(messages) - 1, -1, -1) if messages[i].get("role") == "user"), None)
+    """Where somebody said something last; what the server itself put there, such as a heartbeat, does not count."""
+    places = range(len(messages) - 1, -1, -1)
+    return next((i for i in places if messages[i].get("role") == "user" and not _is_event(messages[i])), None)
+
+
+def _is_event(message: Mapping[str, Any]) -> bool:
+    text = str(message.get("content") or "").lstrip()
+    return text.startswith("{") and '"type": "heartbeat"' in text
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

@@ -45,9 +45,9 @@ class SimDatabase:
 
     def __init__(self, disk: Disk, faults: Faults, node: Node, *, waiting_max: int = WAITING_MAX) -> None:
         self._loop = running()
-        self._disk = disk
-        self._faults = faults
-        self._node = node
+        self.disk = self._disk = disk
+        self.faults = self._faults = faults
+        self.node = self._node = node
         self._points = _Points(disk, faults, self._loop)
         self._rng = self._loop.rng(f"database/{node}")
         self._queue: list[_Waiting] = []
@@ -189,19 +189,20 @@ class _Points:
         """SQLAlchemy answers a BaseException by closing the connection, which is our disk; so it is raised later."""
         self._cut = self._cut or self._faults.fires(Fault.crash_during_transaction, "database.statement")
         if self._cut:
-            raise _sqlite_error("the power failed", sqlite3.SQLITE_IOERR)
+            raise sqlite_error("the power failed", sqlite3.SQLITE_IOERR)
 
     def _fail(self, fault: Fault, place: str) -> None:
         if self._faults.fires(fault, place):
-            raise _sqlite_error("disk I/O error", sqlite3.SQLITE_IOERR)
+            raise sqlite_error("disk I/O error", sqlite3.SQLITE_IOERR)
 
     def _fill(self, place: str) -> None:
         if self._faults.fires(Fault.disk_full, place):
             driver_connection(self._disk.connection).rollback()  # as SQLite itself does
-            raise _sqlite_error("database or disk is full", sqlite3.SQLITE_FULL)
+            raise sqlite_error("database or disk is full", sqlite3.SQLITE_FULL)
 
 
-def _sqlite_error(text: str, code: int) -> sqlite3.OperationalError:
+def sqlite_error(text: str, code: int) -> sqlite3.OperationalError:
+    """An error as sqlite3 itself raises it."""
     error = sqlite3.OperationalError(text)
     error.sqlite_errorcode = code
     return error

@@ -64,6 +64,16 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.vanishing_client: ("client.request", "client.stream"),
 }
 
+# Places that only the real application has, in its journal and in the world around it; a swarm leaves them alone.
+_JOURNAL = tuple(f"journal.{kind}" for kind in ("open", "step", "reply", "result", "recover", "close"))
+_TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
+HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
+    Fault.storage_write_fail: (*_JOURNAL, *_TOLD),
+    Fault.disk_full: (*_JOURNAL, "journal.group"),
+    Fault.crash_before_write: (*_JOURNAL, "outside.effect"),
+    Fault.crash_after_write: (*_JOURNAL, "outside.effect"),
+}
+
 # How much of it: seconds, drawn evenly.
 SIZES: dict[Fault, tuple[float, float]] = {
     Fault.storage_latency: (0.01, 3.0),
@@ -93,8 +103,9 @@ class Aim:
     times_max: int = 1000
 
     def __post_init__(self) -> None:
-        if self.place not in PLACES[self.fault]:
-            raise ValueError(f"{self.fault} cannot fire at '{self.place}'; its places are {PLACES[self.fault]}")
+        places = (*PLACES[self.fault], *HOUSE_PLACES.get(self.fault, ()))
+        if self.place not in places:
+            raise ValueError(f"{self.fault} cannot fire at '{self.place}'; its places are {places}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ class Scenario:
     boot: Boot | None = None
     schema: Schema | None = None  # made once per process, before any run, and copied
     faults: tuple[Aim, ...] = ()  # always on, and missed when they never fire
+    plots: tuple[tuple[Aim, ...], ...] = ()  # each run has one of them, in turn by its seed; missed like `faults`
     swarm: tuple[Fault, ...] = ()  # may fire anywhere; about half of them are off in each run
     settled: Part | None = None
     checks: tuple[Check, ...] = ()
@@ -46,6 +47,15 @@ class Scenario:
     settings: Settings = field(default_factory=Settings)
     quiet_s: float = QUIET_S
     tolerates_unhandled: bool = False
+
+    @property
+    def named(self) -> tuple[Aim, ...]:
+        """Every fault that the scenario is about, each once."""
+        return tuple(dict.fromkeys((*self.faults, *(aim for plot in self.plots for aim in plot))))
+
+    def aims(self, seed: int) -> tuple[Aim, ...]:
+        """Those of them that are on in the run with this seed."""
+        return (*self.faults, *(self.plots[seed % len(self.plots)] if self.plots else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,7 @@ def run(
     image = _image(scenario.schema) if scenario.schema else None
     policy = Replay(tape, strict=strict) if tape is not None else None
     loop = SimLoop(seed, policy, picks_max=PICKS_MAX, virtual_s_max=VIRTUAL_S_MAX)
-    aims = (*swarm(loop.rng("swarm"), scenario.swarm), *scenario.faults)
+    aims = (*swarm(loop.rng("swarm"), scenario.swarm), *scenario.aims(seed))
     disk = Disk(image)
     gate: list[Faults] = []
 

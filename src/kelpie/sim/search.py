@@ -29,12 +29,13 @@ class Search:
 def search(scenario: Scenario, seeds: Iterable[int], *, disconnected: Iterable[Fault] = ()) -> Search:
     """Plays the seeds until one breaks."""
     disconnected = tuple(disconnected)
-    unfired = list(scenario.faults)
+    unfired = list(scenario.named)
     runs = 0
     for seed in seeds:
         report = run(scenario, seed, disconnected=disconnected)
         runs += 1
-        unfired = [aim for aim in unfired if not report.fired(aim.fault, aim.place)]
+        on = scenario.aims(seed)
+        unfired = [aim for aim in unfired if aim not in on or not report.fired(aim.fault, aim.place)]
         if report.broken is not None:
             return Search(scenario.name, runs, report, tuple(unfired))
     return Search(scenario.name, runs, None, tuple(unfired))

@@ -53,6 +53,7 @@ class Stage:
         self.node: Node | None = None
         self.boots = 0
         self.failures: list[str] = []
+        self.scene: object = None  # what a scenario keeps from one of its parts to the next
         self._boot = boot
         self._settings = settings
         self._restarts = world.loop.rng("restarts")

@@ -244,11 +244,12 @@ _CONTEXT_IDS = (
     .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
     .order_by(context.c.position)
 )
-_CONTEXT_MESSAGES = (
+_CONTEXT_NEWEST = (
     select(messages)
     .join(context, context.c.message_id == messages.c.id)
     .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
-    .order_by(context.c.position)
+    .order_by(context.c.position.desc())
+    .limit(bindparam("most"))
 )
 _CONTEXT_OF_MANY = (
     select(context.c.agent_id, context.c.message_id)
@@ -289,6 +290,7 @@ def context_ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[Mess
     return {agent_id: tuple(ids) for agent_id, ids in found.items()}
 
 
-def context_messages(tx: Tx, agent_id: AgentId, conversation: str = "") -> list[Message]:
-    rows = tx.execute(_CONTEXT_MESSAGES, {"of_agent": agent_id, "of_conversation": conversation})
-    return [_from_row(row) for row in rows]
+def context_messages(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
+    """The newest messages of a context, at most so many, oldest first."""
+    rows = tx.execute(_CONTEXT_NEWEST, {"of_agent": agent_id, "of_conversation": conversation, "most": most}).all()
+    return [_from_row(row) for row in reversed(rows)]

@@ -1,0 +1,6 @@
+"""The scenarios, by name."""
+
+from kelpie.sim.scenario import Scenario
+from kelpie.sim.scenarios.storage import CONVERSATIONS
+
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (CONVERSATIONS,)}

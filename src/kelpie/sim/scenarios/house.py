@@ -1,0 +1,50 @@
+"""The real thing in a simulated node: `Kelpie` with all its rooms, its HTTP application, and nothing replaced but ports.
+
+A model is reached through the provider's own wire code, a database through the production's commit group; a restart
+boots another Kelpie on the same disk.
+"""
+
+from dataclasses import dataclass, replace
+
+from kelpie.app import Kelpie
+from kelpie.core.settings import Settings
+from kelpie.server.app import create_app
+from kelpie.sim.database import SimDatabase
+from kelpie.sim.scenarios.journal_points import JournalPoints
+from kelpie.sim.scenarios.outside import OutsideTool
+from kelpie.sim.server import App
+from kelpie.sim.stage import LLM_HOST
+from kelpie.storage.schema import create as schema
+from kelpie.world.world import World
+
+MODEL = "openai/scripted"
+SETTINGS = Settings(
+    host="kelpie",
+    default_model=MODEL,
+    openai_base_url=f"http://{LLM_HOST}/v1",
+    openai_api_key="sim-key",
+    model_timeout_s=60.0,
+    model_attempts=3,
+)
+
+__all__ = ["MODEL", "SETTINGS", "boot", "schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningKelpie:
+    """One life of the server."""
+
+    asgi: App
+    kelpie: Kelpie
+
+    async def stop(self) -> None:
+        await self.kelpie.stop(self.kelpie.settings.drain_s)
+
+
+async def boot(world: World, settings: Settings) -> RunningKelpie:
+    """Starts Kelpie as `kelpie server start` does. Raises what its start raises."""
+    assert isinstance(world.database, SimDatabase)
+    world = replace(world, database=JournalPoints(world.database))
+    kelpie = Kelpie(world, settings, external=OutsideTool(world))
+    await kelpie.start()
+    return RunningKelpie(create_app(kelpie), kelpie)

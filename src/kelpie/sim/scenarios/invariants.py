@@ -1,0 +1,128 @@
+"""What must hold for the whole server, beside the invariants of `sim.checkers`: between what people heard, what the
+model was shown, what the outside did, and what is on the disk. Each raises Broken.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kelpie.sim.disk import Disk
+from kelpie.sim.errors import Broken
+from kelpie.sim.history import Fate, History, Said
+from kelpie.sim.llm import Seen
+from kelpie.sim.scenarios.people import Heard
+
+_APPENDS = {"memory_insert": "new_string", "core_memory_append": "content"}
+_REPEATED = (408, 409, 429)
+
+
+def said_in_order(disk: Disk, history: History) -> None:
+    """A message that was sent after another one had been answered stands after it in the history."""
+    places = _places(disk, history.said)
+    by_agent: dict[str, list[Said]] = defaultdict(list)
+    for said in history.by_fate(Fate.acknowledged):
+        if said.token in places:
+            by_agent[said.agent_id].append(said)
+    for agent_id, messages in by_agent.items():
+        messages.sort(key=lambda each: places[each.token])
+        earliest = float("inf")
+        for said in reversed(messages):
+            earliest = min(earliest, said.returned_s or 0.0)
+            if earliest < said.called_s:
+                raise Broken("messages keep their order", f"{said.token} of {agent_id} stands before an earlier one")
+
+
+def turns_are_whole(disk: Disk, _history: History) -> None:
+    """What was asked is in the history once a step is, and a completed run has answered it exactly once."""
+    rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for run_id, role, text in disk.query("SELECT run_id, role, content || tool_calls FROM messages ORDER BY seq"):
+        rows[run_id].append((role, text))
+    for run_id, status, steps, given in disk.query("SELECT id, status, step_count, input FROM runs ORDER BY id"):
+        token = json.loads(given)["messages"][0]["content"][0]["text"].split("\n")[0]
+        asked = sum(role == "user" and token in text for role, text in rows[run_id])
+        answered = sum(role == "assistant" and f"echo {token}" in text for role, text in rows[run_id])
+        if asked != (1 if steps else 0):
+            raise Broken("the input enters with the first step", f"{run_id}: {steps} steps, {token} is {asked} times in")
+        if steps and status == "completed" and answered != 1:
+            raise Broken("a completed turn has one answer", f"{run_id} answered {token} {answered} times")
+
+
+def repeats_double_nothing(disk: Disk, heard: Iterable[Heard]) -> None:
+    """A failure that an SDK answers by sending the same again has left nothing in the history."""
+    known = list(heard)
+    places = _places(disk, [each.said for each in known])
+    for each in known:
+        status = each.status or 0
+        repeated = (status in _REPEATED or status >= 500) and each.headers.get("x-should-retry") != "false"
+        if repeated and each.said.token in places:
+            told = f"{each.said.token} was told {status} ({each.trouble[:200]}) and is in the history"
+            raise Broken("what an SDK repeats is not in the history", told)
+
+
+def remembered_once(disk: Disk, began_with: Mapping[str, str]) -> None:
+    """The block 'human' of each agent holds what it began with and every successful append exactly once."""
+    wanted = {agent_id: Counter([value]) for agent_id, value in began_with.items()}
+    calls: dict[tuple[str, str], str] = {}
+    for agent_id, made, returned in disk.query("SELECT agent_id, tool_calls, tool_returns FROM messages ORDER BY seq"):
+        for call in json.loads(made):
+            if call["name"] in _APPENDS:
+                calls[agent_id, call["id"]] = _argument(call)
+        for result in json.loads(returned):
+            if result["ok"] and (agent_id, result["call_id"]) in calls and agent_id in wanted:
+                wanted[agent_id][calls[agent_id, result["call_id"]]] += 1
+    for agent_id, value in disk.query(
+        "SELECT a.agent_id, b.value FROM agent_blocks a JOIN blocks b ON b.id = a.block_id WHERE a.label = 'human'"
+    ):
+        if agent_id in wanted and Counter(value.split("\n")) != wanted[agent_id]:
+            told = f"{agent_id} holds {value!r}, and its results say {dict(wanted[agent_id])}"
+            raise Broken("a successful append is in the block exactly once", told)
+
+
+def prompts_are_sound(seen: Iterable[Seen]) -> None:
+    """Every chat the model was shown has each call answered right after it, and nothing twice."""
+    for request in seen:
+        open_calls: set[str] = set()
+        said: Counter[str] = Counter()
+        for message in request.body["messages"]:
+            if message["role"] == "tool":
+                if message["tool_call_id"] not in open_calls:
+                    raise Broken("a prompt is a sound chat", f"a result answers no call: {message}")
+                open_calls.discard(message["tool_call_id"])
+                continue
+            if open_calls:
+                raise Broken("a prompt is a sound chat", f"{sorted(open_calls)} were not answered before {message}")
+            if message["role"] == "user":
+                said[str(message["content"]).split("\n")[0]] += 1
+            open_calls = {call["id"] for call in message.get("tool_calls") or ()}
+        doubled = [token for token, count in said.items() if count > 1 and token.startswith("tok-")]
+        if open_calls or doubled:
+            raise Broken("a prompt is a sound chat", f"left open: {sorted(open_calls)}, twice: {doubled}")
+
+
+def outside_at_most_once(disk: Disk, effects: Mapping[str, int]) -> None:
+    """No outside call took effect twice; one that is recorded as successful took effect."""
+    for mark, count in effects.items():
+        if count > 1:
+            raise Broken("an outside tool never runs twice", f"{mark} was carried out {count} times")
+    for (returned,) in disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
+        for result in json.loads(returned):
+            mark = str(result["text"]).removeprefix("done ")
+            if result["name"] == "outside" and result["ok"] and effects.get(mark, 0) != 1:
+                raise Broken("a successful outside call took effect", f"{mark} was carried out {effects.get(mark, 0)}")
+
+
+def _places(disk: Disk, said: Iterable[Said]) -> dict[str, int]:
+    """Where each message stands in the history of its agent; those that are not there are left out."""
+    rows: dict[str, dict[str, int]] = defaultdict(dict)
+    for agent_id, seq, content in disk.query("SELECT agent_id, seq, content FROM messages WHERE role = 'user'"):
+        parts = json.loads(content)
+        rows[agent_id][str(parts[0].get("text", "")).split("\n")[0] if parts else ""] = seq
+    return {each.token: rows[each.agent_id][each.token] for each in said if each.token in rows[each.agent_id]}
+
+
+def _argument(call: Mapping[str, Any]) -> str:
+    try:
+        return str(json.loads(call["arguments"]).get(_APPENDS[call["name"]]))
+    except ValueError:
+        return ""

@@ -1,0 +1,148 @@
+"""What every scenario with the real server has in common: its people and agents, and the end in which all must be well.
+
+A play says what is done; the faults around it are named where it becomes a scenario.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+
+from kelpie.core.settings import Settings
+from kelpie.sim.checkers import AT_REST, Fence, no_leaks, runs_ended
+from kelpie.sim.errors import Broken
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.scenario import QUIET_S, Scenario
+from kelpie.sim.scenarios.house import SETTINGS, boot, schema
+from kelpie.sim.scenarios.invariants import (
+    outside_at_most_once,
+    prompts_are_sound,
+    remembered_once,
+    repeats_double_nothing,
+    said_in_order,
+    turns_are_whole,
+)
+from kelpie.sim.scenarios.outside import HOST, SOURCE, Outside
+from kelpie.sim.scenarios.people import Heard, Person
+from kelpie.sim.stage import Stage
+
+TYPES = ("letta_v1_agent", "letta_v1_agent", "memgpt_agent")
+
+
+class Play:
+    """One run. A scenario is a subclass with its own `act`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.heard: list[Heard] = []
+        self.agents: list[str] = []
+        self.secrets: dict[str, str] = {}
+        self.outside = Outside(stage.loop, stage.faults, stage.crash)
+        stage.world.internet.host(HOST, self.outside)
+
+    async def act(self) -> None:
+        """What is done while faults fire."""
+        raise NotImplementedError
+
+    async def settle(self) -> None:
+        """After the quiet period: everything has ended by itself, and everybody is well."""
+        runs_ended(self.stage.disk, self.stage.history)
+        visitor = self.person("visitor")
+        await together(self._is_well(visitor, agent_id) for agent_id in self.agents)
+        self.check()
+
+    def check(self) -> None:
+        """The invariants that need more than the disk and the history."""
+        disk, history = self.stage.disk, self.stage.history
+        said_in_order(disk, history)
+        turns_are_whole(disk, history)
+        repeats_double_nothing(disk, self.heard)
+        remembered_once(disk, self.secrets)
+        prompts_are_sound(self.stage.llm.seen)
+        outside_at_most_once(disk, self.outside.effects)
+        no_leaks(self.stage.llm.seen, self.secrets, {agent_id: agent_id for agent_id in self.secrets})
+
+    def person(self, name: str) -> Person:
+        return Person(self.stage, name, self.heard)
+
+    def people(self, count: int) -> list[Person]:
+        return [self.person(f"person-{number}") for number in range(count)]
+
+    async def make_agents(self, count: int, *, tools: Iterable[str] = (), block_ids: Iterable[str] = ()) -> list[str]:
+        """Agents of several types, each with a secret of its own in its memory."""
+        maker = self.person("maker")
+        for number in range(count):
+            secret = f"secret-{len(self.agents)}-x"
+            body = {
+                "name": f"agent {len(self.agents)}",
+                "agent_type": TYPES[number % len(TYPES)],
+                "memory_blocks": [{"label": "human", "value": secret}],
+                "tools": list(tools),
+                "block_ids": list(block_ids),
+            }
+            agent_id = (await maker.insist("POST", "/v1/agents/", body))["id"]
+            self.agents.append(agent_id)
+            self.secrets[agent_id] = secret
+        return self.agents
+
+    async def register_outside(self) -> None:
+        """Makes the tool 'outside' known to the server."""
+        await self.person("maker").insist("POST", "/v1/tools/", {"source_code": SOURCE})
+
+    async def _is_well(self, visitor: Person, agent_id: str) -> None:
+        heard = await visitor.say(agent_id)
+        if not heard.acknowledged:
+            raise Broken("no agent is bricked", f"{agent_id} was told {heard.status} {heard.trouble}")
+        path = f"/v1/agents/{agent_id}/messages?limit=1000&order=asc&include_return_message_types=user_message"
+        listed = [str(one["content"]).split("\n")[0] for one in await visitor.insist("GET", path)]
+        rows = self.stage.disk.query(
+            "SELECT content FROM messages WHERE agent_id = ? AND role = 'user' ORDER BY seq", agent_id
+        )
+        stored = [token for token in listed if any(token in content for (content,) in rows)]
+        if len(listed) != len(rows) or listed != stored:
+            raise Broken("the history is read as it was written", f"{agent_id} lists {listed}")
+
+
+async def together(works: Iterable[Awaitable[object]]) -> None:
+    """Does it all at once; the first trouble ends the rest."""
+    async with asyncio.TaskGroup() as group:
+        for work in works:
+            group.create_task(_await(work))
+
+
+async def _await(work: Awaitable[object]) -> None:
+    await work
+
+
+def scenario(
+    name: str,
+    play: type[Play],
+    *,
+    faults: tuple[Aim, ...] = (),
+    plots: tuple[tuple[Aim, ...], ...] = (),
+    swarm: tuple[Fault, ...] = (),
+    settings: Settings = SETTINGS,
+    quiet_s: float = QUIET_S,
+) -> Scenario:
+    """A play with the faults around it."""
+
+    async def body(stage: Stage) -> None:
+        stage.scene = scene = play(stage)
+        await scene.act()
+
+    async def settled(stage: Stage) -> None:
+        assert isinstance(stage.scene, play)
+        await stage.scene.settle()
+
+    return Scenario(
+        name,
+        body,
+        boot,
+        schema,
+        faults=faults,
+        plots=plots,
+        swarm=swarm,
+        settled=settled,
+        checks=AT_REST,
+        watches=(Fence,),
+        settings=settings,
+        quiet_s=quiet_s,
+    )
