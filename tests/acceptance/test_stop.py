@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.acceptance.refusal import Case, refused_well
 from tests.acceptance.served import served
 
 WITHIN_S = 60.0
@@ -41,6 +42,11 @@ async def test_a_turn_cut_off_by_a_stop_goes_on_after_the_start(tmp_path: Path, 
             assert code == 0, server.last_words()
             (answer,) = await asyncio.gather(told, return_exceptions=True)
             assert "done" not in getattr(answer, "text", ""), "the client was given an answer that did not exist yet"
+            if not streaming:
+                assert isinstance(answer, httpx.Response), "an answer could still be given"
+                refused_well(answer, Case("", "", "", 503, says=("again",)))
+                # The turn goes on later: a client that repeats the message by itself would say it twice.
+                assert answer.headers["x-should-retry"] == "false"
         server.start()
         async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=WITHIN_S) as http:
             await until(http, "/v1/runs/?active=true", lambda found: not found)

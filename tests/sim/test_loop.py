@@ -262,6 +262,20 @@ def test_an_abandoned_generator_is_closed_on_the_loop() -> None:
     assert simulate(main).get() == ["closed"]
 
 
+def test_thousands_of_cancelled_timers_are_let_go_and_the_others_fire() -> None:
+    async def main(loop: SimLoop) -> list[int]:
+        fired: list[int] = []
+        timers = [loop.call_later(number + 1, fired.append, number) for number in range(2000)]
+        for number, timer in enumerate(timers):
+            if number % 100:
+                timer.cancel()
+        assert len(loop._timers) < 500
+        await asyncio.sleep(3000)
+        return fired
+
+    assert simulate(main).get() == list(range(0, 2000, 100))
+
+
 def test_rng_streams_are_apart_and_repeatable() -> None:
     one, two = SimLoop(7), SimLoop(7)
     one.rng("a").random()

@@ -26,8 +26,8 @@ def test_no_finally_runs_and_nothing_is_cancelled() -> None:
 
         async def generate() -> AsyncIterator[int]:
             try:
-                while True:
-                    yield 1
+                for number in range(10):
+                    yield number
                     await gate.wait()
             finally:
                 log.append("generator closed")
@@ -120,7 +120,9 @@ def test_a_crash_leaves_no_warnings_behind(recwarn: object) -> None:
         await asyncio.sleep(0.5)
         for _ in range(5):
             loop.create_task(stubborn(), context=node.context())
+        loop.call_later(0.1, loop.create_task, stubborn(), context=node.context())
         node.crash()
+        await asyncio.sleep(1)
 
     for seed in SEEDS:
         simulate(main, SimLoop(seed)).get()

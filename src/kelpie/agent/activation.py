@@ -138,6 +138,8 @@ class Activation:
 
     async def _go_on_with(self, unfinished: Unfinished, conversation: str) -> None:
         position, left = await self._stand(unfinished)
+        if left is not None:  # the context was healed for the open calls, which get results of their own now
+            self._hot.contexts.pop(conversation, None)
         loop = TurnLoop(self._equipment, self._hot, position, unfinished.given, Turn(unfinished.run.id))
         with logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
             _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)

@@ -15,7 +15,7 @@ from kelpie.agent.rows import nudge_row, tool_row
 from kelpie.agent.state import Loaded
 from kelpie.agent.stop import Called, Decision, decide
 from kelpie.agent.types import spec_of
-from kelpie.core.errors import CommitUnknown, StorageBusy
+from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
@@ -113,9 +113,12 @@ async def commit(
         except StorageBusy:
             if attempt == ATTEMPTS_MAX:
                 raise
-        except CommitUnknown:
-            if await database.read(lambda tx: runs.journal_has(tx, run.agent_id, run.id, position.number)):
-                return await database.read(recall)
+        except CommitUnknown as unknown:
+            try:
+                if await database.read(lambda tx: runs.journal_has(tx, run.agent_id, run.id, position.number)):
+                    return await database.read(recall)
+            except StorageError as error:  # it stays unknown, and only that keeps a client from sending it again
+                raise unknown from error
             if attempt == ATTEMPTS_MAX:
                 raise
     raise AssertionError("unreachable: the loop returns or raises")

@@ -31,7 +31,9 @@ def acknowledged_once(disk: Disk, history: History) -> None:
 def answers_belong(disk: Disk, history: History) -> None:
     """What a client was told answers its own message, and is what the history has."""
     kept = defaultdict(list[str])
-    for agent_id, content in disk.query("SELECT agent_id, content || tool_calls FROM messages WHERE role = 'assistant'"):
+    for agent_id, content in disk.query(
+        "SELECT agent_id, content || tool_calls FROM messages WHERE role = 'assistant'"
+    ):
         kept[agent_id].append(content)
     for said in history.by_fate(Fate.acknowledged):
         for answer in said.answers:

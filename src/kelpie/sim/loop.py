@@ -65,7 +65,7 @@ class SimLoop(OfflineLoop):
         self._virtual_s_max = virtual_s_max
         self._stall_at = 0
         self._stall: Callable[[], tuple[float, int]] | None = None
-        self.set_exception_handler(_note_unhandled)
+        self.set_exception_handler(lambda _, context: self.forgotten(str(context["message"]), context.get("exception")))
 
     # What the rest of the simulation uses
 
@@ -74,8 +74,18 @@ class SimLoop(OfflineLoop):
         return random.Random(f"{self.seed}/{name}")
 
     def note(self, text: str) -> None:
-        """Puts something worth reading on the trace."""
-        self.trace.note(self._now, text)
+        """Puts something worth reading on the trace, which ends with the run."""
+        if not self.is_closed():
+            self.trace.note(self._now, text)
+
+    def forgotten(self, what: str, error: BaseException | None) -> None:
+        """Reports an error that nobody handled; what the dead complain about when they are disposed of is no news."""
+        if self.is_closed():
+            return
+        self.unhandled.append(f"{what}: {type(error).__name__}: {error}" if error else what)
+        self.note(f"unhandled {type(error).__name__}")  # the text may hold an address
+        if isinstance(error, SimError):
+            self.fail(error)
 
     def held(self) -> list[SimTask[Any]]:
         """The tasks that are not done, those of dead nodes included, oldest first."""
@@ -116,11 +126,6 @@ class SimLoop(OfflineLoop):
         timer._scheduled = True
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
-
-    def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if not handle._scheduled:  # pyright: ignore[reportAttributeAccessIssue]
@@ -243,16 +248,3 @@ def running() -> SimLoop:
     if not isinstance(loop, SimLoop):
         raise NotSimulated(f"a simulated adapter works on a SimLoop only, and this is a {type(loop).__module__} loop")
     return loop
-
-
-def _note_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Nothing fails silently: what nobody caught is part of the report."""
-    assert isinstance(loop, SimLoop)
-    if loop.is_closed():
-        return
-    error = context.get("exception")
-    text = f"{context.get('message')}: {type(error).__name__}: {error}" if error else str(context.get("message"))
-    loop.unhandled.append(text)
-    loop.note(f"unhandled {type(error).__name__}")  # the text may hold an address
-    if isinstance(error, SimError):
-        loop.fail(error)

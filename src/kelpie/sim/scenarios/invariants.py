@@ -43,7 +43,9 @@ def turns_are_whole(disk: Disk, _history: History) -> None:
         asked = sum(role == "user" and token in text for role, text in rows[run_id])
         answered = sum(role == "assistant" and f"echo {token}" in text for role, text in rows[run_id])
         if asked != (1 if steps else 0):
-            raise Broken("the input enters with the first step", f"{run_id}: {steps} steps, {token} is {asked} times in")
+            raise Broken(
+                "the input enters with the first step", f"{run_id}: {steps} steps, {token} is {asked} times in"
+            )
         if steps and status == "completed" and answered != 1:
             raise Broken("a completed turn has one answer", f"{run_id} answered {token} {answered} times")
 

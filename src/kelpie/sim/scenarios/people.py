@@ -130,8 +130,10 @@ class Person:
         self._stage.history.heard(heard.said, Fate.failed)
 
     def _ended(self, heard: Heard, reason: str, answers: tuple[str, ...]) -> None:
-        completed = status_for(StopReason(reason)) is RunStatus.completed
-        self._stage.history.heard(heard.said, Fate.acknowledged if completed else Fate.failed, reason, answers)
+        fate = Fate.failed
+        if status_for(StopReason(reason)) is RunStatus.completed:
+            fate = Fate.acknowledged if answers else Fate.unknown  # without a step nothing enters the history
+        self._stage.history.heard(heard.said, fate, reason, answers)
 
     async def _listen(self, heard: Heard, path: str, body: Any) -> None:
         history = self._stage.history

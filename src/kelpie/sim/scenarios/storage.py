@@ -4,7 +4,7 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 
-MESSAGES = 3
+MESSAGES = 2
 LINES = ((), ("remember {token} likes tea",), ("remember {token} first", "remember {token} second"))
 
 
