@@ -161,8 +161,8 @@ def make_blocks(new: Sequence[NewBlock], ids: Ids, now: Micros) -> tuple[Block, 
     for label in labels:
         if labels.count(label) > 1:
             raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
-    made = (blocks.make(block, ids.new(BlockId), now) for block in new)
-    return tuple(sorted(made, key=lambda block: block.id))  # as they will be read back
+    # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
+    return tuple(blocks.make(block, ids.new(BlockId), now + i) for i, block in enumerate(new))
 
 
 def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Secret, ...]:

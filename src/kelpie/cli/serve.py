@@ -12,7 +12,7 @@ from kelpie.cli.running import address_of
 from kelpie.core.errors import KelpieError
 from kelpie.core.settings import Settings
 from kelpie.observe import logs
-from kelpie.server.run import run, serve
+from kelpie.server.run import check_host, run, serve
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.log_file import RotatedFile
@@ -42,6 +42,7 @@ def serve_detached() -> int:
 
 
 def _serve(settings: Settings) -> int:
+    check_host(settings.host)  # before anything is made on disk
     kelpie = open_kelpie(settings)
 
     def listening(host: str, port: int) -> None:

@@ -25,6 +25,11 @@ BODY_STALL_S = 60.0  # how long a client may pause within a body
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
+CUT_OFF = (
+    "The server is stopping, and this request was cut off. A turn that had begun goes on when the server is back: "
+    "look at the agent's messages before you send again."
+)
+
 _log = logs.get("server")
 
 
@@ -58,6 +63,12 @@ class Trace:
 
         try:
             await self._app(scope, receive, send_named)
+        except asyncio.CancelledError:
+            if not status:  # the server stops before the request was done; a turn it began will go on
+                await Answer({"detail": CUT_OFF}, 503, {"x-should-retry": "false", "Connection": "close"})(
+                    scope, receive, send_named
+                )
+            raise
         except Exception:
             _log.exception("request failed", method=scope["method"], path=scope["path"])
             if status:

@@ -48,8 +48,8 @@ class _AgentFields(BaseModel):
     base_template_id: str | None = None
     compaction_settings: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
-    max_files_open: int | None = None
-    per_file_view_window_char_limit: int | None = None
+    max_files_open: Annotated[int, Field(ge=0)] | None = None
+    per_file_view_window_char_limit: Annotated[int, Field(ge=0, le=2**31)] | None = None
     llm_config: LlmConfig | None = Field(None, json_schema_extra={"deprecated": True})
     embedding_config: EmbeddingConfig | None = Field(None, json_schema_extra={"deprecated": True})
     source_ids: list[str] | None = None

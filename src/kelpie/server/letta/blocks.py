@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import Field
 
 from kelpie.core.agents import EVERYTHING
 from kelpie.core.blocks import BlockQuery
@@ -41,7 +42,7 @@ async def list_blocks(
     project_id: str | None = None,
     connected_to_agents_count_gt: Count = None,
     connected_to_agents_count_lt: Count = None,
-    connected_to_agents_count_eq: Annotated[list[int] | None, Query()] = None,
+    connected_to_agents_count_eq: Annotated[list[Annotated[int, Field(ge=0, le=2**31)]] | None, Query()] = None,
     show_hidden_blocks: bool = False,
     identity_id: str | None = None,
     identifier_keys: Annotated[list[str] | None, Query()] = None,

@@ -1,7 +1,26 @@
 """The scenarios, by name."""
 
 from kelpie.sim.scenario import Scenario
+from kelpie.sim.scenarios.clients import CLIENTS
+from kelpie.sim.scenarios.clocks import CLOCKS
 from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
+from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
+from kelpie.sim.scenarios.groups import DISK_FULL
+from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (CONVERSATIONS, EVERY_POINT, ANYWHERE)}
+SCENARIOS: dict[str, Scenario] = {
+    scenario.name: scenario
+    for scenario in (
+        CONVERSATIONS,
+        EVERY_POINT,
+        ANYWHERE,
+        DISK_FULL,
+        LLM_FAULTS,
+        NETWORK,
+        ONE_AGENT,
+        MANY_AGENTS,
+        CLIENTS,
+        CLOCKS,
+    )
+}

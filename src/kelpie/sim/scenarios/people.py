@@ -34,6 +34,7 @@ class Heard:
     messages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     trouble: str = ""
     streamed: bool = False
+    stepless: bool = False  # it was sent with max_steps=0
 
     @property
     def acknowledged(self) -> bool:
@@ -98,7 +99,7 @@ class Person:
         """Sends one message with a token of its own; `{token}` in the lines is replaced by it."""
         await self._stage.up()
         token = self._stage.history.token()
-        heard = Heard(self._stage.history.say(agent_id, token), streamed=stream)
+        heard = Heard(self._stage.history.say(agent_id, token), streamed=stream, stepless=max_steps == 0)
         self._heard.append(heard)
         body: dict[str, Any] = {"input": "\n".join([token, *lines]).replace("{token}", token)}
         if max_steps is not None:
@@ -130,9 +131,14 @@ class Person:
         self._stage.history.heard(heard.said, Fate.failed)
 
     def _ended(self, heard: Heard, reason: str, answers: tuple[str, ...]) -> None:
-        fate = Fate.failed
-        if status_for(StopReason(reason)) is RunStatus.completed:
-            fate = Fate.acknowledged if answers else Fate.unknown  # without a step nothing enters the history
+        if status_for(StopReason(reason)) is not RunStatus.completed:
+            fate = Fate.failed
+        elif heard.stepless:
+            fate = Fate.unknown  # without a step nothing enters the history
+        elif answers:
+            fate = Fate.acknowledged
+        else:
+            raise Broken("an acknowledged message has its answer", f"{heard.said.token} ended with {reason} and nothing")
         self._stage.history.heard(heard.said, fate, reason, answers)
 
     async def _listen(self, heard: Heard, path: str, body: Any) -> None:

@@ -1,0 +1,45 @@
+"""Clocks that are wrong and jump, and a processor that is not there for a while: durations and order stay right."""
+
+from dataclasses import replace
+
+from kelpie.sim.errors import Broken
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.scenarios.house import SETTINGS
+from kelpie.sim.scenarios.people import Person
+from kelpie.sim.scenarios.play import Play, scenario, together
+from kelpie.sim.scenarios.storage import LINES
+
+MODEL_S = 20.0
+STEPS_MAX = 3  # of the longest script
+SPARE_S = 60.0  # for the processor that is not there, and for the turn before ours
+
+
+class WrongTime(Play):
+    """Each person has an agent, the model is silent now and then, and the node is restarted in the middle."""
+
+    async def act(self) -> None:
+        await self.make_agents(2)
+        await together(self._talk(person, number) for number, person in enumerate(self.people(2)))
+        await self.stage.restart()
+        await together(self._talk(person, number) for number, person in enumerate(self.people(2)))
+
+    async def _talk(self, person: Person, number: int) -> None:
+        for turn in range(2):
+            heard = await person.say(self.agents[number], *LINES[(number + turn) % len(LINES)], stream=turn == 1)
+            took_s = (heard.said.returned_s or 0.0) - heard.said.called_s
+            if took_s > MODEL_S * STEPS_MAX + SPARE_S:
+                raise Broken("a time-out does not look at the wall clock", f"{heard.said.token} took {took_s:.0f} s")
+
+
+CLOCKS = scenario(
+    "clock-jumps",
+    WrongTime,
+    faults=(
+        Aim(Fault.clock_jump, "clock.now", rate=0.05),
+        Aim(Fault.clock_skew, "clock.boot", rate=0.7),
+        Aim(Fault.cpu_starvation, "cpu", rate=0.1),
+        Aim(Fault.llm_timeout, "llm.reply", rate=0.1),
+    ),
+    swarm=(Fault.llm_rate_limit, Fault.storage_latency, Fault.network_delay),
+    settings=replace(SETTINGS, model_timeout_s=MODEL_S),
+)

@@ -1,0 +1,73 @@
+"""A model that does not answer, refuses, or talks nonsense, and a network towards it that loses, delays and reorders."""
+
+from dataclasses import replace
+
+from kelpie.sim.errors import Broken
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.history import Fate
+from kelpie.sim.scenarios.house import SETTINGS
+from kelpie.sim.scenarios.people import Person
+from kelpie.sim.scenarios.play import Play, scenario, together
+from kelpie.sim.scenarios.storage import LINES
+
+PATIENCE = replace(SETTINGS, model_timeout_s=30.0)
+PLACE = "network.provider"
+
+
+class Talking(Play):
+    """Three people, some streaming, some not. A first step that failed leaves nothing in the history."""
+
+    async def act(self) -> None:
+        await self.make_agents(2)
+        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+
+    async def _talk(self, person: Person, number: int) -> None:
+        for turn in range(2):
+            await person.pause()
+            lines = LINES[(number + turn) % len(LINES)]
+            await person.say(self.agents[number % 2], *lines, stream=person.tosses(0.6), tokens=person.tosses(0.7))
+
+    def check(self) -> None:
+        super().check()
+        began = {
+            token
+            for steps, given in self.stage.disk.query("SELECT step_count, input FROM runs")
+            for token in (each.said.token for each in self.heard)
+            if steps and f"{token}\\n" in given or f'{token}"' in given and steps
+        }
+        for each in self.heard:
+            if each.said.fate is Fate.failed and not each.trouble:
+                raise Broken("a failure is told with its cause", each.said.token)
+            if each.said.fate is Fate.acknowledged and each.said.token not in began:
+                raise Broken("an answer comes from a step", each.said.token)
+
+
+LLM_FAULTS = scenario(
+    "llm-faults",
+    Talking,
+    faults=(
+        Aim(Fault.llm_timeout, "llm.reply", rate=0.04),
+        Aim(Fault.llm_timeout, "llm.stream", rate=0.06),
+        Aim(Fault.llm_rate_limit, "llm.with_retry_after", rate=0.1),
+        Aim(Fault.llm_rate_limit, "llm.without_retry_after", rate=0.1),
+        Aim(Fault.llm_malformed, "llm.body", rate=0.06),
+        Aim(Fault.llm_malformed, "llm.choices", rate=0.06),
+        Aim(Fault.llm_malformed, "llm.arguments", rate=0.15),
+        Aim(Fault.llm_malformed, "llm.cut", rate=0.1),
+    ),
+    swarm=(Fault.storage_latency, Fault.crash_after_write, Fault.clock_jump),
+    settings=PATIENCE,
+)
+
+NETWORK = scenario(
+    "network-to-the-model",
+    Talking,
+    faults=(
+        Aim(Fault.network_packet_loss, PLACE, rate=0.03),
+        Aim(Fault.network_delay, PLACE, rate=0.05),
+        Aim(Fault.network_partition, PLACE, rate=0.02),
+        Aim(Fault.network_message_reorder, PLACE, rate=0.05),
+    ),
+    swarm=(Fault.llm_rate_limit, Fault.cpu_starvation, Fault.storage_write_fail, Fault.crash_before_write),
+    settings=PATIENCE,
+)
