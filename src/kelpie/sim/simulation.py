@@ -8,7 +8,9 @@ import gc
 import sys
 import warnings
 from collections.abc import Callable, Coroutine
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any, Generic, TypeVar
 
 from kelpie.sim.loop import SimLoop
@@ -72,7 +74,7 @@ def _dispose(loop: SimLoop) -> None:
     loop.close()
     hook, sys.unraisablehook = sys.unraisablehook, _hush
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(StringIO()), redirect_stdout(StringIO()):
             warnings.simplefilter("ignore")
             for task in loop.held():
                 _close(task.get_coro())
