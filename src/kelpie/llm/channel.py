@@ -20,6 +20,7 @@ from kelpie.world.world import World
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
 CONNECT_S_MAX = 15.0
+_TIMEOUT = httpx.Timeout(None, connect=CONNECT_S_MAX).as_dict()  # the other waits are bounded by `Patience`
 
 
 class PatientStream(httpx.AsyncByteStream):
@@ -58,7 +59,7 @@ class Channel:
     def __init__(self, world: World, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self._world = world
-        self._client: httpx.AsyncClient | None = None
+        self._transport: httpx.AsyncBaseTransport | None = None
 
     @asynccontextmanager
     async def open(
@@ -76,7 +77,7 @@ class Channel:
         try:
             request = self._request(url, body, streams)
             response = await patience.wait(
-                self._connection().send(request, stream=True),
+                self._connection().handle_async_request(request),
                 limits.first_byte_s if streams else limits.total_s,
                 f"{self.endpoint.provider} did not begin to answer",
             )
@@ -114,25 +115,27 @@ class Channel:
         return data
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        if self._transport is not None:
+            await self._transport.aclose()
 
-    def _connection(self) -> httpx.AsyncClient:
-        if self._client is None:
-            timeout = httpx.Timeout(None, connect=CONNECT_S_MAX)
-            self._client = httpx.AsyncClient(transport=self._world.http.transport(), timeout=timeout)
-        return self._client
+    def _connection(self) -> httpx.AsyncBaseTransport:
+        """The transport itself: redirects, cookies and auth flows, which a client adds, have no place here."""
+        if self._transport is None:
+            self._transport = self._world.http.transport()
+        return self._transport
 
     def _request(self, url: str, body: bytes | None, streams: bool) -> httpx.Request:
         headers = {
             "accept": "text/event-stream" if streams else "application/json",
+            "accept-encoding": "gzip, deflate",
             "user-agent": f"kelpie/{__version__}",
         }
         if body is not None:
             headers["content-type"] = "application/json"
         if self.endpoint.api_key:
             headers["authorization"] = f"Bearer {self.endpoint.api_key}"
-        return self._connection().build_request("GET" if body is None else "POST", url, headers=headers, content=body)
+        method = "GET" if body is None else "POST"
+        return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": _TIMEOUT})
 
     async def _refusal(self, response: httpx.Response, model: str | None) -> ModelError:
         return faults.refused(

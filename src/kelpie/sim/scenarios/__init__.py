@@ -7,6 +7,7 @@ from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
 from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
 from kelpie.sim.scenarios.groups import DISK_FULL
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
+from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 
 SCENARIOS: dict[str, Scenario] = {
@@ -22,5 +23,6 @@ SCENARIOS: dict[str, Scenario] = {
         MANY_AGENTS,
         CLIENTS,
         CLOCKS,
+        SHARED,
     )
 }

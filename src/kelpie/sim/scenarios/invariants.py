@@ -68,8 +68,8 @@ def remembered_once(disk: Disk, began_with: Mapping[str, str]) -> None:
     calls: dict[tuple[str, str], str] = {}
     for agent_id, made, returned in disk.query("SELECT agent_id, tool_calls, tool_returns FROM messages ORDER BY seq"):
         for call in json.loads(made):
-            if call["name"] in _APPENDS:
-                calls[agent_id, call["id"]] = _argument(call)
+            if (words := _appended(call)) is not None:
+                calls[agent_id, call["id"]] = words
         for result in json.loads(returned):
             if result["ok"] and (agent_id, result["call_id"]) in calls and agent_id in wanted:
                 wanted[agent_id][calls[agent_id, result["call_id"]]] += 1
@@ -123,8 +123,10 @@ def _places(disk: Disk, said: Iterable[Said]) -> dict[str, int]:
     return {each.token: rows[each.agent_id][each.token] for each in said if each.token in rows[each.agent_id]}
 
 
-def _argument(call: Mapping[str, Any]) -> str:
+def _appended(call: Mapping[str, Any]) -> str | None:
+    """What a call would append to the block 'human'."""
     try:
-        return str(json.loads(call["arguments"]).get(_APPENDS[call["name"]]))
+        arguments = json.loads(call["arguments"])
     except ValueError:
-        return ""
+        return None
+    return arguments.get(_APPENDS.get(call["name"])) if arguments.get("label") == "human" else None

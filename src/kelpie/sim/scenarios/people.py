@@ -42,12 +42,19 @@ class Heard:
 
     def results(self, tool: str) -> list[str]:
         """What this tool gave back, where it succeeded."""
+        calls = {
+            call["tool_call_id"]
+            for message in self.messages
+            if message["message_type"] == "tool_call_message"
+            for call in message["tool_calls"]
+            if call["name"] == tool
+        }
         return [
             one["tool_return"]
             for message in self.messages
-            if message["message_type"] == "tool_return_message" and message["name"] == tool
+            if message["message_type"] == "tool_return_message"
             for one in message["tool_returns"]
-            if one["status"] == "success"
+            if one["status"] == "success" and one["tool_call_id"] in calls
         ]
 
 

@@ -1,0 +1,184 @@
+"""Blocks that several agents share, edited by their tools and by people at once: no update is lost, and a prompt never
+holds a value older than the last edit acknowledged before its step began.
+
+'log' only grows: agents append to its value while people change its description. 'notice' is written anew by agents
+and by people. What everybody saw goes through the linearizability checker; what the model saw is held against it.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kelpie.sim.errors import Broken
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.linear import UNKNOWN, Log, Operation, Register, check
+from kelpie.sim.scenarios.people import Person
+from kelpie.sim.scenarios.play import Play, scenario, together
+
+FIRST = "nothing yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What one prompt held, and the earliest moment at which its step can have begun."""
+
+    agent: str
+    began_s: float
+    seen_s: float
+    log: tuple[str, ...]
+    description: str
+    notice: str
+
+
+class SharedBlocks(Play):
+    async def act(self) -> None:
+        maker = self.person("maker")
+        self.blocks = {label: await self._make_block(maker, label) for label in ("log", "notice")}
+        tools = ("core_memory_append", "memory_rethink")
+        await self.make_agents(3, tools=tools, block_ids=self.blocks.values())
+        people = self.people(5)
+        talking = (self._talk(person, agent_id) for person, agent_id in zip(people, self.agents, strict=False))
+        await together((*talking, *(self._edit(person) for person in people[3:])))
+
+    async def _make_block(self, maker: Person, label: str) -> str:
+        body = {"label": label, "value": FIRST, "description": FIRST}
+        return (await maker.insist("POST", "/v1/blocks/", body))["id"]
+
+    async def _talk(self, person: Person, agent_id: str) -> None:
+        append = 'call core_memory_append {"label": "log", "content": "{token}"}'
+        rewrite = 'call memory_rethink {"label": "notice", "new_memory": "by {token}"}'
+        for lines in ((append,), (f"{append} & {rewrite}",), ()):
+            await person.pause()
+            await self._say(person, agent_id, *lines)
+
+    async def _say(self, person: Person, agent_id: str, *lines: str) -> None:
+        heard = await person.say(agent_id, *lines)
+        said, text = heard.said, " ".join(lines)
+        if "core_memory_append" in text:
+            grown = heard.results("core_memory_append")
+            self._record("log", "append", said.token, said.called_s, None if grown else UNKNOWN)
+            for value in grown:
+                self._record("log", "read", None, said.called_s, tuple(value.split("\n")))
+        if "memory_rethink" in text:
+            done = heard.results("memory_rethink")
+            self._record("notice", "write", f"by {said.token}", said.called_s, None if done else UNKNOWN)
+
+    async def _edit(self, person: Person) -> None:
+        for number in range(3):
+            await person.pause(1.5)
+            await self._patch(person, "log", "description", f"{person.name} {number}")
+            await person.pause(0.5)
+            await self._patch(person, "notice", "value", f"{person.name} {number}")
+            await self._look(person)
+
+    async def _patch(self, person: Person, label: str, field: str, value: str) -> None:
+        """Asks again until it is acknowledged, as a person would; the first try may have worked already."""
+        key = "notice" if field == "value" else "description"
+        called_s = self.stage.loop.time()
+        path = f"/v1/blocks/{self.blocks[label]}"
+        for _ in range(100):
+            response = await person.ask("PATCH", path, {field: value})
+            if response is not None and response.status == 200:
+                self._record(key, "write", value, called_s, None)
+                return
+            self._record(key, "write", value, called_s, UNKNOWN)
+            await person.pause()
+            called_s = self.stage.loop.time()
+        raise Broken("the server recovers", f"an edit of '{label}' was never acknowledged")
+
+    async def _look(self, person: Person) -> None:
+        for label in self.blocks:
+            called_s = self.stage.loop.time()
+            response = await person.ask("GET", f"/v1/blocks/{self.blocks[label]}")
+            if response is None or response.status != 200:
+                continue
+            block = response.json()
+            if label == "log":
+                self._record("log", "read", None, called_s, tuple(block["value"].split("\n")))
+                self._record("description", "read", None, called_s, block["description"])
+            else:
+                self._record("notice", "read", None, called_s, block["value"])
+
+    def _record(self, key: str, kind: str, value: object, called_s: float, result: object) -> None:
+        self.stage.history.operation(key, kind, value, called_s, result)
+
+    def check(self) -> None:
+        super().check()
+        operations = self.stage.history.operations
+        values = dict(self.stage.disk.query("SELECT label, value FROM blocks WHERE label IN ('log', 'notice')"))
+        began = Operation("log", "append", FIRST, None, -1.0, 0.0)
+        check((began, *(each for each in operations if each.key == "log")), Log())
+        for key in ("notice", "description"):
+            wrote = Operation(key, "write", FIRST, None, -1.0, 0.0)
+            check((wrote, *(each for each in operations if each.key == key)), Register())
+        for shown in self._prompts():
+            self._is_fresh(shown, tuple(values["log"].split("\n")), operations)
+
+    def _is_fresh(self, shown: Shown, log: tuple[str, ...], operations: list[Operation]) -> None:
+        if shown.log != log[: len(shown.log)]:
+            raise Broken("a prompt holds what was written", f"{shown} is no beginning of {log}")
+        for each in operations:
+            acknowledged = each.returned_s is not None and each.returned_s < shown.began_s
+            if each.kind == "append" and acknowledged and each.value not in shown.log:
+                raise Broken("a prompt is not older than the last edit", f"{each.value} is missing from {shown}")
+        for key, value in (("notice", shown.notice), ("description", shown.description)):
+            self._is_newest(shown, key, value, [each for each in operations if each.key == key and each.kind == "write"])
+
+    def _is_newest(self, shown: Shown, key: str, value: str, writes: list[Operation]) -> None:
+        """Nobody wrote after this value was written and was told so before the step began."""
+        ours = [each for each in writes if each.value == value]
+        if not ours and value != FIRST:
+            raise Broken("a prompt holds what was written", f"nobody wrote the {key} of {shown}")
+        latest = max((each.returned_s or float("inf") for each in ours), default=0.0)
+        for each in writes:
+            if each.value != value and each.called_s > latest and (each.returned_s or float("inf")) < shown.began_s:
+                raise Broken("a prompt is not older than the last edit", f"'{each.value}' is newer than the {key} of {shown}")
+
+    def _prompts(self) -> Iterator[Shown]:
+        """Every prompt once: the same request again is a retry of the same step."""
+        called = {each.said.token: each.said.called_s for each in self.heard}
+        last: dict[str, float] = {}
+        known: set[str] = set()
+        for seen in self.stage.llm.seen:
+            body = json.dumps(seen.body)
+            if body in known:
+                continue
+            known.add(body)
+            system, *rest = seen.body["messages"]
+            token = next(word for message in reversed(rest) if (word := _token(message)) in called)
+            began_s = last.get(token, called[token])
+            last[token] = seen.at_s
+            log, notice = (_element(system["content"], label) for label in ("log", "notice"))
+            yield Shown(
+                str(seen.body.get("user")),
+                began_s,
+                seen.at_s,
+                tuple(_inner(log, "value").split("\n")),
+                _inner(log, "description"),
+                _inner(notice, "value"),
+            )
+
+
+def _token(message: dict[str, object]) -> str:
+    return str(message.get("content")).split("\n")[0] if message.get("role") == "user" else ""
+
+
+def _element(text: str, name: str) -> str:
+    return text.partition(f"<{name}>\n")[2].partition(f"\n</{name}>")[0]
+
+
+def _inner(element: str, name: str) -> str:
+    return element.partition(f"<{name}>\n")[2].partition(f"\n</{name}>")[0]
+
+
+SHARED = scenario(
+    "shared-block-edits",
+    SharedBlocks,
+    faults=(
+        Aim(Fault.storage_write_fail, "journal.step.told", rate=0.15),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.1),
+        Aim(Fault.storage_latency, "database.write", rate=0.1),
+        Aim(Fault.storage_latency, "database.read", rate=0.1),
+    ),
+    swarm=(Fault.crash_after_write, Fault.storage_write_fail, Fault.storage_read_fail, Fault.cpu_starvation),
+)
