@@ -20,7 +20,7 @@ from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, heads, messages, runs
+from kelpie.storage import agents, blocks, heads, messages, runs
 from kelpie.storage.heads import Claim
 from kelpie.storage.runs import Given
 from kelpie.tools.port import CallContext
@@ -171,7 +171,10 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
     ids = [*(row.id for row in write.rows), write.tool_row_id, write.nudge_id]
     run = runs.get(tx, position.run.id)
     stop = None if run.status in UNFINISHED else run.stop_reason
-    return Committed(tuple(messages.get_many(tx, ids)), run, state.refresh(tx, loaded), stop, (run.agent_id,))
+    now = state.refresh(tx, loaded)
+    held = dict.fromkeys(block.id for block in (*loaded.blocks, *now.blocks))  # which of them changed is not known
+    touched = dict.fromkeys(agent_id for block_id in held for agent_id in blocks.agents_with(tx, block_id))
+    return Committed(tuple(messages.get_many(tx, ids)), run, now, stop, tuple(touched))
 
 
 def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]) -> ToolReturn:

@@ -1,6 +1,6 @@
 """The commands with their options, help and examples. What they do stands in the modules they call.
 
-The server itself is imported by the one command that needs it here: `kelpie chat` should not wait for it.
+The server and the simulation are imported by the commands that need them: `kelpie chat` should not wait for them.
 """
 
 import os
@@ -29,7 +29,14 @@ kelpie = typer.Typer(
 )
 server = typer.Typer(help="Start, stop and look at the server.", no_args_is_help=True, rich_markup_mode="markdown")
 kelpie.add_typer(server, name="server")
+simulation = typer.Typer(
+    help="Play scenarios of the simulation: the whole server in virtual time, with faults.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+kelpie.add_typer(simulation, name="sim")
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[
     str | None, typer.Option(help="Address of the server; without it, the server of the data directory is meant.")
 ]
@@ -96,6 +103,40 @@ def chat(
 def demo(url: Url = None) -> None:
     """Make the agent 'demo' if it is not there, and show what to try."""
     raise typer.Exit(trying.demo(_client(url)))
+
+
+@simulation.command("run", epilog="Example: `kelpie sim run --scenario many-agents --seed 7`")
+def sim_run(
+    scenario: Annotated[str, typer.Option(help="Name of the scenario; `kelpie sim list` shows them.")],
+    seed: Annotated[int, typer.Option(help="The same seed is the same run.")],
+    events: Annotated[int, typer.Option(help="How many of the last events to print.")] = 25,
+    as_json: AsJson = False,
+) -> None:
+    """Play one seed: trace hash, last events, and the invariant that broke; exit code 1 if one did."""
+    from kelpie.cli import sim
+
+    raise typer.Exit(sim.run(scenario, seed, events=events, as_json=as_json))
+
+
+@simulation.command("search", epilog="Example: `kelpie sim search --seeds 1..20 --scenario many-agents`")
+def sim_search(
+    seeds: Annotated[str, typer.Option(help="Which seeds: `A..B`, both included.")],
+    scenario: Annotated[list[str] | None, typer.Option(help="Only this scenario; may be given more than once.")] = None,
+    broken_max: Annotated[int, typer.Option(help="Leave a scenario after so many broken seeds.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Play many seeds and print those that break an invariant; exit code 1 if one does or a fault never fired."""
+    from kelpie.cli import sim
+
+    raise typer.Exit(sim.look(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
+
+
+@simulation.command("list", epilog="Example: `kelpie sim list`")
+def sim_list(as_json: AsJson = False) -> None:
+    """Show the scenarios and the faults each is about."""
+    from kelpie.cli import sim
+
+    raise typer.Exit(sim.list_scenarios(as_json=as_json))
 
 
 def _settings() -> Settings:

@@ -119,8 +119,8 @@ class Blocks:
 
     async def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Hangs the block on the agent. Raises NotFound, or Conflict when it has another block of that label."""
-        if await self._world.database.transact(lambda tx: rows.attach(tx, agent_id, block_id)):
-            self._touched((agent_id,))
+        await self._world.database.transact(lambda tx: rows.attach(tx, agent_id, block_id))
+        self._touched((agent_id,))
 
     async def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Takes the block off the agent. Raises NotFound when it does not carry it."""

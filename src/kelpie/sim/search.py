@@ -1,6 +1,6 @@
 """Many runs: looking for a seed that breaks an invariant, seeing it again, and making it smaller."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kelpie.sim.faults import Aim, Fault
@@ -13,8 +13,9 @@ class Search:
 
     scenario: str
     runs: int
-    broken: Report | None
+    broken: Report | None  # the first of them
     unfired: tuple[Aim, ...]
+    broken_runs: int = 0
 
     def verdict(self) -> str | None:
         """None when everything held and every named fault fired, else a sentence."""
@@ -26,19 +27,31 @@ class Search:
         return None
 
 
-def search(scenario: Scenario, seeds: Iterable[int], *, disconnected: Iterable[Fault] = ()) -> Search:
-    """Plays the seeds until one breaks."""
+def search(
+    scenario: Scenario,
+    seeds: Iterable[int],
+    *,
+    disconnected: Iterable[Fault] = (),
+    broken_max: int = 1,
+    tell: Callable[[Report], None] = lambda report: None,
+) -> Search:
+    """Plays the seeds until so many have broken; `tell` gets the report of every run as it ends."""
     disconnected = tuple(disconnected)
     unfired = list(scenario.named)
-    runs = 0
+    runs = broken_runs = 0
+    first: Report | None = None
     for seed in seeds:
         report = run(scenario, seed, disconnected=disconnected)
+        tell(report)
         runs += 1
         on = scenario.aims(seed)
         unfired = [aim for aim in unfired if aim not in on or not report.fired(aim.fault, aim.place)]
         if report.broken is not None:
-            return Search(scenario.name, runs, report, tuple(unfired))
-    return Search(scenario.name, runs, None, tuple(unfired))
+            first = first or report
+            broken_runs += 1
+            if broken_runs >= broken_max:
+                break
+    return Search(scenario.name, runs, first, tuple(unfired), broken_runs)
 
 
 def replay(scenario: Scenario, report: Report) -> Report:

@@ -131,9 +131,10 @@ def update(
             raise InvalidInput(name, "is not a field of a block that can be changed")
     before = get(tx, block_id, lock=True)
     real = {name: value for name, value in changes.items() if _comparable(name, value) != getattr(before, name)}
-    if not real:
-        return before, False, ()
+    # Also when nothing changes: an edit whose answer was lost is sent again, and the carriers have not heard of it yet.
     affected = agents_with(tx, block_id)
+    if not real:
+        return before, False, affected
     if "label" in real:
         _relabel(tx, block_id, real["label"])
     if "tags" in real:

@@ -279,13 +279,15 @@ def replace_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], convers
 
 def context_ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
     rows = tx.execute(_CONTEXT_IDS, {"of_agent": agent_id, "of_conversation": conversation})
-    return tuple(MessageId(row[0]) for row in rows)
+    return tuple(map(MessageId, rows.scalars()))
 
 
 def context_ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
     """The default context of many agents in one query."""
+    if len(agent_ids) == 1:
+        return {agent_ids[0]: context_ids(tx, agent_ids[0])}
     found: dict[str, list[MessageId]] = {}
-    for agent_id, message_id in tx.execute(_CONTEXT_OF_MANY, {"ids": list(agent_ids)}):
+    for agent_id, message_id in tx.execute(_CONTEXT_OF_MANY, {"ids": list(agent_ids)}).all():
         found.setdefault(agent_id, []).append(MessageId(message_id))
     return {agent_id: tuple(ids) for agent_id, ids in found.items()}
 

@@ -1,5 +1,6 @@
 """All traffic that leaves the process goes through a transport made here."""
 
+import importlib
 from typing import Protocol
 
 import httpx
@@ -7,17 +8,17 @@ import httpx
 
 class Http(Protocol):
     def transport(self) -> httpx.AsyncBaseTransport:
-        """A transport for an `httpx.AsyncClient`; the client that takes it closes it."""
+        """A transport for one destination; whoever takes it closes it."""
         ...
 
 
 class NetworkHttp:
-    """Real sockets, with bounds on connections. Connect retries are the caller's business."""
+    """Real sockets, with a bound on connections. Connect retries are the caller's business."""
 
-    def __init__(self, connections_max: int = 1000, keepalive_max: int = 200) -> None:
-        self._limits = httpx.Limits(
-            max_connections=connections_max, max_keepalive_connections=keepalive_max, keepalive_expiry=30
-        )
+    def __init__(self, connections_max: int = 1000) -> None:
+        self._connections_max = connections_max
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        return httpx.AsyncHTTPTransport(limits=self._limits, retries=0)
+        # Imported with the first call to a provider: a server that only runs the demo model never needs it.
+        network = importlib.import_module("kelpie.world.network")
+        return network.NetworkTransport(self._connections_max)

@@ -6,7 +6,9 @@ from kelpie.sim.scenarios.clocks import CLOCKS
 from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
 from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
 from kelpie.sim.scenarios.groups import DISK_FULL
+from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
+from kelpie.sim.scenarios.rivals import RIVALS
 from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 
@@ -24,5 +26,7 @@ SCENARIOS: dict[str, Scenario] = {
         CLIENTS,
         CLOCKS,
         SHARED,
+        LIFECYCLE,
+        RIVALS,
     )
 }

@@ -61,9 +61,9 @@ class Heard:
 class Person:
     """One client and its memory."""
 
-    def __init__(self, stage: Stage, name: str, heard: list[Heard]) -> None:
+    def __init__(self, stage: Stage, name: str, heard: list[Heard], client: SimClient | None = None) -> None:
         self._stage = stage
-        self._client: SimClient = stage.client(name)
+        self._client = client or stage.client(name)
         self._rng = stage.loop.rng(f"person/{name}")
         self._heard = heard
         self.name = name
@@ -142,10 +142,10 @@ class Person:
             fate = Fate.failed
         elif heard.stepless:
             fate = Fate.unknown  # without a step nothing enters the history
-        elif answers:
+        elif answers == (f"echo {heard.said.token}",):
             fate = Fate.acknowledged
         else:
-            raise Broken("an acknowledged message has its answer", f"{heard.said.token} ended with {reason} and nothing")
+            raise Broken("an acknowledged message has its answer", f"{heard.said.token}: {reason} with {answers}")
         self._stage.history.heard(heard.said, fate, reason, answers)
 
     async def _listen(self, heard: Heard, path: str, body: Any) -> None:

@@ -103,9 +103,12 @@ class Play:
 
 async def together(works: Iterable[Awaitable[object]]) -> None:
     """Does it all at once; the first trouble ends the rest."""
-    async with asyncio.TaskGroup() as group:
-        for work in works:
-            group.create_task(_await(work))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(_await(work))
+    except ExceptionGroup as troubles:
+        raise troubles.exceptions[0] from None
 
 
 async def _await(work: Awaitable[object]) -> None:
