@@ -220,3 +220,26 @@ async def test_messages_of_one_agent_queue_and_are_answered_in_order(house):
     assert [rows(events)[-1].text for events in results] == [f"re: m{i}" for i in range(5)]
     history = await house.kelpie.agents.messages(agent.id, MessageQuery())
     assert [m.role for m in history[1:]] == [Role.user, Role.assistant] * 5
+
+
+async def test_a_turn_that_cannot_go_on_is_closed_and_does_not_brick_the_agent(house, monkeypatch):
+    agent = await make(house)
+    house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "x"}))]
+    turn = await begin(house, agent.id, "one")
+    async for event in turn.events():
+        house.model.hold = asyncio.Event()
+        if getattr(event, "message", None) and event.message.role is Role.tool:
+            break
+    await house.stop()
+
+    async def broken(self):
+        raise RuntimeError("a bug of ours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kelpie.agent.turn.TurnLoop.go_on", broken)
+        house.model.hold = None
+        await house.start()
+        await until(lambda: run_is(house, RunStatus.failed))
+    assert "a bug of ours" in (await only_run(house)).metadata["error"]["message"]
+    house.model.script = [says("fine")]
+    assert rows(await house.say(agent.id, "two"))[-1].text == "fine"

@@ -16,10 +16,10 @@ from kelpie.agent.listener import Turn
 from kelpie.agent.rows import tool_row
 from kelpie.agent.state import Hot
 from kelpie.agent.turn import Equipment, TurnLoop
-from kelpie.core.errors import AgentStopped, InvariantBroken, KelpieError
+from kelpie.core.errors import AgentStopped, InvariantBroken, KelpieError, StorageError
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.messages import Usage
-from kelpie.core.runs import Run, RunStatus, StopReason
+from kelpie.core.runs import UNFINISHED, Run, RunStatus, StopReason
 from kelpie.observe import logs
 from kelpie.storage import agents, heads, messages, runs
 from kelpie.storage.heads import Claim, Node
@@ -86,7 +86,17 @@ class Activation:
     async def recover(self, conversation: str) -> None:
         """Finishes the turns of this conversation that a crash cut short. Raises StorageError."""
         while waiting := self._interrupted.get(conversation):
-            await self._go_on_with(waiting[0], conversation)
+            try:
+                await self._go_on_with(waiting[0])
+            except StorageError:
+                raise
+            except Exception as error:  # a turn that cannot go on must not keep the agent from every later one
+                _log.exception("a turn could not go on and is closed", run_id=waiting[0].run.id, agent_id=self.agent_id)
+                unfinished = await self._still_open(waiting[0])
+                if unfinished is not None:
+                    await self._close(
+                        unfinished, {"type": "internal_error", "message": f"{type(error).__name__}: {error}"}
+                    )
             waiting.pop(0)
 
     async def _new_turn(self, send: Send, turn: Turn, conversation: str) -> None:
@@ -136,7 +146,12 @@ class Activation:
         self.forget_context()
         _log.warning("closed a turn that had been cut short", run_id=run.id, agent_id=run.agent_id, why=why["type"])
 
-    async def _go_on_with(self, unfinished: Unfinished, conversation: str) -> None:
+    async def _still_open(self, unfinished: Unfinished) -> Unfinished | None:
+        """The turn as it stands now, or None when it has ended after all."""
+        run = await self._equipment.world.database.read(lambda tx: runs.get(tx, unfinished.run.id))
+        return replace(unfinished, run=run) if run.status in UNFINISHED else None
+
+    async def _go_on_with(self, unfinished: Unfinished) -> None:
         position, left = await self._stand(unfinished)
         if left is not None:  # the context was healed for the open calls, which get results of their own now
             self._hot.contexts.pop(conversation, None)
