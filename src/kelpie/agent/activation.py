@@ -90,7 +90,7 @@ class Activation:
                 await self._go_on_with(waiting[0])
             except StorageError:
                 raise
-            except Exception as error:  # a turn that cannot go on must not keep the agent from every later one
+            except Exception as error:  # noqa: BLE001 - logged and told: it must not keep the agent from later turns
                 _log.exception("a turn could not go on and is closed", run_id=waiting[0].run.id, agent_id=self.agent_id)
                 unfinished = await self._still_open(waiting[0])
                 if unfinished is not None:
@@ -154,7 +154,7 @@ class Activation:
     async def _go_on_with(self, unfinished: Unfinished) -> None:
         position, left = await self._stand(unfinished)
         if left is not None:  # the context was healed for the open calls, which get results of their own now
-            self._hot.contexts.pop(conversation, None)
+            self._hot.contexts.pop(position.conversation, None)
         loop = TurnLoop(self._equipment, self._hot, position, unfinished.given, Turn(unfinished.run.id))
         with logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
             _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)
