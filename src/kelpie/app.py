@@ -15,6 +15,7 @@ from kelpie.core.errors import AgentStopped, ConfigurationError, KelpieError
 from kelpie.core.ids import AgentId
 from kelpie.core.lifecycle import State, Transition
 from kelpie.core.settings import Settings
+from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.models import Models
 from kelpie.llm.port import Provider
 from kelpie.memory.blocks import Blocks
@@ -36,6 +37,7 @@ DATABASE_FILE = "kelpie.db"
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 RECOVERIES_AT_ONCE = 8
 RECOVER_EVERY_S = 15.0
+DAY = 24 * 3600 * MICROS_PER_SECOND
 _NEVER = 2**62
 
 _log = logs.get("app")
@@ -67,8 +69,8 @@ class Kelpie:
             limits=_limits(settings),
             observe=_observe,
         )
-        self.agents = Agents(world, self.models, self.dispatcher, settings.default_model)
-        self.blocks = Blocks(world, self.agents.touched)
+        self.agents = Agents(world, self.models, self.dispatcher, settings)
+        self.blocks = Blocks(world, self.agents.touched, settings.block_limit)
         self.tools = Tools(world, self.agents.touched)
         self.runs = Runs(world.database)
         self._equipment = Equipment(world, self.models, external, self.agents.touched)
@@ -78,6 +80,9 @@ class Kelpie:
         database = self.world.database
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
         await self.tools.ensure_builtins()
+        if self.models.counts_money:
+            since = self.world.clock.now() - DAY
+            self.models.remember(await database.read(lambda tx: runs.spent_since(tx, since)))
         self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
         self._recovery = asyncio.create_task(self._keep_recovering())
 
@@ -130,6 +135,8 @@ def _limits(settings: Settings) -> Limits:
         mailbox_size=settings.mailbox_size,
         hot_max=settings.hot_agents_max,
         idle_s=settings.idle_s,
+        place_wait_s=settings.hot_wait_s,
+        activate_s=settings.load_s,
         drain_s=settings.drain_s,
     )
 

@@ -1,5 +1,6 @@
 """A real server in a process of its own, with its own data directory and port, driven by the `kelpie` command."""
 
+import json
 import os
 import socket
 import subprocess
@@ -8,6 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from kelpie.core.settings import VARIABLES
 
 BIN = Path(sys.executable).parent
 COMMAND_S = 120
@@ -34,7 +38,7 @@ class Live:
 
     @property
     def env(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("KELPIE_", "OPENAI_"))}
+        kept = {name: value for name, value in os.environ.items() if name not in VARIABLES and name != "KELPIE_CONFIG"}
         return kept | {
             "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}",
             "KELPIE_DATA_DIR": str(self.data_dir),
@@ -42,7 +46,7 @@ class Live:
             **self.extra,
         }
 
-    def kelpie(self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None):
+    def kelpie(self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None):
         """Runs `kelpie ...` to its end."""
         return subprocess.run(
             [str(BIN / "kelpie"), *arguments],
@@ -51,7 +55,14 @@ class Live:
             capture_output=True,
             text=True,
             timeout=COMMAND_S,
+            cwd=cwd,
         )
+
+    def json(self, *arguments: str) -> Any:
+        """What `kelpie ... --json` prints."""
+        done = self.kelpie(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
 
 @contextmanager

@@ -3,18 +3,20 @@
 import io
 import os
 import pty
+import select
 import subprocess
 import sys
 from typing import Any
 
 import pytest
 
-from kelpie.cli import agents
+from kelpie.cli import agents, typed
 from kelpie.cli.chat import chat
 from kelpie.world.client import Client, Unreachable
 from tests.cli.fake_server import fake_server, sse
 from tests.cli.live import BIN
 
+DEADLINE_S = 60
 DEMO = {"id": "agent-11111111-1111-4111-8111-111111111111", "name": "demo"}
 STREAM = f"POST /v1/agents/{DEMO['id']}/messages/stream"
 BY_NAME = {"GET /v1/agents/?name=demo&limit=20": (200, [DEMO])}
@@ -157,9 +159,79 @@ def test_at_a_terminal_there_is_a_prompt_and_the_speaker_has_a_name() -> None:
     assert b"demo> Hello!" in seen
 
 
+PAST = [
+    {"message_type": "assistant_message", "date": "2026-01-31T12:00:02+00:00", "content": "I noted\x1b[2J it."},
+    {
+        "message_type": "tool_call_message",
+        "date": "2026-01-31T12:00:01+00:00",
+        "tool_call": {"name": "memory_insert", "arguments": "{}"},
+    },
+    {"message_type": "user_message", "date": "2026-01-31T12:00:00+00:00", "content": [{"type": "text", "text": "hey"}]},
+    {"message_type": "system_message", "date": "2026-01-31T11:00:00+00:00", "content": "You are."},
+]
+
+
+def test_at_a_terminal_there_are_several_lines_history_and_help() -> None:
+    ours, theirs = pty.openpty()
+    history = f"GET /v1/agents/{DEMO['id']}/messages?limit=20&order=desc"
+    few = f"GET /v1/agents/{DEMO['id']}/messages?limit=2&order=desc"
+    answers = BY_NAME | {STREAM: (200, sse(said("Hello!"), END)), history: (200, PAST), few: (200, PAST[:2])}
+    with fake_server(answers) as server:
+        command = [str(BIN / "kelpie"), "chat", "demo", "--url", server.url]
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        try:
+            read_until(ours, b"you> ")
+            steps = [
+                (b"first \\\n", b"...> "), (b"second\n", b"you> "),
+                (b'"""one\n', b"...> "), (b"\n", b"...> "), (b'two"""\n', b"you> "),
+            ]  # fmt: skip
+            for typed, prompt in steps:
+                os.write(ours, typed)
+                read_until(ours, prompt)
+            os.write(ours, b"/history\n")
+            past = read_until(ours, b"you> ")
+            os.write(ours, b"/history 2\n")
+            less = read_until(ours, b"you> ")
+            os.write(ours, b"/nonsense\n")
+            helped = read_until(ours, b"you> ")
+            os.write(ours, b"/exit\n")
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
+        sent = [body["messages"][0]["content"] for key, body in server.asked if key == STREAM]
+    assert sent == ["first \nsecond", "one\n\ntwo"]
+    assert past.index(b"you: hey") < past.index(b"(call): memory_insert {}") < past.index(b"agent: I noted[2J it.")
+    assert b"You are." not in past and b"hey" not in less
+    assert b"/history" in helped and b"/exit" in helped
+
+
+def test_lines_of_a_pipe_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO('one \\\ntwo\n"""a\nb"""\n"""open'))
+    with fake_server(BY_NAME | {STREAM: (200, sse(said("ok"), END))}) as server:
+        assert chat(Client(server.url), "demo") == 0
+        sent = [body["messages"][0]["content"] for key, body in server.asked if key == STREAM]
+    assert sent == ["one \ntwo", "a\nb", "open"]
+
+
+def test_an_interrupted_draft_is_dropped_and_an_interrupt_at_the_prompt_ends() -> None:
+    lines = iter(["draft \\", KeyboardInterrupt, "whole", KeyboardInterrupt, "never"])
+
+    def read(_: str) -> str:
+        line = next(lines)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    assert list(typed.messages(read)) == ["whole"]
+
+
 def read_until(descriptor: int, mark: bytes) -> bytes:
-    """Blocks until the mark was written; the terminal's end raises, so a dead process does not hang the test."""
+    """Reads until the mark was written, under a deadline; the terminal's end raises."""
     seen = b""
     while mark not in seen:
+        assert select.select([descriptor], [], [], DEADLINE_S)[0], f"{mark!r} did not come after {seen!r}"
         seen += os.read(descriptor, 1024)
     return seen

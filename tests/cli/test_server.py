@@ -192,11 +192,11 @@ def test_chat_with_nobody_names_who_is_there(place: Live) -> None:
     place.kelpie("server", "start")
     place.kelpie("demo")
     done = place.kelpie("chat", "nobody", "-m", "hi")
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "demo" in one_line(done.stderr)
 
 
 def test_chat_without_a_server_says_so(place: Live) -> None:
     done = place.kelpie("chat", "demo", "-m", "hi")
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert place.url in one_line(done.stderr)

@@ -1,4 +1,4 @@
-"""What the environment sets: each variable reaches its setting, and each wrong value is refused by name."""
+"""The table of settings: each name reaches its field, and each wrong value is refused with its place and the remedy."""
 
 from dataclasses import fields
 from typing import Any
@@ -6,36 +6,34 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings import Settings
+from kelpie.core.origins import Given, Source
+from kelpie.core.settings import KEYS, SETTINGS, VARIABLES, Settings, resolve
 
-GOOD: list[tuple[str, str, str, Any]] = [
-    ("KELPIE_HOST", "0.0.0.0", "host", "0.0.0.0"),
-    ("KELPIE_PORT", "9000", "port", 9000),
-    ("KELPIE_PORT", "0", "port", 0),
-    ("KELPIE_PORT", "65535", "port", 65535),
-    ("KELPIE_DATA_DIR", "/srv/kelpie", "data_dir", "/srv/kelpie"),
-    ("KELPIE_DATABASE_URL", "postgresql://db/kelpie", "database_url", "postgresql://db/kelpie"),
-    ("KELPIE_LOG_LEVEL", "debug", "log_level", "debug"),
-    ("KELPIE_DEFAULT_MODEL", "openai/gpt-4o", "default_model", "openai/gpt-4o"),
-    ("OPENAI_API_KEY", "sk-test", "openai_api_key", "sk-test"),
-    ("OPENAI_BASE_URL", "http://localhost:1234/v1", "openai_base_url", "http://localhost:1234/v1"),
-    ("OPENAI_API_BASE", "http://localhost:1234/v1", "openai_base_url", "http://localhost:1234/v1"),
-    ("KELPIE_MAILBOX_SIZE", "1", "mailbox_size", 1),
-    ("KELPIE_HOT_AGENTS_MAX", "10", "hot_agents_max", 10),
-    ("KELPIE_IDLE_SECONDS", "0.5", "idle_s", 0.5),
-    ("KELPIE_DRAIN_SECONDS", "5", "drain_s", 5.0),
-    ("KELPIE_BODY_BYTES_MAX", "1024", "body_bytes_max", 1024),
-    ("KELPIE_MODEL_TIMEOUT_SECONDS", "30", "model_timeout_s", 30.0),
-    ("KELPIE_MODEL_ATTEMPTS", "1", "model_attempts", 1),
-]
-WHOLE = (
-    "KELPIE_PORT",
-    "KELPIE_MAILBOX_SIZE",
-    "KELPIE_HOT_AGENTS_MAX",
-    "KELPIE_BODY_BYTES_MAX",
-    "KELPIE_MODEL_ATTEMPTS",
-)
-SECONDS = ("KELPIE_IDLE_SECONDS", "KELPIE_DRAIN_SECONDS", "KELPIE_MODEL_TIMEOUT_SECONDS")
+KINDS = {name: spec.kind for name, spec in SETTINGS.items()}
+# A text that is a valid value of a setting and not its default, and the value it stands for.
+SPECIAL: dict[str, tuple[str, Any]] = {
+    "port": ("9000", 9000),
+    "log_level": ("debug", "debug"),
+    "context_window": ("4000", 4000),
+}
+BY_KIND: dict[type, tuple[str, Any]] = {
+    str: ("other/value", "other/value"),
+    int: ("7", 7),
+    float: ("2.5", 2.5),
+    bool: ("true", True),
+    tuple: ("a/b, c/d", ("a/b", "c/d")),
+}
+WHOLE = sorted(name for name, kind in KINDS.items() if kind is int)
+SECONDS = sorted(name for name, spec in SETTINGS.items() if spec.seconds)
+BOUNDED = sorted(name for name, spec in SETTINGS.items() if spec.low is not None)
+
+
+def sample(name: str) -> tuple[str, Any]:
+    return SPECIAL.get(name) or BY_KIND[KINDS[name]]
+
+
+def variable(name: str) -> str:
+    return SETTINGS[name].env[0]
 
 
 def refusal(variable: str, value: str) -> ConfigurationError:
@@ -44,86 +42,118 @@ def refusal(variable: str, value: str) -> ConfigurationError:
     return refused.value
 
 
+def test_every_field_is_a_row_of_the_table_with_names_of_its_own() -> None:
+    assert list(SETTINGS) == [field.name for field in fields(Settings)]
+    keys = [spec.key for spec in SETTINGS.values()]
+    variables = [name for spec in SETTINGS.values() for name in spec.env]
+    assert len(set(keys)) == len(keys) == len(KEYS)
+    assert len(set(variables)) == len(variables) == len(VARIABLES)
+    assert all(spec.env and spec.help.endswith(".") and "." in spec.key for spec in SETTINGS.values())
+
+
+def test_every_number_has_bounds() -> None:
+    numbers = [spec for spec in SETTINGS.values() if spec.kind in (int, float)]
+    assert all(spec.seconds or (spec.low is not None and spec.high is not None) for spec in numbers)
+
+
+def test_every_key_of_a_provider_is_a_secret() -> None:
+    assert {name for name, spec in SETTINGS.items() if spec.secret} == {
+        name for name in SETTINGS if name.endswith("api_key")
+    }
+
+
 def test_an_empty_environment_gives_the_defaults() -> None:
     assert Settings.from_environment({}) == Settings()
 
 
-def test_the_defaults_are_safe() -> None:
+def test_the_defaults_are_safe_and_within_their_own_bounds() -> None:
     settings = Settings()
     assert settings.host == "127.0.0.1", "nobody else may reach a server that nobody configured"
-    assert settings.openai_api_key is None
+    assert not [name for name, spec in SETTINGS.items() if spec.secret and getattr(settings, name)]
     assert settings.default_model == "kelpie/demo", "works without any key"
+    for name, spec in SETTINGS.items():
+        default = getattr(settings, name)
+        if default is not None and spec.kind is not tuple:
+            assert spec.from_toml("default", default) == default
 
 
-@pytest.mark.parametrize(("variable", "text", "field", "value"), GOOD)
-def test_a_variable_sets_its_field_and_no_other(variable: str, text: str, field: str, value: Any) -> None:
-    settings = Settings.from_environment({variable: text})
-    assert getattr(settings, field) == value
-    assert type(getattr(settings, field)) is type(value)
-    others = [other.name for other in fields(Settings) if other.name != field]
-    assert all(getattr(settings, other) == getattr(Settings(), other) for other in others)
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_a_variable_sets_its_field_and_no_other(name: str) -> None:
+    field = VARIABLES[name]
+    text, value = sample(field)
+    found = resolve({}, {name: text})
+    assert getattr(found.settings, field) == value and type(getattr(found.settings, field)) is type(value)
+    assert found.origins[field].source is Source.environment and str(found.origins[field]) == name
+    others = [other for other in SETTINGS if other != field]
+    assert all(getattr(found.settings, other) == getattr(Settings(), other) for other in others)
+    assert all(str(found.origins[other]) == "default" for other in others)
 
 
-def test_every_setting_can_be_set_and_is_tested_here() -> None:
-    assert {field for _, _, field, _ in GOOD} == {field.name for field in fields(Settings)}
+@pytest.mark.parametrize("name", sorted(SETTINGS))
+def test_flag_goes_before_variable_before_file_before_default(name: str) -> None:
+    spec, (text, value) = SETTINGS[name], sample(name)
+    default = getattr(Settings(), name)
+    in_file = {spec.key: Given(list(value) if spec.kind is tuple else value, "kelpie.toml line 3")}
+    shown = ", ".join(default) if spec.kind is tuple else str(default)
+    below = {spec.env[0]: shown} if default not in (None, ()) else {}
+    assert getattr(resolve({}, {}, in_file).settings, name) == value
+    assert str(resolve({}, {}, in_file).origins[name]) == "kelpie.toml line 3"
+    if below:
+        assert getattr(resolve({}, below, in_file).settings, name) == default, "the variable is heard before the file"
+    flagged = resolve({name: ("--set", text)}, below)
+    assert (getattr(flagged.settings, name), flagged.origins[name].source) == (value, Source.flag)
 
 
-@pytest.mark.parametrize("variable", sorted({variable for variable, _, _, _ in GOOD}))
-def test_an_empty_variable_counts_as_not_set(variable: str) -> None:
-    assert Settings.from_environment({variable: ""}) == Settings()
+@pytest.mark.parametrize("name", sorted(VARIABLES))
+def test_an_empty_variable_counts_as_not_set(name: str) -> None:
+    assert Settings.from_environment({name: ""}) == Settings()
 
 
-def test_the_newer_name_of_the_openai_address_wins() -> None:
+def test_of_two_names_the_first_counts() -> None:
     both = {"OPENAI_API_BASE": "http://old", "OPENAI_BASE_URL": "http://new"}
     assert Settings.from_environment(both).openai_base_url == "http://new"
+    ours = {"LETTA_DEFAULT_LLM_HANDLE": "openai/old", "KELPIE_DEFAULT_MODEL": "openai/new"}
+    assert Settings.from_environment(ours).default_model == "openai/new"
 
 
 def test_foreign_variables_are_left_alone() -> None:
     assert Settings.from_environment({"PATH": "/bin", "PORT": "x", "KELPIE_UNKNOWN": "x"}) == Settings()
 
 
-@pytest.mark.parametrize("variable", WHOLE)
+@pytest.mark.parametrize("name", WHOLE)
 @pytest.mark.parametrize("text", ["many", "1.5", "0x10", "1 2", "1e3", "-", "nan"])
-def test_what_is_not_a_whole_number_is_refused(variable: str, text: str) -> None:
-    error = refusal(variable, text)
-    assert error.setting == variable
+def test_what_is_not_a_whole_number_is_refused(name: str, text: str) -> None:
+    error = refusal(variable(name), text)
+    assert error.setting == variable(name)
     assert f"'{text}' is not a whole number" in str(error)
 
 
-@pytest.mark.parametrize("variable", SECONDS)
+@pytest.mark.parametrize("name", SECONDS)
 @pytest.mark.parametrize("text", ["long", "1,5", "5s", "-"])
-def test_what_is_not_a_number_is_refused(variable: str, text: str) -> None:
-    error = refusal(variable, text)
-    assert error.setting == variable
+def test_what_is_not_a_number_is_refused(name: str, text: str) -> None:
+    error = refusal(variable(name), text)
+    assert error.setting == variable(name)
     assert f"'{text}' is not a number" in str(error)
 
 
-@pytest.mark.parametrize("text", ["-1", "65536", "99999999"])
-def test_a_port_that_is_none_is_refused(text: str) -> None:
-    error = refusal("KELPIE_PORT", text)
-    assert error.setting == "KELPIE_PORT"
-    assert text in error.remedy and "0 to 65535" in error.remedy
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_number_beyond_its_bounds_is_refused_with_the_bounds(name: str) -> None:
+    spec = SETTINGS[name]
+    assert spec.low is not None and spec.high is not None
+    for value in (spec.low - 1, spec.high + 1):
+        error = refusal(variable(name), f"{value:.0f}")
+        assert error.setting == variable(name)
+        assert f"{spec.low:.0f} to {spec.high:.0f}" in error.remedy
+    for value in (spec.low, spec.high):
+        assert getattr(Settings.from_environment({variable(name): f"{value:.0f}"}), name) == value
 
 
-@pytest.mark.parametrize("variable", [name for name in WHOLE if name != "KELPIE_PORT"])
-@pytest.mark.parametrize("text", ["0", "-1"])
-def test_a_bound_below_one_is_refused(variable: str, text: str) -> None:
-    error = refusal(variable, text)
-    assert error.setting == variable
-    assert "at least 1" in error.remedy
-
-
-@pytest.mark.parametrize("variable", SECONDS)
-@pytest.mark.parametrize("text", ["0", "-0.1", "-inf"])
-def test_a_time_that_is_not_positive_is_refused(variable: str, text: str) -> None:
-    error = refusal(variable, text)
-    assert error.setting == variable
+@pytest.mark.parametrize("name", SECONDS)
+@pytest.mark.parametrize("text", ["0", "-0.1", "-inf", "inf", "nan", "1e9"])
+def test_a_time_that_is_not_positive_or_never_ends_is_refused(name: str, text: str) -> None:
+    error = refusal(variable(name), text)
+    assert error.setting == variable(name)
     assert "more than 0 seconds" in error.remedy
-
-
-@pytest.mark.parametrize("variable", SECONDS)
-def test_a_time_that_is_not_a_number_is_refused(variable: str) -> None:
-    assert refusal(variable, "nan").setting == variable
 
 
 @pytest.mark.parametrize("text", ["verbose", "INFO", "trace", "1"])
@@ -131,3 +161,46 @@ def test_an_unknown_log_level_is_refused(text: str) -> None:
     error = refusal("KELPIE_LOG_LEVEL", text)
     assert error.setting == "KELPIE_LOG_LEVEL"
     assert "debug, info, warning or error" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("server.port", "9000", "'9000' is not a whole number"),
+        ("server.port", True, "true is not a whole number"),
+        ("server.port", 80.5, "80.5 is not a whole number"),
+        ("server.port", 70_000, "0 to 65535"),
+        ("server.host", 1, "1 is not text; write it in quotes"),
+        ("agents.idle_seconds", "10", "'10' is not a number"),
+        ("agents.idle_seconds", 0, "more than 0 seconds"),
+        ("models.fallbacks", ["a", 1], "is not a list of texts"),
+        ("models.fallbacks", "a", "is not a list of texts"),
+        ("models.pull_missing", "yes", "is not a switch; use true or false"),
+    ],
+)
+def test_a_wrong_value_of_a_file_is_refused_with_its_place(key: str, value: Any, told: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        resolve({}, {}, {key: Given(value, "kelpie.toml line 7")})
+    assert refused.value.setting == "kelpie.toml line 7"
+    assert told in refused.value.remedy
+
+
+def test_a_secret_of_the_wrong_kind_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        resolve({}, {}, {"providers.openai.api_key": Given(["sk-secret"], "kelpie.toml line 7")})
+    assert "sk-secret" not in str(refused.value)
+
+
+def test_a_whole_number_is_good_enough_for_a_time() -> None:
+    found = resolve({}, {}, {"agents.idle_seconds": Given(30, "kelpie.toml line 1")}).settings.idle_s
+    assert (found, type(found)) == (30.0, float)
+
+
+def test_a_later_error_names_the_place_of_the_value_and_not_the_variable_it_could_come_from() -> None:
+    error = ConfigurationError("KELPIE_HOST", "no passwords")
+    placed = resolve({}, {}, {"server.host": Given("0.0.0.0", "kelpie.toml line 2")}).located(error)
+    assert str(placed) == "kelpie.toml line 2: no passwords"
+    assert str(resolve({"host": ("--host", "0.0.0.0")}, {}).located(error)) == "--host: no passwords"
+    assert str(resolve({}, {}).located(error)) == "KELPIE_HOST: no passwords"
+    other = ConfigurationError("something else", "wrong")
+    assert resolve({}, {}).located(other) is other

@@ -9,9 +9,10 @@ from kelpie.core.errors import ConfigurationError, InvalidInput, ModelError, Mod
 from kelpie.core.settings import Settings
 from kelpie.llm.catalog import chats, context_window, max_output_tokens
 from kelpie.llm.demo import DemoProvider
-from kelpie.llm.models import HANDLES_TOLD_MAX, LISTING_FRESH_S, LISTING_RETRY_S, Models
-from kelpie.llm.port import ModelInfo
-from tests.llm.fakes import Fake, answer, fake, world
+from kelpie.llm.listing import LISTING_FRESH_S, LISTING_RETRY_S
+from kelpie.llm.models import HANDLES_TOLD_MAX, Models
+from kelpie.llm.port import ModelInfo, Reply
+from tests.llm.fakes import Fake, answer, asking, fake, world
 from tests.llm.test_retry import in_virtual_time
 
 LISTED = {
@@ -31,8 +32,9 @@ async def test_without_a_key_there_is_the_demo_alone():
     assert [model.handle for model in await models.list()] == ["kelpie/demo"]
     assert await models.embeddings() == []
     assert (await models.resolve("kelpie/demo")).context_window > 0
-    provider, name = models.provider("kelpie/demo")
-    assert isinstance(provider, DemoProvider) and name == "demo"
+    speaker, name = models.provider("kelpie/demo")
+    events = [event async for event in speaker.stream(asking(model=name))]
+    assert name == "demo" and isinstance(events[-1], Reply) and events[-1].answered_by is None
 
 
 async def test_chat_models_are_listed_in_order_and_others_are_not():
@@ -42,7 +44,17 @@ async def test_chat_models_are_listed_in_order_and_others_are_not():
         listed = await models.list()
         await models.close()
     assert [model.handle for model in listed] == ["kelpie/demo", "openai/gpt-4.1", "openai/gpt-4o-mini", "openai/o3"]
-    expected = ModelInfo("openai/gpt-4.1", "gpt-4.1", "openai", "openai", 1_047_576, made.url, 16_384)
+    expected = ModelInfo(
+        "openai/gpt-4.1",
+        "gpt-4.1",
+        "openai",
+        "openai",
+        1_047_576,
+        made.url,
+        16_384,
+        vision=True,
+        structured_output=True,
+    )
     assert listed[1] == expected
     assert (made.heard[0].method, made.heard[0].path) == ("GET", "/v1/models")
     assert made.heard[0].headers["authorization"] == "Bearer sk-test"
@@ -228,7 +240,8 @@ def test_models_that_do_not_chat(name: str):
         ("gpt-5-chat-latest", 128_000, 16_384),
         ("o1-mini", 128_000, 16_384),
         ("o4-mini", 200_000, 16_384),
-        ("google/gemini-2.5-pro", 32_000, None),
+        ("google/gemini-2.5-pro", 1_048_576, 16_384),
+        ("google/gemma-2-9b", 32_000, None),
         ("Llama-3.1-8B-Instruct", 32_000, None),
     ],
 )

@@ -1,7 +1,11 @@
 """How the model is shown its memory."""
 
+import pytest
+
 from kelpie.core.blocks import Block
+from kelpie.core.errors import ToolError
 from kelpie.core.ids import BlockId
+from kelpie.memory import edits
 from kelpie.memory.prompt import render_blocks
 
 ID = BlockId("block-00000000-0000-4000-8000-000000000001")
@@ -27,3 +31,12 @@ def test_blocks_keep_their_order_and_only_read_only_ones_say_so() -> None:
     assert shown.index("<persona>") < shown.index("<human>")
     assert "read_only" not in shown
     assert "<description>\n\n</description>" in shown
+
+
+def test_numbered_lines_count_as_the_edits_do_and_are_said_to_be_no_part_of_the_value() -> None:
+    shown = render_blocks([Block(ID, "human", "a\n\nb", 0, 0), Block(ID, "notes", "", 0, 0)], numbered=True)
+    assert "<value>\n1→ a\n2→ \n3→ b\n</value>" in shown and "chars_current=4" in shown
+    assert "<value>\n\n</value>" in shown
+    assert "not part of the value" in shown
+    with pytest.raises(ToolError, match="line numbers"):
+        edits.plain("1→ a", "old_string")

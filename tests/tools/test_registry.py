@@ -238,7 +238,16 @@ SIGNATURES = {
     "memory_replace": ("letta_sleeptime_core", False, "label*:string old_string*:string new_string*:string"),
     "memory_insert": ("letta_sleeptime_core", False, "label*:string new_string*:string insert_line:integer"),
     "memory_rethink": ("letta_sleeptime_core", False, "label*:string new_memory*:string"),
+    "rethink_memory": ("letta_sleeptime_core", False, "new_memory*:string target_block_label*:string"),
     "memory_finish_edits": ("letta_sleeptime_core", False, ""),
+    "rethink_user_memory": ("letta_voice_sleeptime_core", False, "new_memory*:string"),
+    "finish_rethinking_memory": ("letta_voice_sleeptime_core", False, ""),
+    "store_memories": ("letta_voice_sleeptime_core", False, "chunks*:array"),
+    "search_memory": (
+        "letta_voice_sleeptime_core",
+        False,
+        "convo_keyword_queries:array start_minutes_ago:integer end_minutes_ago:integer",
+    ),
 }
 
 

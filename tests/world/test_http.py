@@ -115,9 +115,8 @@ async def test_nothing_is_added_and_no_redirect_is_followed() -> None:
     async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         heads.append(await reader.readuntil(b"\r\n\r\n"))
         await reader.readexactly(1)
-        writer.write(
-            b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\nset-cookie: a=b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-        )
+        writer.write(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere\r\nset-cookie: a=b\r\n")
+        writer.write(b"connection: close\r\ncontent-length: 0\r\n\r\n")
         writer.close()
 
     listening = await asyncio.start_server(redirect, "127.0.0.1", 0)

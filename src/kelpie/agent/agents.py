@@ -21,6 +21,7 @@ from kelpie.core.agents import EVERYTHING, ActivationStatus, AgentQuery, AgentVi
 from kelpie.core.errors import Conflict, InvariantBroken, KelpieError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
+from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
 from kelpie.storage import agents, blocks, messages, passages, tools
@@ -31,11 +32,11 @@ DEFAULT_LANE = ""
 
 
 class Agents:
-    def __init__(self, world: World, models: Models, dispatcher: Dispatcher[Activation], default_model: str) -> None:
+    def __init__(self, world: World, models: Models, dispatcher: Dispatcher[Activation], settings: Settings) -> None:
         self._world = world
         self._models = models
         self._dispatcher = dispatcher
-        self._default_model = default_model
+        self._settings = settings
 
     # --- making and looking --------------------------------------------------------------------------------------
 
@@ -45,10 +46,11 @@ class Agents:
         Raises InvalidInput, NotFound (model, block), Conflict (two blocks of one label), ModelError, StorageError.
         """
         spec = spec_of(new.agent_type)
+        new = replace(new, embedding=new.embedding or self._settings.default_embedding)
         model = await self._model(new)
         ids, now = self._world.ids, self._world.clock.now()
         agent_id = ids.new(AgentId)
-        made = making.make_blocks(new.memory_blocks, ids, now)
+        made = making.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit)
         secrets = making.make_secrets(new.secrets, ids, now)
         first = making.first_messages(agent_id, spec, new.initial_messages, ids, now)
         names = (*(spec.base_tools if new.include_base_tools else ()), *new.tools)
@@ -70,11 +72,11 @@ class Agents:
         return self._with_status(await self._world.database.transact(write))
 
     async def _model(self, new: NewAgent) -> ModelChoice:
-        info = await self._models.resolve(new.model or self._default_model)
+        info = await self._models.resolve(new.model or self._settings.default_model)
         if new.embedding is not None:
             await self._models.resolve_embedding(new.embedding)
         given = {name: getattr(new, name) for name in changing.MODEL_FIELDS if name != "model"}
-        return making.choose_model(info, given)
+        return making.choose_model(info, given, self._settings.context_window)
 
     async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
         """Raises NotFound."""
@@ -122,7 +124,7 @@ class Agents:
             return None
         agent = await self._world.database.read(lambda tx: agents.get(tx, agent_id))
         info = await self._models.resolve(changes.get("model") or agent.model.handle)
-        return changing.new_model(agent, info, changes)
+        return changing.new_model(agent, info, changes, self._settings.context_window)
 
     async def delete(self, agent_id: AgentId) -> None:
         """Deletes an agent with its history. A turn that is running is cut off. Raises NotFound."""

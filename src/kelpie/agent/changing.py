@@ -30,7 +30,12 @@ def changes_model(changes: Mapping[str, Any]) -> bool:
     return any(name in changes for name in MODEL_FIELDS)
 
 
-def new_model(agent: Agent, info: ModelInfo, changes: Mapping[str, Any]) -> ModelChoice:
+def new_model(
+    agent: Agent,
+    info: ModelInfo,
+    changes: Mapping[str, Any],
+    window_max: int = making.CONTEXT_WINDOW_DEFAULT_MAX,
+) -> ModelChoice:
     """The model choice after a change: what is given anew, over what the agent had, over what the model offers."""
     old = agent.model
     same = "model" not in changes  # naming a model, even the same one, starts from what it offers
@@ -43,7 +48,7 @@ def new_model(agent: Agent, info: ModelInfo, changes: Mapping[str, Any]) -> Mode
     given = {name: changes[name] for name in MODEL_FIELDS if name in changes and name != "model"}
     if given.get("model_settings") is not None:
         given["model_settings"] = {**(kept["model_settings"] or {}), **given["model_settings"]}
-    return making.choose_model(info, {**kept, **given})
+    return making.choose_model(info, {**kept, **given}, window_max)
 
 
 def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Agent) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from kelpie.agent.rows import nudge_row, tool_row
 from kelpie.agent.state import Loaded
 from kelpie.agent.stop import Called, Decision, decide
 from kelpie.agent.types import spec_of
+from kelpie.core.agents import Agent
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import AgentId, MessageId, StepId
-from kelpie.core.messages import Message, ToolReturn
+from kelpie.core.messages import Message, Role, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
 from kelpie.storage import agents, blocks, heads, messages, runs
@@ -85,6 +86,7 @@ class Committed:
     loaded: Loaded
     stop: StopReason | None
     touched: tuple[AgentId, ...] = ()
+    cleared: bool = False  # the turn is over and has left what the model sees of the conversation
 
 
 async def commit(
@@ -149,7 +151,7 @@ async def write_step(database: Database, position: Position, loaded: Loaded, wri
 def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
     run = position.run
     rows, touched = list(write.rows), list[AgentId]()
-    context = CallContext(loaded.agent, write.at, "", run.conversation_id)
+    context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows)
     answered = [_answer(tx, answer, context, touched) for answer in write.answers]
     if answered:
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
@@ -159,12 +161,13 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     messages.append(tx, rows, position.conversation)
     if write.step is not None:
         runs.add_step(tx, write.step, loaded.agent.organization_id)
+    now, cleared = state.refresh(tx, loaded), False
     if decision.stop is None:
         runs.progress(tx, run)
     else:
         run = ended(run, decision.stop, write.at)
-        finish(tx, run)
-    return Committed(tuple(rows), run, state.refresh(tx, loaded), decision.stop, tuple(dict.fromkeys(touched)))
+        cleared = finish(tx, run, now.agent, position.conversation)
+    return Committed(tuple(rows), run, now, decision.stop, tuple(dict.fromkeys(touched)), cleared)
 
 
 def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
@@ -174,7 +177,8 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
     now = state.refresh(tx, loaded)
     held = dict.fromkeys(block.id for block in (*loaded.blocks, *now.blocks))  # which of them changed is not known
     touched = dict.fromkeys(agent_id for block_id in held for agent_id in blocks.agents_with(tx, block_id))
-    return Committed(tuple(messages.get_many(tx, ids)), run, now, stop, tuple(touched))
+    # Whether it cleared the context is not known either; calling it cleared only makes the next turn read it again.
+    return Committed(tuple(messages.get_many(tx, ids)), run, now, stop, tuple(touched), stop is not None)
 
 
 def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]) -> ToolReturn:
@@ -193,17 +197,20 @@ def _decide(loaded: Loaded, ending: Ending) -> Decision:
 
 async def close_turn(
     database: Database, position: Position, run: Run, orphans: Sequence[Message], step: Step | None, loaded: Loaded
-) -> None:
-    """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError."""
+) -> bool:
+    """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError.
 
-    def body(tx: Tx) -> None:
+    True when what the model sees of the conversation must be read again.
+    """
+
+    def body(tx: Tx) -> bool:
         messages.append(tx, orphans, position.conversation)
         if step is not None:
             runs.add_step(tx, step, loaded.agent.organization_id)
-        finish(tx, run)
+        return finish(tx, run, state.refresh(tx, loaded).agent, position.conversation)
 
     assert run.completed_at is not None
-    await commit(database, position, "close", run.completed_at, body, lambda tx: None)
+    return await commit(database, position, "close", run.completed_at, body, lambda tx: True)
 
 
 def ended(run: Run, reason: StopReason, at: Micros) -> Run:
@@ -217,9 +224,19 @@ def ended(run: Run, reason: StopReason, at: Micros) -> Run:
     )
 
 
-def finish(tx: Tx, run: Run) -> None:
-    """Records an ended run, on itself and on its agent."""
+def finish(tx: Tx, run: Run, agent: Agent, conversation: str) -> bool:
+    """Records an ended run, on itself and on its agent; clears the context if the agent asks for that, and tells so."""
     assert run.stop_reason is not None and run.completed_at is not None
     runs.finish(tx, run)
     duration_ms = (run.total_duration_ns or 0) // 1_000_000
     agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)
+    if agent.message_buffer_autoclear:
+        _clear_context(tx, agent.id, conversation)
+    return agent.message_buffer_autoclear
+
+
+def _clear_context(tx: Tx, agent_id: AgentId, conversation: str) -> None:
+    """Leaves the model the system message and nothing else; the history keeps everything."""
+    first = messages.get_many(tx, messages.context_ids(tx, agent_id, conversation)[:1])
+    kept = [message.id for message in first if message.role is Role.system]
+    messages.replace_context(tx, agent_id, kept, conversation)

@@ -12,9 +12,9 @@ import orjson
 
 from kelpie.agent import instructions
 from kelpie.agent.prompt import packed_event
-from kelpie.agent.types import EXITS, TypeSpec, spec_of
+from kelpie.agent.types import EXITS, TypeSpec, instructions_for, spec_of
 from kelpie.core.agents import Agent, ModelChoice, NewAgent, Secret, ToolRule
-from kelpie.core.blocks import Block, NewBlock
+from kelpie.core.blocks import DEFAULT_LIMIT, Block, NewBlock
 from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import DEFAULT_USER, AgentId, BlockId, MessageId, SecretId
 from kelpie.core.messages import Message, NewMessage, Reasoning, Role, Text, ToolCall, ToolReturn
@@ -61,10 +61,10 @@ def check_timezone(name: str) -> str:
     return name
 
 
-def choose_model(info: ModelInfo, new: Mapping[str, Any]) -> ModelChoice:
+def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONTEXT_WINDOW_DEFAULT_MAX) -> ModelChoice:
     """How the agent uses its model: what was asked for over what the model offers. Raises InvalidInput."""
     settings: Mapping[str, Any] = new.get("model_settings") or {}
-    window = new.get("context_window_limit") or min(info.context_window, CONTEXT_WINDOW_DEFAULT_MAX)
+    window = new.get("context_window_limit") or min(info.context_window, window_max)
     if window < 1:
         raise InvalidInput("context_window_limit", "must be a positive number of tokens")
     limit = settings.get("max_output_tokens") or new.get("max_tokens") or info.max_tokens
@@ -98,11 +98,17 @@ def compaction(given: Mapping[str, Any] | None, model: ModelChoice) -> Mapping[s
     return {**defaults, **{k: v for k, v in (given or {}).items() if v is not None}}
 
 
-def base_rules(tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...]:
-    """Which base tools end a turn and which go on; left to the model where it is known to manage alone."""
+def wants_base_rules(new: NewAgent, spec: TypeSpec, model: ModelChoice) -> bool:
+    """What its maker says; otherwise what its type says, left to the model where that is known to manage alone."""
+    if new.include_base_tool_rules is not None:
+        return new.include_base_tool_rules
     name = model.handle.lower()
-    if "mini" not in name and any(known in name for known in _NO_BASE_RULES):
-        return ()
+    manages = "mini" not in name and any(known in name for known in _NO_BASE_RULES)
+    return spec.base_rules == "always" or (spec.base_rules == "by_model" and not manages)
+
+
+def base_rules(tools: Sequence[Tool]) -> tuple[ToolRule, ...]:
+    """Which base tools end a turn and which go on."""
     return tuple(
         ToolRule("exit_loop" if tool.name in EXITS else "continue_loop", tool.name)
         for tool in tools
@@ -112,8 +118,7 @@ def base_rules(tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...
 
 def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...]:
     rules = list(new.tool_rules or ())
-    wanted = spec.base_tool_rules if new.include_base_tool_rules is None else new.include_base_tool_rules
-    base = base_rules(tools, model) if wanted else ()
+    base = base_rules(tools) if wants_base_rules(new, spec, model) else ()
     approvals = tuple(ToolRule("requires_approval", t.name) for t in tools if t.default_requires_approval)
     for rule in (*base, *approvals):
         if not any(r.type == rule.type and r.tool_name == rule.tool_name for r in rules):
@@ -124,12 +129,14 @@ def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: Model
 def make_agent(new: NewAgent, agent_id: AgentId, model: ModelChoice, tools: Sequence[Tool], now: Micros) -> Agent:
     """The agent's row. Raises InvalidInput."""
     spec = spec_of(new.agent_type)
+    if spec.needs_companion and not new.enable_sleeptime:
+        raise InvalidInput("enable_sleeptime", f"a {new.agent_type} needs it to be true")
     files, chars = file_window(model.context_window)
     return Agent(
         id=agent_id,
         name=check_name(new.name) if new.name is not None else f"Agent {agent_id.uuid[:8]}",
         agent_type=new.agent_type,
-        system=spec.instructions if new.system is None else new.system,
+        system=instructions_for(new.agent_type, new.system),
         model=model,
         created_at=now,
         updated_at=now,
@@ -146,7 +153,7 @@ def make_agent(new: NewAgent, agent_id: AgentId, model: ModelChoice, tools: Sequ
         base_template_id=new.base_template_id,
         compaction_settings=compaction(new.compaction_settings, model),
         response_format=new.response_format,
-        message_buffer_autoclear=new.message_buffer_autoclear,
+        message_buffer_autoclear=new.message_buffer_autoclear or spec.one_turn_memory,
         enable_sleeptime=new.enable_sleeptime,
         max_files_open=new.max_files_open or files,
         per_file_view_window_char_limit=new.per_file_view_window_char_limit or chars,
@@ -155,14 +162,14 @@ def make_agent(new: NewAgent, agent_id: AgentId, model: ModelChoice, tools: Sequ
     )
 
 
-def make_blocks(new: Sequence[NewBlock], ids: Ids, now: Micros) -> tuple[Block, ...]:
+def make_blocks(new: Sequence[NewBlock], ids: Ids, now: Micros, limit: int = DEFAULT_LIMIT) -> tuple[Block, ...]:
     """The blocks an agent is made with. Raises Conflict for two of one label."""
     labels = [block.label for block in new]
     for label in labels:
         if labels.count(label) > 1:
             raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
     # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
-    return tuple(blocks.make(block, ids.new(BlockId), now + i) for i, block in enumerate(new))
+    return tuple(blocks.make(block, ids.new(BlockId), now + i, limit=limit) for i, block in enumerate(new))
 
 
 def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Secret, ...]:
@@ -186,7 +193,7 @@ def first_messages(
 
 
 def _given_rows(agent_id: AgentId, message: NewMessage, spec: TypeSpec, ids: Ids, now: Micros) -> list[Message]:
-    if message.role is Role.assistant and spec.must_call_tool:
+    if message.role is Role.assistant and spec.heartbeats:
         text = "\n".join(part.text for part in message.content if isinstance(part, Text))
         return _spoken(agent_id, text, (), ids, now)
     return [Message(ids.new(MessageId), agent_id, message.role, now, message.content, name=message.name)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from kelpie.agent.types import TypeSpec
+from kelpie.agent.types import TypeSpec, spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
 from kelpie.core.messages import Message, Reasoning, Role, ToolCall, ToolReturn
@@ -18,11 +18,14 @@ from kelpie.memory.prompt import render_blocks
 THINKING = "thinking"
 HEARTBEAT = "request_heartbeat"
 _MEMORY_PLACE = "{CORE_MEMORY}"
+_COUNTS_LINES = frozenset({"anthropic"})  # providers whose models use line numbers well
 
 
 def system_text(agent: Agent, blocks: Sequence[Block], now: Micros) -> str:
     """Instructions and memory as one text. It changes with memory, settings and the day, not with every call."""
-    memory = render_blocks(blocks)
+    spec = spec_of(agent.agent_type)
+    numbered = spec.numbered_lines and agent.model.handle.partition("/")[0] in _COUNTS_LINES
+    memory = render_blocks(blocks, numbered=numbered) if spec.memory_in_prompt else ""
     today = as_datetime(now).strftime("%Y-%m-%d")
     facts = f"<memory_metadata>\n- AGENT_ID: {agent.id}\n- Today: {today} (UTC)\n</memory_metadata>"
     memory = f"{memory}\n\n{facts}" if memory else facts

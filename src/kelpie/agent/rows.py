@@ -117,6 +117,14 @@ def step_record(run: Run, agent: Agent, step_id: StepId, status: StepStatus, at:
     )
 
 
+def answered_by(step: Step, reply: Reply) -> Step:
+    """The step, naming the model that really answered when another stood in for the agent's own."""
+    if reply.answered_by is None:
+        return step
+    provider, _, model = reply.answered_by.partition("/")
+    return replace(step, provider_name=provider, model=model, model_handle=reply.answered_by)
+
+
 _REASONS = {
     ModelFault.malformed: StopReason.invalid_llm_response,
     ModelFault.insufficient_credits: StopReason.insufficient_credits,

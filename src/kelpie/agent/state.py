@@ -105,7 +105,7 @@ class Hot:
     @property
     def exits(self) -> frozenset[str]:
         """The tools that end a turn."""
-        return frozenset(r.tool_name for r in self.agent.tool_rules if r.type == "exit_loop")
+        return self.spec.exits | {r.tool_name for r in self.agent.tool_rules if r.type == "exit_loop"}
 
     def system(self, now: Micros) -> str:
         """The compiled instructions, built anew only when memory, settings or the day changed."""

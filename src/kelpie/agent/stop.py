@@ -33,7 +33,7 @@ def decide(
     if not calls:
         cut = finish_reason == "length"
         return Decision(StopReason.max_tokens_exceeded if cut else StopReason.end_turn)
-    exits = {r.tool_name for r in rules if r.type == "exit_loop"}
+    exits = spec.exits | {r.tool_name for r in rules if r.type == "exit_loop"}
     ending = [c for c in calls if c.name in exits and not c.refused]
     if ending:
         asked = not spec.heartbeats or any(c.heartbeat for c in ending)

@@ -16,7 +16,7 @@ from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.listener import Turn
 from kelpie.agent.prompt import prepare
-from kelpie.agent.rows import described, input_row, reason_for, reply_row, step_record
+from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record
 from kelpie.agent.state import Hot
 from kelpie.agent.stop import Called
 from kelpie.core.errors import KelpieError, ModelError
@@ -146,7 +146,7 @@ class TurnLoop:
         planned = self._plan(asked.reply.tool_calls)
         ending = self._ending(planned, asked.reply.finish_reason)
         step = replace(
-            self._record(asked.step_id, StepStatus.success),
+            answered_by(self._record(asked.step_id, StepStatus.success), asked.reply),
             usage=asked.reply.usage,
             llm_ns=asked.total_ns,
             step_ns=asked.total_ns,
@@ -187,7 +187,9 @@ class TurnLoop:
         hot = self._hot
         self._position = self._position.after(committed.run)
         hot.loaded = committed.loaded
-        if context := hot.contexts.get(self._position.conversation):
+        if committed.cleared:
+            hot.contexts.pop(self._position.conversation, None)
+        elif context := hot.contexts.get(self._position.conversation):
             context.extend(committed.rows, hot.spec)
         if others := [a for a in committed.touched if a != hot.agent.id]:
             self._equipment.touched(others)
@@ -204,7 +206,8 @@ class TurnLoop:
 
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
         run = journal.ended(self._position.run, reason, self._world.clock.now())
-        await journal.close_turn(self._world.database, self._position, run, (), step, self._hot.loaded)
+        if await journal.close_turn(self._world.database, self._position, run, (), step, self._hot.loaded):
+            self._hot.contexts.pop(self._position.conversation, None)
         self._position = self._position.after(run)
         self._tell_end(run, error)
 

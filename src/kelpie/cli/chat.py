@@ -6,11 +6,11 @@ so that a script reading the output gets the answers alone.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, TextIO
 
-from kelpie.cli import agents
+from kelpie.cli import agents, typed
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.core.errors import KelpieError
 from kelpie.world.client import Client
@@ -19,36 +19,50 @@ with suppress(ImportError):  # not every Python has it
     import readline  # noqa: F401 - input() gets editing and a history from it
 
 SILENCE_S = 120.0  # the server pings a quiet stream far more often
+HISTORY, HISTORY_MAX = 20, 1000  # messages
+ENDS = ("/exit", "/quit")
+HELP = """/history [N]  the last messages of this conversation
+/help         this
+/exit         end, as does Ctrl-D; Ctrl-C during an answer stops listening
+A \\ at the end of a line goes on in the next; \"\"\" begins a text of several lines and ends it."""
+_WHO = {
+    "user_message": "you",
+    "assistant_message": "agent",
+    "reasoning_message": "(thought)",
+    "tool_call_message": "(call)",
+    "tool_return_message": "(result)",
+}
 _SHOWN_MAX = 300  # characters of a tool's arguments and result
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def chat(client: Client, who: str, said: str | None = None) -> int:
-    """Talks with the agent: one message if given, else line by line until the input ends. Returns the exit code."""
+    """Talks with the agent: one message if given, else until the input ends. Returns the exit code."""
     agent = agents.find(client, who)
     turns = Turns(client, agent, Screen(agent["name"]))
     if said is not None:
         return OK if turns.take(said) else ERROR
     if not sys.stdin.isatty():
-        failed = [line for line in sys.stdin if line.strip() and not turns.take(line.strip())]
-        return ERROR if failed else OK
-    print(f"You are talking to {agent['name']} ({agent['id']}). Ctrl-D or /quit ends.", file=sys.stderr)
-    for line in _typed():
-        turns.take(line)
+        went_well = [turns.take(text) for text in typed.messages(typed.from_stream(sys.stdin))]
+        return OK if all(went_well) else ERROR
+    print(f"You are talking to {agent['name']} ({agent['id']}). /help says what you can type.", file=sys.stderr)
+    for text in typed.messages(input):
+        if text in ENDS:
+            return OK
+        if text.startswith("/"):
+            _command(turns, text)
+        else:
+            turns.take(text)
+    print(file=sys.stderr)
     return OK
 
 
-def _typed() -> Iterator[str]:
-    while True:
-        try:
-            line = input("you> ").strip()
-        except (EOFError, KeyboardInterrupt):
-            print(file=sys.stderr)
-            return
-        if line in ("/quit", "/exit"):
-            return
-        if line:
-            yield line
+def _command(turns: "Turns", text: str) -> None:
+    name, _, argument = text.partition(" ")
+    if name == "/history" and (not argument or argument.isdecimal()):
+        turns.history(min(int(argument or HISTORY), HISTORY_MAX))
+    else:
+        print(HELP, file=sys.stderr)
 
 
 class Turns:
@@ -70,6 +84,16 @@ class Turns:
         except KelpieError as error:
             self._screen.trouble(str(error))
             return False
+
+    def history(self, count: int) -> None:
+        """Shows the last messages of the conversation, the oldest first."""
+        try:
+            found = self._client.get(self._path.removesuffix("/stream"), limit=count, order="desc")
+        except KelpieError as error:
+            self._screen.trouble(str(error))
+            return
+        for message in reversed(found):
+            self._screen.remember(message)
 
 
 class Screen:
@@ -106,6 +130,12 @@ class Screen:
         self._end_line()
         self._note(f"kelpie: {message}")
 
+    def remember(self, message: dict[str, Any]) -> None:
+        """Shows a message of the past on a line of its own; what the model was told about itself is left out."""
+        who = _WHO.get(message["message_type"])
+        if who is not None:
+            self._note(f"{message['date'][:19]} {who}: {_cut(_past(message))}")
+
     def _answer(self, message_id: str, text: str) -> None:
         if message_id != self._open:
             self._end_line()
@@ -135,6 +165,15 @@ class Screen:
 
     def _note(self, text: str) -> None:
         print(_CONTROL.sub("", text), file=self._notes, flush=True)
+
+
+def _past(message: dict[str, Any]) -> str:
+    if message["message_type"] == "tool_call_message":
+        call = message["tool_call"]
+        return f"{call['name']} {call['arguments']}"
+    if message["message_type"] == "tool_return_message":
+        return _text(message["tool_return"])
+    return _text(message.get("content") or message.get("reasoning") or "")
 
 
 def _failure(result: dict[str, Any]) -> str:

@@ -4,42 +4,42 @@ The server and the simulation are imported by the commands that need them: `kelp
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from kelpie import __version__
+from kelpie.cli import agent_commands, config_commands, control, log_command, model_commands, run_commands
 from kelpie.cli import chat as talking
-from kelpie.cli import control
 from kelpie.cli import demo as trying
+from kelpie.cli import doctor as examining
 from kelpie.cli import status as looking
-from kelpie.cli.exit_codes import OK
-from kelpie.cli.running import address
-from kelpie.core.settings import Settings
-from kelpie.world.client import Client
+from kelpie.cli.agents import UnknownAgent
+from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
+from kelpie.cli.options import MARKUP, Agent, AsJson, Url, as_environment, client, flags, group
+from kelpie.core.errors import ConfigurationError
+from kelpie.world.client import Refused, Unreachable
+from kelpie.world.settings_file import VARIABLE, load
+
+NOT_FOUND_STATUS = 404  # over HTTP
 
 kelpie = typer.Typer(
     help="A server on which stateful LLM agents live, remember and use tools.",
-    epilog="Settings come from environment variables; docs/settings.md lists them.",
+    epilog="Settings come from options, the environment and kelpie.toml; `kelpie config show` lists them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
 )
-server = typer.Typer(help="Start, stop and look at the server.", no_args_is_help=True, rich_markup_mode="markdown")
+server = group("Start, stop and look at the server.")
+simulation = group("Play scenarios of the simulation: the whole server in virtual time, with faults.")
 kelpie.add_typer(server, name="server")
-simulation = typer.Typer(
-    help="Play scenarios of the simulation: the whole server in virtual time, with faults.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+kelpie.add_typer(agent_commands.commands, name="agents")
+kelpie.add_typer(run_commands.commands, name="runs")
+kelpie.add_typer(model_commands.commands, name="models")
+kelpie.add_typer(config_commands.commands, name="config")
 kelpie.add_typer(simulation, name="sim")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Url = Annotated[
-    str | None, typer.Option(help="Address of the server; without it, the server of the data directory is meant.")
-]
 
 
 def app(arguments: Sequence[str]) -> int:
@@ -48,7 +48,32 @@ def app(arguments: Sequence[str]) -> int:
         kelpie(list(arguments), prog_name="kelpie")
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else OK
+    except Unreachable as error:
+        return _told(error, NOT_RUNNING)
+    except UnknownAgent as error:
+        return _told(error, NOT_FOUND)
+    except Refused as error:
+        if error.status != NOT_FOUND_STATUS:
+            raise
+        return _told(error, NOT_FOUND)
     return OK
+
+
+def _told(error: Exception, code: int) -> int:
+    print(f"kelpie: {error}", file=sys.stderr)
+    return code
+
+
+@kelpie.callback()
+def settings_of_all(
+    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Whose server is meant; like KELPIE_DATA_DIR.")] = None,
+) -> None:
+    # The environment is where settings live, for this process and for those it starts.
+    if config is not None:
+        os.environ[VARIABLE] = config
+    if data_dir is not None:
+        os.environ |= as_environment(flags({"data_dir": data_dir}))
 
 
 @kelpie.command(epilog="Example: `kelpie version`")
@@ -57,28 +82,40 @@ def version() -> None:
     print(f"kelpie {__version__}")
 
 
-@server.command(epilog="Examples: `kelpie server start`, `kelpie server start --port 9000 --data-dir /var/lib/kelpie`")
+@server.command(
+    epilog="Examples: `kelpie server start`, `kelpie server start --port 9000 --set agents.block_limit=5000`"
+)
 def start(
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay in the terminal, and log there.")] = False,
     host: Annotated[str | None, typer.Option(help="Address to listen on; like KELPIE_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; like KELPIE_PORT.")] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where the data lies; like KELPIE_DATA_DIR.")] = None,
+    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting, `KEY=VALUE`; may be given again.")
+    ] = None,
 ) -> None:
     """Start the server in the background, and wait until it answers."""
-    given = {"KELPIE_HOST": host, "KELPIE_PORT": port, "KELPIE_DATA_DIR": data_dir}
-    # The environment is where settings live, for this process and for the one it starts.
-    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
+    given = flags({"host": host, "port": port, "data_dir": data_dir}, assign or ())
     if foreground:
         from kelpie.cli.serve import serve_here
 
-        raise typer.Exit(serve_here())
-    raise typer.Exit(control.start(_settings()))
+        raise typer.Exit(serve_here(given, config))
+    found = load(given, config)
+    os.environ |= as_environment(given)
+    if found.file is not None:
+        os.environ[VARIABLE] = found.file
+        print(f"Settings file: {found.file}", file=sys.stderr)
+    try:
+        raise typer.Exit(control.start(found.settings))
+    except ConfigurationError as error:
+        raise found.located(error) from error
 
 
 @server.command(epilog="Example: `kelpie server stop`")
 def stop() -> None:
     """Stop the server, letting the turns in flight finish first."""
-    raise typer.Exit(control.stop(_settings()))
+    raise typer.Exit(control.stop(load().settings))
 
 
 @server.command(epilog="Example: `kelpie server status || kelpie server start`")
@@ -91,18 +128,37 @@ def status() -> None:
     epilog="Examples: `kelpie chat demo`, `kelpie chat demo -m 'Hello!'`, `kelpie chat demo < questions.txt`"
 )
 def chat(
-    agent: Annotated[str, typer.Argument(help="Name or id of the agent.")],
+    agent: Agent,
     message: Annotated[str | None, typer.Option("--message", "-m", help="Say this and leave.")] = None,
     url: Url = None,
 ) -> None:
-    """Talk with an agent: at the prompt, or line by line from a pipe."""
-    raise typer.Exit(talking.chat(_client(url), agent, message))
+    """Talk with an agent: at the prompt, or from a pipe. At the prompt, /help says what can be typed."""
+    raise typer.Exit(talking.chat(client(url), agent, message))
 
 
 @kelpie.command(epilog="Example: `kelpie demo`")
 def demo(url: Url = None) -> None:
     """Make the agent 'demo' if it is not there, and show what to try."""
-    raise typer.Exit(trying.demo(_client(url)))
+    raise typer.Exit(trying.demo(client(url)))
+
+
+@kelpie.command(epilog="Examples: `kelpie doctor`, `kelpie doctor --json`")
+def doctor(as_json: AsJson = False, url: Url = None) -> None:
+    """Look at settings, server, models and machine; exit code 1 if something needs a hand."""
+    raise typer.Exit(examining.doctor(load(), url, as_json=as_json))
+
+
+@kelpie.command(epilog="Examples: `kelpie logs`, `kelpie logs --follow`, `kelpie logs -n 500 --level warning --json`")
+def logs(
+    count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="How many of the last lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
+    level: Annotated[
+        log_command.Level, typer.Option(help="Only this level and what is graver.")
+    ] = log_command.Level.debug,
+    as_json: AsJson = False,
+) -> None:
+    """Show the log of the server in the background."""
+    raise typer.Exit(log_command.logs(load().settings, count, follow=follow, level=level, as_json=as_json))
 
 
 @simulation.command("run", epilog="Example: `kelpie sim run --scenario many-agents --seed 7`")
@@ -137,11 +193,3 @@ def sim_list(as_json: AsJson = False) -> None:
     from kelpie.cli import sim
 
     raise typer.Exit(sim.list_scenarios(as_json=as_json))
-
-
-def _settings() -> Settings:
-    return Settings.from_environment(os.environ)
-
-
-def _client(url: str | None) -> Client:
-    return Client(url or address(_settings()))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from kelpie.core.settings import Settings
 from kelpie.world.data_dir import DataDir
 
+LOG_FILE = "kelpie.log"  # in the data directory
+
 
 @dataclass(frozen=True, slots=True)
 class Running:

@@ -1,16 +1,14 @@
 """`kelpie server status`: scripts call it often, so this module and all it imports stay small."""
 
-import os
-
 from kelpie.cli.exit_codes import ERROR, NOT_RUNNING, OK
 from kelpie.cli.running import running
-from kelpie.core.settings import Settings
 from kelpie.world.health import version_at
+from kelpie.world.settings_file import load
 
 
 def status() -> int:
     """Says whether the server of the data directory runs, and returns the exit code. Raises ConfigurationError."""
-    settings = Settings.from_environment(os.environ)
+    settings = load().settings
     server = running(settings)
     if server is None:
         print(f"Kelpie is not running (data directory: {settings.data_dir}).")

@@ -44,7 +44,7 @@ class NewBlock:
 
     label: str
     value: str = ""
-    limit: int = DEFAULT_LIMIT
+    limit: int | None = None  # None: the server's default
     description: str | None = None
     read_only: bool = False
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])

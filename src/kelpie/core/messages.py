@@ -127,7 +127,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the provider counted them; None where it did not say."""
+    """Tokens and times as the provider counted them; None where it did not say."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -135,6 +135,8 @@ class Usage:
     cached_input_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+    load_ns: int | None = None  # time a local server took to load the model
+    inference_ns: int | None = None  # time it took to read the prompt and to write the reply
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -144,6 +146,8 @@ class Usage:
             _sum(self.cached_input_tokens, other.cached_input_tokens),
             _sum(self.cache_write_tokens, other.cache_write_tokens),
             _sum(self.reasoning_tokens, other.reasoning_tokens),
+            _sum(self.load_ns, other.load_ns),
+            _sum(self.inference_ns, other.inference_ns),
         )
 
 

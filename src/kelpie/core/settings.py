@@ -1,80 +1,208 @@
-"""Everything an operator can set, with its default. Reading the environment is the caller's business."""
+"""Everything an operator can set: one table with names, default, bounds and meaning, and the order of who is heard.
+
+A flag goes before a variable of the environment, that before kelpie.toml, that before the default. A wrong value is
+refused with the place it stands at. Reading flags, environment and file is the caller's business.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from kelpie.core.errors import ConfigurationError
+from kelpie.core.origins import Given, Origin, decide
+from kelpie.core.server_settings import ServerSettings
+from kelpie.core.setting import Setting, setting, specs
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    host: str = "127.0.0.1"
-    port: int = 8283
-    data_dir: str = "~/.kelpie"
-    database_url: str | None = None  # default: a SQLite file in data_dir
-    log_level: str = "info"
-    default_model: str = "kelpie/demo"
-    openai_api_key: str | None = None
-    openai_base_url: str = "https://api.openai.com/v1"
-    mailbox_size: int = 64  # messages waiting per agent
-    hot_agents_max: int = 2000
-    idle_s: float = 600.0
-    drain_s: float = 20.0
-    body_bytes_max: int = 16 * 1024 * 1024
-    model_timeout_s: float = 600.0
-    model_attempts: int = 4
+class Settings(ServerSettings):
+    """All settings: those of the server and its agents, and here those of models and their providers."""
+
+    model_timeout_s: float = setting(
+        "models.timeout_seconds",
+        "How long one model call may take, retries included.",
+        "KELPIE_MODEL_TIMEOUT_SECONDS",
+        default=600.0,
+        seconds=True,
+    )
+    model_attempts: int = setting(
+        "models.attempts",
+        "How often a model call is tried when the provider is busy or down.",
+        "KELPIE_MODEL_ATTEMPTS",
+        default=4,
+        low=1,
+        high=100,
+    )
+    openai_api_key: str | None = setting(
+        "providers.openai.api_key",
+        "Key for the OpenAI API or a compatible server; with it, the models of `openai/` are offered.",
+        "OPENAI_API_KEY",
+        secret=True,
+    )
+    openai_base_url: str = setting(
+        "providers.openai.base_url",
+        "Address of a server that speaks OpenAI's protocol.",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_BASE",
+        default="https://api.openai.com/v1",
+    )
+    anthropic_api_key: str | None = setting(
+        "providers.anthropic.api_key",
+        "Key for Anthropic; with it, the models of `anthropic/` are offered.",
+        "ANTHROPIC_API_KEY",
+        secret=True,
+    )
+    anthropic_base_url: str = setting(
+        "providers.anthropic.base_url",
+        "Address of a server that speaks Anthropic's protocol.",
+        "ANTHROPIC_BASE_URL",
+        default="https://api.anthropic.com",
+    )
+    azure_api_key: str | None = setting(
+        "providers.azure.api_key",
+        "Key for Azure OpenAI; with it and the address, the models of `azure/` are offered.",
+        "AZURE_API_KEY",
+        secret=True,
+    )
+    azure_base_url: str | None = setting(
+        "providers.azure.base_url",
+        "Address of the Azure resource, such as `https://name.openai.azure.com`.",
+        "AZURE_BASE_URL",
+    )
+    azure_api_version: str = setting(
+        "providers.azure.api_version", "Version of Azure's API.", "AZURE_API_VERSION", default="2024-09-01-preview"
+    )
+    azure_deployments: tuple[str, ...] = setting(
+        "providers.azure.deployments",
+        "Azure deployments to offer, as `name` or `name=model`, where the resource does not list them.",
+        "AZURE_DEPLOYMENTS",
+        default=(),
+    )
+    groq_api_key: str | None = setting(
+        "providers.groq.api_key",
+        "Key for Groq; with it, the models of `groq/` are offered.",
+        "GROQ_API_KEY",
+        secret=True,
+    )
+    together_api_key: str | None = setting(
+        "providers.together.api_key",
+        "Key for Together; with it, the models of `together/` are offered.",
+        "TOGETHER_API_KEY",
+        secret=True,
+    )
+    deepseek_api_key: str | None = setting(
+        "providers.deepseek.api_key",
+        "Key for DeepSeek; with it, the models of `deepseek/` are offered.",
+        "DEEPSEEK_API_KEY",
+        secret=True,
+    )
+    xai_api_key: str | None = setting(
+        "providers.xai.api_key",
+        "Key for xAI; with it, the models of `xai/` are offered.",
+        "XAI_API_KEY",
+        secret=True,
+    )
+    openrouter_api_key: str | None = setting(
+        "providers.openrouter.api_key",
+        "Key for OpenRouter; with it, the models of `openrouter/` are offered.",
+        "OPENROUTER_API_KEY",
+        secret=True,
+    )
+    ollama_base_url: str | None = setting(
+        "providers.ollama.base_url",
+        "Address of an Ollama server, such as `http://127.0.0.1:11434`.",
+        "OLLAMA_BASE_URL",
+    )
+    lmstudio_base_url: str | None = setting(
+        "providers.lmstudio.base_url",
+        "Address of LM Studio, such as `http://127.0.0.1:1234`.",
+        "LMSTUDIO_BASE_URL",
+    )
+    vllm_base_url: str | None = setting(
+        "providers.vllm.base_url",
+        "Address of a vLLM server, such as `http://127.0.0.1:8000`.",
+        "VLLM_API_BASE",
+        "VLLM_BASE_URL",
+    )
+    llamacpp_base_url: str | None = setting(
+        "providers.llamacpp.base_url",
+        "Address of a llama.cpp server, such as `http://127.0.0.1:8080`.",
+        "LLAMACPP_BASE_URL",
+    )
+    localai_base_url: str | None = setting(
+        "providers.localai.base_url",
+        "Address of a LocalAI server, such as `http://127.0.0.1:8080`.",
+        "LOCALAI_BASE_URL",
+    )
+    pull_missing_models: bool = setting(
+        "models.pull_missing",
+        "Whether a local model that is missing is fetched when an agent names it.",
+        "KELPIE_PULL_MISSING_MODELS",
+        default=False,
+    )
+    model_fallbacks: tuple[str, ...] = setting(
+        "models.fallbacks",
+        "Models to ask when an agent's own fails, in order: `anthropic/claude-sonnet-4-5, ollama/qwen3:8b`.",
+        "KELPIE_MODEL_FALLBACKS",
+        default=(),
+    )
+    provider_limits: tuple[str, ...] = setting(
+        "models.limits",
+        "Limits per provider, shared by all agents: `openai: calls=8 requests=500 tokens=200000 dollars=5, ollama: "
+        "calls=1` (calls at once, requests and tokens a minute, dollars a day).",
+        "KELPIE_PROVIDER_LIMITS",
+        default=(),
+    )
+    model_prices: tuple[str, ...] = setting(
+        "models.prices",
+        "Dollars per million tokens, input/output: `openai/gpt-4o=2.50/10.00, groq/*=0.10/0.20`.",
+        "KELPIE_MODEL_PRICES",
+        default=(),
+    )
+    provider_wait_s: float = setting(
+        "models.wait_seconds",
+        "How long a call may wait for the limits of its provider before it is answered with 429.",
+        "KELPIE_PROVIDER_WAIT_SECONDS",
+        default=30.0,
+        seconds=True,
+    )
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
         """The settings that the environment gives. Raises ConfigurationError naming the variable and the remedy."""
-        given: dict[str, str | int | float] = {}
-        for field, (names, kind) in _SOURCES.items():
-            for name in names:
-                if env.get(name):
-                    given[field] = _convert(name, env[name], kind)
-                    break
-        settings = cls(**given)  # pyright: ignore[reportArgumentType]
-        _check(settings)
-        return settings
+        return resolve({}, env).settings
 
 
-_SOURCES: dict[str, tuple[tuple[str, ...], type[str] | type[int] | type[float]]] = {
-    "host": (("KELPIE_HOST",), str),
-    "port": (("KELPIE_PORT",), int),
-    "data_dir": (("KELPIE_DATA_DIR",), str),
-    "database_url": (("KELPIE_DATABASE_URL",), str),
-    "log_level": (("KELPIE_LOG_LEVEL",), str),
-    "default_model": (("KELPIE_DEFAULT_MODEL",), str),
-    "openai_api_key": (("OPENAI_API_KEY",), str),
-    "openai_base_url": (("OPENAI_BASE_URL", "OPENAI_API_BASE"), str),
-    "mailbox_size": (("KELPIE_MAILBOX_SIZE",), int),
-    "hot_agents_max": (("KELPIE_HOT_AGENTS_MAX",), int),
-    "idle_s": (("KELPIE_IDLE_SECONDS",), float),
-    "drain_s": (("KELPIE_DRAIN_SECONDS",), float),
-    "body_bytes_max": (("KELPIE_BODY_BYTES_MAX",), int),
-    "model_timeout_s": (("KELPIE_MODEL_TIMEOUT_SECONDS",), float),
-    "model_attempts": (("KELPIE_MODEL_ATTEMPTS",), int),
-}
+SETTINGS: Mapping[str, Setting] = specs(fields(Settings))
+KEYS: Mapping[str, str] = {spec.key: name for name, spec in SETTINGS.items()}
+VARIABLES: Mapping[str, str] = {variable: name for name, spec in SETTINGS.items() for variable in spec.env}
 
 
-def _convert(name: str, text: str, kind: type[str] | type[int] | type[float]) -> str | int | float:
-    try:
-        return kind(text)
-    except ValueError:
-        what = "a whole number" if kind is int else "a number"
-        raise ConfigurationError(name, f"'{text}' is not {what}") from None
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The settings and the origin of each, by field name."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    file: str | None = None
+
+    def located(self, error: ConfigurationError) -> ConfigurationError:
+        """The same error, naming the place its value really came from instead of the variable it could come from."""
+        field = VARIABLES.get(error.setting)
+        origin = self.origins[field] if field else None
+        return ConfigurationError(origin.where, error.remedy) if origin and origin.where else error
 
 
-def _check(settings: Settings) -> None:
-    if not 0 <= settings.port <= 65535:
-        raise ConfigurationError("KELPIE_PORT", f"{settings.port} is not a port; use 0 to 65535")
-    if settings.log_level not in ("debug", "info", "warning", "error"):
-        raise ConfigurationError("KELPIE_LOG_LEVEL", "use debug, info, warning or error")
-    for name in ("mailbox_size", "hot_agents_max", "body_bytes_max", "model_attempts"):
-        if getattr(settings, name) < 1:
-            raise ConfigurationError(_SOURCES[name][0][0], "must be at least 1")
-    for name in ("idle_s", "drain_s", "model_timeout_s"):
-        if not 0 < getattr(settings, name) < float("inf"):  # also refuses what is not a number at all
-            raise ConfigurationError(_SOURCES[name][0][0], "must be more than 0 seconds")
+def resolve(
+    flags: Mapping[str, tuple[str, str]],
+    env: Mapping[str, str],
+    given: Mapping[str, Given] | None = None,
+    file: str | None = None,
+) -> Resolved:
+    """Decides every setting: flags (field -> option and text), environment, what the file gives (by key), defaults.
+
+    Raises ConfigurationError naming the origin of a wrong value and the remedy.
+    """
+    values, origins = decide(SETTINGS, flags, env, given or {})
+    return Resolved(Settings(**values), origins, file)  # pyright: ignore[reportArgumentType]

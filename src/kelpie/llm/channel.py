@@ -3,7 +3,7 @@
 Whatever goes wrong in it leaves as a ModelError. It never asks twice; that is the business of `retry`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
@@ -56,9 +56,12 @@ class PatientStream(httpx.AsyncByteStream):
 class Channel:
     """Speaks HTTP with one endpoint. The connection pool is made with the first request."""
 
-    def __init__(self, world: World, endpoint: Endpoint) -> None:
+    def __init__(self, world: World, endpoint: Endpoint, headers: Mapping[str, str] | None = None) -> None:
+        """`headers` are what this provider asks for beside the usual ones; without them a key is a bearer token."""
         self.endpoint = endpoint
         self._world = world
+        bearer = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        self._headers = bearer if headers is None else headers
         self._transport: httpx.AsyncBaseTransport | None = None
 
     @asynccontextmanager
@@ -70,12 +73,16 @@ class Channel:
         body: bytes | None = None,
         model: str | None = None,
         streams: bool = False,
+        method: str | None = None,
     ) -> AsyncGenerator[tuple[httpx.Response, PatientStream], None]:
-        """A successful answer whose body is yet to be read: POST with a body, GET without. Raises ModelError."""
+        """A successful answer whose body is yet to be read: POST with a body, GET without, or as told.
+
+        Raises ModelError.
+        """
         url = self.endpoint.url(path)
         limits = patience.limits
         try:
-            request = self._request(url, body, streams)
+            request = self._request(method or ("GET" if body is None else "POST"), url, body, streams)
             response = await patience.wait(
                 self._connection().handle_async_request(request),
                 limits.first_byte_s if streams else limits.total_s,
@@ -124,7 +131,7 @@ class Channel:
             self._transport = self._world.http.transport()
         return self._transport
 
-    def _request(self, url: str, body: bytes | None, streams: bool) -> httpx.Request:
+    def _request(self, method: str, url: str, body: bytes | None, streams: bool) -> httpx.Request:
         headers = {
             "accept": "text/event-stream" if streams else "application/json",
             "accept-encoding": "gzip, deflate",
@@ -132,9 +139,7 @@ class Channel:
         }
         if body is not None:
             headers["content-type"] = "application/json"
-        if self.endpoint.api_key:
-            headers["authorization"] = f"Bearer {self.endpoint.api_key}"
-        method = "GET" if body is None else "POST"
+        headers.update(self._headers)
         return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": _TIMEOUT})
 
     async def _refusal(self, response: httpx.Response, model: str | None) -> ModelError:

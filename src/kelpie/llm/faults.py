@@ -24,6 +24,10 @@ class Endpoint:
     api_key: str | None = field(default=None, repr=False)
     key_variable: str = "OPENAI_API_KEY"
     url_variable: str = "OPENAI_BASE_URL"
+    api_version: str | None = None  # Azure's dated interface; None is its undated one
+    models: tuple[str, ...] = ()  # what is on offer where no listing tells it
+    responses: bool | None = None  # whether reasoning models go through OpenAI's responses; None: at OpenAI's own
+    speaks: str = "an OpenAI-compatible API; it usually ends in /v1"
 
     def __post_init__(self) -> None:
         if not self.base_url.startswith(("http://", "https://")):
@@ -131,7 +135,8 @@ class _Told:
         if not isinstance(error, Mapping):
             return cls(str(error)[:DETAIL_CHARS_MAX])
         text = error.get("message") or error.get("detail") or ""
-        code = error.get("code")
+        details = error.get("details")
+        code = error.get("code") or (details.get("error_code") if isinstance(details, Mapping) else None)
         return cls(
             (text if isinstance(text, str) else orjson.dumps(text).decode())[:DETAIL_CHARS_MAX],
             f"{code or ''} {error.get('type') or ''}".strip(),
@@ -162,6 +167,7 @@ _BY_STATUS = {
 _BY_WORD = (
     ("insufficient_quota", ModelFault.insufficient_credits),
     ("billing", ModelFault.insufficient_credits),
+    ("spend_limit", ModelFault.insufficient_credits),
     ("rate_limit", ModelFault.rate_limit),
     ("api_key", ModelFault.authentication),
     ("authentication", ModelFault.authentication),
@@ -178,8 +184,10 @@ def _kind(status: int | None, told: _Told) -> ModelFault:
         if any(words in said for words in _OVERFLOW):
             return ModelFault.context_overflow
     code = told.code.lower()
-    if status == 429 and ("insufficient_quota" in code or "billing" in code):
+    if status == 429 and any(word in code for word in ("insufficient_quota", "billing", "spend_limit")):
         return ModelFault.insufficient_credits  # waiting does not fill an account
+    if status == 400 and "credit balance" in told.text.lower():
+        return ModelFault.insufficient_credits
     if status is not None and status in _BY_STATUS:
         return _BY_STATUS[status]
     if status is not None and status >= 300:
@@ -203,8 +211,8 @@ def _hint(kind: ModelFault, at: Endpoint, model: str | None, status: int | None)
     if status == 404:
         which = f"'{model}' may not exist there; " if model else ""
         return (
-            f"{which}GET /v1/models/ lists the models that do. Check also {at.url_variable} ({at.shown}): "
-            "it usually ends in /v1."
+            f"{which}GET /v1/models/ lists the models that do. Check also that {at.url_variable} ({at.shown}) "
+            f"is {at.speaks}."
         )
     match kind:
         case ModelFault.authentication:
@@ -218,7 +226,7 @@ def _hint(kind: ModelFault, at: Endpoint, model: str | None, status: int | None)
         case ModelFault.connection:
             return f"Check that {at.url_variable} ({at.shown}) is right and that the server there is running."
         case ModelFault.malformed:
-            return f"Check that {at.url_variable} ({at.shown}) is an OpenAI-compatible API; it usually ends in /v1."
+            return f"Check that {at.url_variable} ({at.shown}) is {at.speaks}."
         case ModelFault.timeout:
             return "Try again, or raise KELPIE_MODEL_TIMEOUT_SECONDS if the model is only slow."
         case ModelFault.bad_request:

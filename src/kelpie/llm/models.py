@@ -1,47 +1,91 @@
-"""The models on offer: which providers there are, what each lists, and who answers to a handle.
+"""The models on offer: what each provider lists, who answers to a handle, and the care of local models.
 
 A handle is `provider/model`; only the first slash counts. Listings are kept for some minutes, so that finding a model
 needs no network; a provider that cannot be listed hides only its own models.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 
 from kelpie.core.errors import InvalidInput, ModelError, NotFound
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.messages import Message, Role, Text, Usage
 from kelpie.core.settings import Settings
-from kelpie.llm.demo import DemoProvider
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.openai_chat import OpenAIChat
-from kelpie.llm.port import EmbeddingInfo, ModelInfo, Provider
-from kelpie.llm.retry import Limits
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.llm.bounded import Bounded
+from kelpie.llm.fallback import Chain, Speaker
+from kelpie.llm.listing import Listing
+from kelpie.llm.local import LocalServer
+from kelpie.llm.port import EmbeddingInfo, Hidden, ModelInfo, Prepared, Provider, Reply, Request
+from kelpie.llm.probing import Progress
+from kelpie.llm.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
 from kelpie.observe import logs
 from kelpie.world.world import World
 
-LISTING_FRESH_S = 300.0
-LISTING_RETRY_S = 15.0  # how soon a failed listing, or one that lacks a model, is asked for again
 HANDLES_TOLD_MAX = 50
+CHECK = "Answer with the one word: ready"
+CHECK_TOKENS_MAX = 256
 
 _log = logs.get("llm")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One provider as it is now: what it offers, what it keeps back and why, or why it cannot be asked at all."""
+
+    provider: str
+    server: str | None  # the kind of local server that answered
+    models: tuple[ModelInfo, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+    error: ModelError | None = None
 
 
 class Models:
     """All providers of this server. Raises ConfigurationError when a provider's settings are wrong."""
 
     def __init__(self, world: World, settings: Settings, providers: Sequence[Provider] | None = None) -> None:
-        made = _providers(world, settings) if providers is None else providers
-        self._listings = {provider.name: _Listing(provider) for provider in made}
+        self._world = world
+        made = make_providers(world, settings) if providers is None else providers
+        self._listings = {provider.name: Listing(provider) for provider in made}
+        self._fallbacks = fallbacks(settings, tuple(self._listings))
+
+    async def report(self) -> list[Report]:
+        """Every provider with its models, shown and hidden, or its error."""
+        return list(await asyncio.gather(*(_report(listing) for listing in self._listings.values())))
+
+    def absent(self) -> dict[str, str]:
+        """Providers that are not set up, each with what to set."""
+        return {offer.name: how_to_have(offer.name) for offer in ALL_OFFERS if offer.name not in self._listings}
 
     async def embeddings(self) -> list[EmbeddingInfo]:
-        """Every embedding model that can be had."""
-        return [info for listing in self._listings.values() for info in await listing.provider.embeddings()]
+        """Every embedding model that can be had; a provider that fails is logged and left out."""
+        found: list[EmbeddingInfo] = []
+        for name, listing in self._listings.items():
+            try:
+                if _local(listing.provider) is not None:
+                    await listing.models()  # which remembers for a while that a server does not answer
+                found += await listing.provider.embeddings()
+            except ModelError as error:
+                _log.warning("the embedding models of a provider cannot be listed", provider=name, error=error.message)
+        return found
 
     async def resolve(self, handle: str) -> ModelInfo:
-        """The model with this handle. Raises InvalidInput, NotFound, or ModelError when its provider fails."""
-        provider_name, _ = _split("model", handle)
+        """The model with this handle, fetched first if it is local, missing and may be.
+
+        Raises InvalidInput, NotFound, or ModelError when its provider fails.
+        """
+        provider_name, name = _split("model", handle)
         listing = self._listings.get(provider_name)
         found = await listing.find(handle) if listing else None
+        local = _local(listing.provider) if listing else None
+        if found is None and listing is not None and local is not None and local.pull_missing and local.command(name):
+            _log.info("a missing model is pulled", handle=handle)
+            await local.fetch(name)
+            found = await listing.find(handle, renew=True)
         if found is None:
-            raise _unknown(handle, [model.handle for model in await self.list()])
+            raise _unknown(handle, [model.handle for model in await self.list()], local)
         return found
 
     def known(self, handle: str) -> ModelInfo | None:
@@ -57,92 +101,113 @@ class Models:
         for info in known:
             if info.handle == handle:
                 return info
-        raise _unknown(handle, [info.handle for info in known])
+        raise _unknown(handle, [info.handle for info in known], None)
 
-    def provider(self, handle: str) -> tuple[Provider, str]:
-        """Who answers to this handle, and the provider's own name for the model. Raises InvalidInput or NotFound."""
-        provider_name, model_name = _split("model", handle)
-        listing = self._listings.get(provider_name)
-        if listing is None:
-            raise _unknown(handle, [f"{name}/..." for name in self._listings])
-        return listing.provider, model_name
+    def provider(self, handle: str) -> tuple[Speaker, str]:
+        """Whom to ask for this handle, its chain included, and the provider's own name for the model.
+
+        Raises InvalidInput or NotFound.
+        """
+        return Chain(self._find, handle, self._fallbacks), self._find(handle)[1]
+
+    async def check(self, handle: str) -> str:
+        """A word from the model itself, none standing in. Raises InvalidInput, NotFound or ModelError."""
+        info = await self.resolve(handle)
+        provider, name = self._find(info.handle)
+        ids = self._world.ids
+        asked = Message(ids.new(MessageId), ids.new(AgentId), Role.user, self._world.clock.now(), (Text(CHECK),))
+        request = Request(model=name, system="", messages=(Prepared(asked),), max_tokens=CHECK_TOKENS_MAX)
+        said = ""
+        async with aclosing(provider.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Reply):
+                    said = "".join(part.text for part in event.content if isinstance(part, Text))
+        return said
+
+    async def pull(self, handle: str) -> AsyncGenerator[Progress, None]:
+        """Fetches a local model, telling how far it is. Raises InvalidInput, NotFound or ModelError."""
+        local, name = self._cared_for(handle)
+        async with aclosing(local.pull(name)) as steps:
+            async for step in steps:
+                yield step
+        await self._listings[local.name].find(handle, renew=True)
+
+    async def remove(self, handle: str) -> None:
+        """Deletes a local model. Raises InvalidInput, NotFound or ModelError."""
+        local, name = self._cared_for(handle)
+        await local.remove(name)
+        await self._listings[local.name].find(handle, renew=True)
+
+    @property
+    def counts_money(self) -> bool:
+        """Whether a provider's money is limited, so that `remember` is of use."""
+        return any(bounded.limiter.bounds.dollars for bounded in self._bounded())
+
+    def remember(self, spent: Iterable[tuple[str, Micros, Usage]]) -> None:
+        """Counts what models have used before this server started (handle, when, how much), oldest first: a restart
+        must not fill the purse again."""
+        bounded = {each.name: each for each in self._bounded()}
+        now = self._world.clock.now()
+        for handle, at, usage in spent:
+            provider, _, name = handle.partition("/")
+            if provider in bounded:
+                bounded[provider].remember(name, usage, max(0, now - at) / MICROS_PER_SECOND)
 
     async def list(self) -> list[ModelInfo]:
         """Every chat model that can be had now; a provider that fails is logged and left out."""
-        found: list[ModelInfo] = []
-        for listing in self._listings.values():
-            try:
-                found += await listing.models()
-            except ModelError as error:
+        reports = await self.report()
+        for report in reports:
+            if report.error is not None:
                 _log.warning(
                     "the models of a provider cannot be listed",
-                    provider=listing.provider.name,
-                    kind=error.kind.value,
-                    error=error.message,
-                    detail=error.detail,
-                    hint=error.hint,
+                    provider=report.provider,
+                    kind=report.error.kind.value,
+                    error=report.error.message,
+                    detail=report.error.detail,
+                    hint=report.error.hint,
                 )
-        return found
+        return [model for report in reports for model in report.models]
 
     async def close(self) -> None:
         for listing in self._listings.values():
             await listing.provider.close()
 
+    def _bounded(self) -> Sequence[Bounded]:
+        providers = (listing.provider for listing in self._listings.values())
+        return [provider for provider in providers if isinstance(provider, Bounded)]
 
-class _Listing:
-    """What one provider lists, remembered for a while; so is a failure, for a shorter one."""
+    def _find(self, handle: str) -> tuple[Provider, str]:
+        provider_name, model_name = _split("model", handle)
+        listing = self._listings.get(provider_name)
+        if listing is None:
+            raise _unknown(handle, [f"{name}/..." for name in self._listings], None)
+        return listing.provider, model_name
 
-    def __init__(self, provider: Provider) -> None:
-        self.provider = provider
-        self._lock = asyncio.Lock()
-        self._models: Sequence[ModelInfo] | None = None
-        self._error: ModelError | None = None
-        self._asked_at = 0.0
-
-    async def models(self, fresh_s: float = LISTING_FRESH_S) -> Sequence[ModelInfo]:
-        """The models, asked for again when the last answer is older than `fresh_s`. Raises ModelError."""
-        async with self._lock:
-            if self._age() > (LISTING_RETRY_S if self._error else fresh_s):
-                await self._ask()
-            if self._models is None:
-                assert self._error is not None
-                raise _again(self._error)
-            return self._models
-
-    async def find(self, handle: str) -> ModelInfo | None:
-        """The model with this handle; a listing that lacks it is renewed first. Raises ModelError."""
-        for fresh_s in (LISTING_FRESH_S, LISTING_RETRY_S):
-            for model in await self.models(fresh_s):
-                if model.handle == handle:
-                    return model
-        return None
-
-    def known(self, handle: str) -> ModelInfo | None:
-        """The model with this handle in the last listing, however old."""
-        return next((model for model in self._models or () if model.handle == handle), None)
-
-    def _age(self) -> float:
-        never = self._models is None and self._error is None
-        return float("inf") if never else asyncio.get_running_loop().time() - self._asked_at
-
-    async def _ask(self) -> None:
-        try:
-            self._models, self._error = await self.provider.models(), None
-        except ModelError as error:
-            self._error = error
-            if self._models is not None:
-                _log.warning("a listing could not be renewed, the old one is used", provider=self.provider.name)
-        finally:
-            self._asked_at = asyncio.get_running_loop().time()
+    def _cared_for(self, handle: str) -> tuple[LocalServer, str]:
+        provider, name = self._find(handle)
+        local = _local(provider)
+        if local is None:
+            raise InvalidInput("model", f"'{handle[:80]}' is not on a local server; only their models come and go")
+        return local, name
 
 
-def _providers(world: World, settings: Settings) -> list[Provider]:
-    providers: list[Provider] = [DemoProvider()]
-    if settings.openai_api_key or settings.openai_base_url.rstrip("/") != Settings().openai_base_url:
-        endpoint = Endpoint("openai", settings.openai_base_url, settings.openai_api_key)
-        limits = Limits(attempts=settings.model_attempts, total_s=settings.model_timeout_s)
-        providers.append(OpenAIChat(world, endpoint, limits))
-    return providers
+async def _report(listing: Listing) -> Report:
+    provider = listing.provider.inner if isinstance(listing.provider, Bounded) else listing.provider
+    server: str | None = None
+    try:
+        models: Sequence[ModelInfo] = await listing.models()
+        error = None
+    except ModelError as failure:
+        models, error = (), failure
+    if isinstance(provider, LocalServer):
+        server = provider.server
+    hidden: Sequence[Hidden] = getattr(provider, "hidden", ())
+    return Report(provider.name, server, tuple(models), tuple(hidden), error)
+
+
+def _local(provider: Provider) -> LocalServer | None:
+    inner = provider.inner if isinstance(provider, Bounded) else provider
+    return inner if isinstance(inner, LocalServer) else None
 
 
 def _split(field: str, handle: str) -> tuple[str, str]:
@@ -152,18 +217,15 @@ def _split(field: str, handle: str) -> tuple[str, str]:
     return provider, model
 
 
-def _unknown(handle: str, known: Sequence[str]) -> NotFound:
+def _unknown(handle: str, known: Sequence[str], local: LocalServer | None) -> NotFound:
     more = ", ..." if len(known) > HANDLES_TOLD_MAX else ""
     text = f"Handle {handle[:200]} not found, must be one of [{', '.join(known[:HANDLES_TOLD_MAX])}{more}]"
-    if handle.startswith("openai/") and not any(one.startswith("openai/") for one in known):
-        text += ". Set OPENAI_API_KEY (or OPENAI_BASE_URL for a compatible server) to have the models of openai"
+    provider, _, name = handle.partition("/")
+    set_up = any(one.startswith(f"{provider}/") for one in known)
+    if local is not None and (command := local.command(name)):
+        text += f". Type `{command[:200]}`, or set KELPIE_PULL_MISSING_MODELS=true"
+    elif not set_up and any(offer.name == provider for offer in ALL_OFFERS):
+        text += f". {how_to_have(provider)}"
     error = NotFound("Handle", handle)
     error.args = (text,)
     return error
-
-
-def _again(error: ModelError) -> ModelError:
-    """The remembered failure as an exception of its own: one object must not be raised in several tasks."""
-    return ModelError(
-        error.kind, error.message, detail=error.detail, hint=error.hint, retry_after_s=error.retry_after_s
-    )

@@ -5,7 +5,6 @@ a call with a short one. What a row holds decides its form, not its role alone: 
 several messages, and one with nothing to say becomes none.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.messages import Image, Message, Role, Text
+from kelpie.llm.json_bytes import array, dumps, plain
 from kelpie.llm.port import Prepared, Request, ToolSchema
 
 WIRE = "openai_chat"
@@ -28,7 +28,7 @@ OPTIONS = (
     "prompt_cache_key",
 )
 
-_O_SERIES = re.compile(r"o[1-9](-|$)")
+O_SERIES = re.compile(r"o[1-9](-|$)")
 _REASONING = re.compile(r"o[1-9](-|$)|gpt-[5-9](?!.*-chat)")
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -38,13 +38,13 @@ def reasons(model: str) -> bool:
     return _REASONING.match(model.rpartition("/")[2]) is not None
 
 
-def encode_request(request: Request) -> bytes:
-    """The body of the call."""
-    messages = [_dumps({"role": "system", "content": request.system})] if request.system else []
+def encode_request(request: Request, named: str | None = None) -> bytes:
+    """The body of the call; `named` is what the provider calls the model, where that does not tell its kind."""
+    messages = [dumps({"role": "system", "content": request.system})] if request.system else []
     messages += [encoded for prepared in request.messages if (encoded := encode_message(prepared))]
     body: dict[str, Any] = {
-        "model": request.model,
-        "messages": orjson.Fragment(b"[" + b",".join(messages) + b"]"),
+        "model": named or request.model,
+        "messages": array(messages),
         **_sampling(request),
         **_tools(request),
     }
@@ -53,14 +53,14 @@ def encode_request(request: Request) -> bytes:
     if request.deltas:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    return orjson.dumps(body, default=_plain)
+    return orjson.dumps(body, default=plain)
 
 
 def encode_message(prepared: Prepared) -> bytes:
     """The JSON of the messages a row becomes, separated by commas; empty when it becomes none."""
     encoded = prepared.wire.get(WIRE)
     if encoded is None:
-        encoded = b",".join(map(_dumps, _messages(prepared.message)))
+        encoded = b",".join(map(dumps, _messages(prepared.message)))
         prepared.wire[WIRE] = encoded
     return encoded
 
@@ -69,7 +69,7 @@ def _sampling(request: Request) -> dict[str, Any]:
     thinks = reasons(request.model)
     chosen = {name: request.options[name] for name in OPTIONS if request.options.get(name) is not None}
     if thinks:
-        chosen |= _thinking(request.options)
+        chosen |= thinking(request.options)
     if not thinks and request.temperature is not None:
         chosen["temperature"] = request.temperature
     if request.max_tokens is not None:
@@ -77,7 +77,7 @@ def _sampling(request: Request) -> dict[str, Any]:
     return chosen
 
 
-def _thinking(options: Mapping[str, Any]) -> dict[str, Any]:
+def thinking(options: Mapping[str, Any]) -> dict[str, Any]:
     """What only reasoning models take; agents keep the effort inside `reasoning`."""
     nested = options.get("reasoning")
     effort = options.get("reasoning_effort") or (
@@ -91,19 +91,19 @@ def _tools(request: Request) -> dict[str, Any]:
     if not request.tools:
         return {}
     chosen: dict[str, Any] = {
-        "tools": orjson.Fragment(b"[" + b",".join(map(_tool, request.tools)) + b"]"),
+        "tools": array([*map(_tool, request.tools)]),
         "tool_choice": request.tool_choice
         if request.tool_choice in ("auto", "required", "none")
         else {"type": "function", "function": {"name": request.tool_choice}},
     }
-    if not _O_SERIES.match(request.model.rpartition("/")[2]):  # they refuse the parameter, whatever its value
+    if not O_SERIES.match(request.model.rpartition("/")[2]):  # they refuse the parameter, whatever its value
         chosen["parallel_tool_calls"] = request.parallel_tool_calls
     return chosen
 
 
 def _tool(tool: ToolSchema) -> bytes:
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return _dumps({"type": "function", "function": function})
+    return dumps({"type": "function", "function": function})
 
 
 def _messages(message: Message) -> Iterator[Mapping[str, Any]]:
@@ -152,17 +152,3 @@ def _image(source: Mapping[str, Any]) -> dict[str, Any]:
     if source.get("detail"):
         image["detail"] = source["detail"]
     return {"type": "image_url", "image_url": image}
-
-
-def _dumps(value: object) -> bytes:
-    try:
-        return orjson.dumps(value, default=_plain)
-    except TypeError:
-        # Half a surrogate pair or a number of more than 64 bits: rare, and no reason to fail a turn.
-        return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "replace")
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -10,9 +10,8 @@ from typing import Any
 import orjson
 
 from kelpie.core.messages import Part, Reasoning, Text, ToolCall, Usage
+from kelpie.llm.exchange import Delta, Unreadable
 from kelpie.llm.port import ReasoningDelta, Reply, TextDelta, ToolCallDelta
-
-Delta = TextDelta | ReasoningDelta | ToolCallDelta
 
 _FINISHES = {
     "function_call": "tool_calls",
@@ -21,10 +20,6 @@ _FINISHES = {
     "end_turn": "stop",
     "stop_sequence": "stop",
 }
-
-
-class Unreadable(ValueError):
-    """The reply is not of the shape it should have; the text says why. Never leaves this room."""
 
 
 class _Call:
@@ -55,8 +50,20 @@ class Assembly:
         """Whether the model has said that it is done; only the usage may still be missing."""
         return self._finish is not None
 
-    def read(self, data: Mapping[str, Any], field: str) -> Iterator[Delta]:
-        """Takes in a chunk (`field` is "delta") or a whole completion ("message"). Raises Unreadable."""
+    @property
+    def done(self) -> bool:
+        """Never of itself: the usage may follow, and the end mark is one of the stream."""
+        return False
+
+    def whole(self, data: Mapping[str, Any]) -> Iterator[Delta]:
+        """Takes in a whole completion. Raises Unreadable."""
+        return self._read(data, "message")
+
+    def event(self, data: Mapping[str, Any]) -> Iterator[Delta]:
+        """Takes in a chunk of a stream. Raises Unreadable."""
+        return self._read(data, "delta")
+
+    def _read(self, data: Mapping[str, Any], field: str) -> Iterator[Delta]:
         if isinstance(usage := data.get("usage"), dict):
             self._usage = read_usage(usage)
         choices = data.get("choices")

@@ -71,6 +71,7 @@ class Reply:
     tool_calls: tuple[ToolCall, ...]
     finish_reason: str  # "stop", "tool_calls", "length", "content_filter"
     usage: Usage
+    answered_by: str | None = None  # the handle of the model that stood in for the one asked for
 
 
 Event = TextDelta | ReasoningDelta | ToolCallDelta | Reply
@@ -87,6 +88,11 @@ class ModelInfo:
     context_window: int
     endpoint: str
     max_tokens: int | None = None  # the longest reply to ask for unless told otherwise; None when not known
+    tools: bool = True  # whether it calls tools; most do, and one that does not says so when asked
+    vision: bool = False
+    structured_output: bool = False  # whether a reply can be held to a JSON schema
+    reasoning: bool = False
+    streaming: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,14 @@ class EmbeddingInfo:
     provider_type: str
     dimensions: int
     endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A model that is there but not offered. A provider that knows of some has them as `hidden`."""
+
+    name: str
+    reason: str
 
 
 class Provider(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from kelpie.core.blocks import Block, BlockQuery, NewBlock
+from kelpie.core.blocks import DEFAULT_LIMIT, Block, BlockQuery, NewBlock
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
 from kelpie.core.paging import Page
@@ -34,12 +34,14 @@ def make(
     now: Micros,
     by: str | None = None,
     organization: OrganizationId = DEFAULT_ORGANIZATION,
+    *,
+    limit: int = DEFAULT_LIMIT,
 ) -> Block:
     """The block that was described, ready to be stored; well-known labels get a description if they have none.
 
-    Raises InvalidInput for a label or a limit that cannot be.
+    `limit` is for a block that names none. Raises InvalidInput for a label or a limit that cannot be.
     """
-    given = {name: getattr(new, name) for name in _FIELDS}
+    given = {name: getattr(new, name) for name in _FIELDS} | {"limit": limit if new.limit is None else new.limit}
     checked = _checked(given | {"description": new.description or _STOCK_DESCRIPTIONS.get(new.label)})
     return Block(
         id=block_id,
@@ -68,13 +70,14 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
 class Blocks:
     """Blocks of the default organisation. `touched` is told which agents must reload, after the commit."""
 
-    def __init__(self, world: World, touched: Callable[[Iterable[AgentId]], None]) -> None:
+    def __init__(self, world: World, touched: Callable[[Iterable[AgentId]], None], limit: int = DEFAULT_LIMIT) -> None:
         self._world = world
         self._touched = touched
+        self._limit = limit
 
     async def create(self, new: NewBlock) -> Block:
         """Makes a block that no agent carries yet. Raises InvalidInput."""
-        block = make(new, self._world.ids.new(BlockId), self._world.clock.now())
+        block = make(new, self._world.ids.new(BlockId), self._world.clock.now(), limit=self._limit)
         return await self._world.database.transact(lambda tx: _create(tx, block))
 
     async def get(self, block_id: BlockId) -> Block:

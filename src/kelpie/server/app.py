@@ -1,4 +1,4 @@
-"""The HTTP application: Letta's resources under /v1, and what guards them."""
+"""The HTTP application: Letta's resources under /v1, our own under /v1/kelpie, and what guards them."""
 
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kelpie import __version__
 from kelpie.server import errors
 from kelpie.server.guard import Guard, Trace
+from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import agents, blocks, health, messages, models, runs, steps, tools
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _ROUTERS = (
     runs.router,
     steps.router,
     models.router,
+    model_care.router,
 )
 
 

@@ -69,6 +69,7 @@ _JOURNAL = tuple(f"journal.{kind}" for kind in ("open", "step", "reply", "result
 _TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
 HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: (*_JOURNAL, *_TOLD),
+    Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
     Fault.disk_full: (*_JOURNAL, "journal.group"),
     Fault.crash_before_write: (*_JOURNAL, "outside.effect"),
     Fault.crash_after_write: (*_JOURNAL, "outside.effect"),

@@ -22,7 +22,7 @@ from kelpie.core.runs import (
     StopReason,
     check_run_move,
 )
-from kelpie.core.time import Micros
+from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.storage.heads import Claim, Node
 from kelpie.storage.messages import content_from_json, content_to_json
 from kelpie.storage.paging import Paging
@@ -320,6 +320,19 @@ def get_step(tx: Tx, step_id: StepId) -> Step:
     if row is None:
         raise NotFound("Step", step_id)
     return _step_from_row(row)
+
+
+_SPENT_EVERY = 3600 * MICROS_PER_SECOND
+_SPENT = select(steps.c.model_handle, steps.c.usage, steps.c.created_at).where(steps.c.created_at >= bindparam("since"))
+
+
+def spent_since(tx: Tx, since: Micros) -> list[tuple[str, Micros, Usage]]:
+    """What the models have used since then: handle, the hour's end and the sum, oldest first."""
+    found: dict[tuple[Micros, str], Usage] = {}
+    for handle, usage, created_at in tx.execute(_SPENT, {"since": since}):
+        key = (created_at // _SPENT_EVERY + 1) * _SPENT_EVERY, handle or ""
+        found[key] = found.get(key, Usage()) + Usage(**usage)
+    return [(handle, at, usage) for (at, handle), usage in sorted(found.items(), key=lambda each: each[0])]
 
 
 _STEP_PAGES = Paging(steps, "created_at")

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from kelpie.core.agents import Agent
 from kelpie.core.ids import AgentId
+from kelpie.core.messages import Message
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
 from kelpie.world.database import Tx
@@ -24,6 +25,7 @@ class CallContext:
     now: Micros
     fresh_uuid: str  # a uuid4 for at most one new row
     conversation_id: str | None = None
+    unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
 
 
 @dataclass(frozen=True, slots=True)

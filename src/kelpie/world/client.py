@@ -5,7 +5,7 @@ It speaks to a Kelpie server only; calls to model providers go through `world.ht
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -40,9 +40,9 @@ class Client:
         self._secure = parts.scheme == "https"
         self._timeout_s = timeout_s
 
-    def get(self, path: str, **query: str | int) -> Any:
+    def get(self, path: str, **query: str | int | Sequence[str]) -> Any:
         """The JSON at this path. Raises Unreachable or Refused."""
-        target = f"{path}?{urlencode(query)}" if query else path
+        target = f"{path}?{urlencode(query, doseq=True)}" if query else path
         connection, answer = self._send("GET", target, None, self._timeout_s)
         try:
             return _json(_body(answer))
@@ -52,6 +52,14 @@ class Client:
     def post(self, path: str, body: Any, timeout_s: float | None = None) -> Any:
         """What the server answers to this JSON. Raises Unreachable or Refused."""
         connection, answer = self._send("POST", path, body, timeout_s or self._timeout_s)
+        try:
+            return _json(_body(answer))
+        finally:
+            connection.close()
+
+    def delete(self, path: str) -> Any:
+        """What the server answers to the removal. Raises Unreachable or Refused."""
+        connection, answer = self._send("DELETE", path, None, self._timeout_s)
         try:
             return _json(_body(answer))
         finally:
@@ -123,12 +131,14 @@ def _told(answer: http.client.HTTPResponse) -> str:
     """The server's own sentence about what was wrong."""
     data = _body(answer)
     try:
-        detail = json.loads(data)["detail"]
-    except (ValueError, KeyError, TypeError):
+        told = json.loads(data)
+        if "error" in told:  # a model's provider failed
+            words = (told["error"]["message"], told["error"].get("detail"), told["error"].get("hint"))
+            return ". ".join(word.rstrip(".") for word in words if word)
+        detail = told["detail"]
+    except (ValueError, KeyError, TypeError, AttributeError):
         return f"the server answered {answer.status} {answer.reason}"
-    if isinstance(detail, str):
-        return detail
-    return json.dumps(detail)
+    return detail if isinstance(detail, str) else json.dumps(detail)
 
 
 def _reason(error: Exception) -> str:

@@ -42,7 +42,7 @@ class DataDir:
     @classmethod
     def open(cls, text: str) -> "DataDir":
         """Makes the directory if need be. Raises ConfigurationError, naming the remedy, when it cannot be used."""
-        path = _place(text)
+        path = place(text)
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError):
@@ -83,7 +83,7 @@ class DataDir:
     @staticmethod
     def holder(text: str) -> Holder | None:
         """Who holds this directory now; None when nobody does or it does not exist. Raises ConfigurationError."""
-        path = _place(text)
+        path = place(text)
         file = _open_lock(path, "rb")
         if file is None:
             return None
@@ -110,7 +110,8 @@ class DataDir:
             ) from error
 
 
-def _place(text: str) -> Path:
+def place(text: str) -> Path:
+    """The directory that is meant, as an absolute path."""
     return Path(text).expanduser().absolute()
 
 

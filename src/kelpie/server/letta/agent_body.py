@@ -5,8 +5,9 @@ Unknown fields are ignored, as Letta does; fields we know but cannot carry out y
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from kelpie.agent.types import spec_of
 from kelpie.core.agents import AgentType, NewAgent, ToolRule
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, MessageId, ToolId
@@ -83,6 +84,12 @@ class CreateAgent(_AgentFields):
     from_template: str | None = None
     template: bool = False
     memory_variables: dict[str, str] | None = None
+
+    @model_validator(mode="after")
+    def _has_companion(self) -> "CreateAgent":
+        if spec_of(self.agent_type).needs_companion and not self.enable_sleeptime:
+            raise ValueError(f"a {self.agent_type} needs enable_sleeptime to be true")
+        return self
 
 
 class UpdateAgent(_AgentFields):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kelpie.agent.types import spec_of
 from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
 from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, endpoint_type
@@ -26,7 +27,6 @@ class Facts:
 TEMPERATURE_DEFAULT = 1.0
 BATCH_SIZE = 32
 
-_THINKS_ITSELF = (AgentType.letta_v1_agent,)  # the others are asked for their thoughts in a tool argument
 _OWN_SETTINGS: dict[str, dict[str, Any]] = {
     "openai": {"reasoning": {"reasoning_effort": "minimal"}},
     "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}, "verbosity": None, "effort": None},
@@ -125,7 +125,7 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
     provider, _, name = choice.handle.partition("/")
     kind = endpoint_type(facts, provider)
     settings = _asked(choice, kind)
-    thinks_itself = agent.agent_type in _THINKS_ITSELF
+    inner_thoughts = spec_of(agent.agent_type).inner_thoughts
     thinking = settings.get("thinking") or {}
     return {
         "model": facts.name if facts else name,
@@ -136,11 +136,11 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
         "provider_category": "base",
         "model_wrapper": None,
         "context_window": choice.context_window,
-        "put_inner_thoughts_in_kwargs": not thinks_itself,
+        "put_inner_thoughts_in_kwargs": inner_thoughts,
         "handle": choice.handle,
         "temperature": _temperature(choice),
         "max_tokens": _max_tokens(choice, facts),
-        "enable_reasoner": not thinks_itself or bool(thinking),
+        "enable_reasoner": inner_thoughts or bool(thinking),
         "reasoning_effort": (settings.get("reasoning") or {}).get("reasoning_effort"),
         "max_reasoning_tokens": thinking.get("budget_tokens", 0),
         "effort": settings.get("effort"),

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kelpie.core.blocks import DEFAULT_LIMIT, NewBlock
+from kelpie.core.blocks import NewBlock
 
 Limit = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -14,7 +14,9 @@ class CreateBlock(BaseModel):
 
     label: str = Field(description="The block's name in the agent's prompt.")
     value: str | None = Field("", description="The text that stands in the prompt.")
-    limit: Limit = Field(DEFAULT_LIMIT, description="How many characters the agent is told it may use.")
+    limit: Limit | None = Field(
+        None, description="How many characters the agent is told it may use; without it, the server's default."
+    )
     description: str | None = Field(None, description="Tells the agent what the block is for.")
     read_only: bool = Field(False, description="Whether the agent itself may not edit it.")
     metadata: dict[str, Any] | None = None

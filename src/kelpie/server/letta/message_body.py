@@ -52,7 +52,9 @@ class SendBody(BaseModel):
 
     input: Content | None = Field(None, description="What the user says: text or a list of parts.")
     messages: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX)] | None = None
-    max_steps: int = Field(MAX_STEPS_DEFAULT, ge=0, le=STEPS_MAX, description="Model calls at most.")
+    max_steps: int | None = Field(
+        None, ge=0, le=STEPS_MAX, description="Model calls at most; without it, the server's default."
+    )
     use_assistant_message: bool = True
     assistant_message_tool_name: str = "send_message"
     assistant_message_tool_kwarg: str = "message"
@@ -88,7 +90,7 @@ class SendBody(BaseModel):
         )
 
 
-def send_command(body: SendBody, *, streaming: bool) -> Send:
+def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_DEFAULT) -> Send:
     """The command for the agent. Raises InvalidInput, or Unprocessable when options contradict each other."""
     if not streaming:
         _refuse_streaming_options(body)
@@ -101,7 +103,7 @@ def send_command(body: SendBody, *, streaming: bool) -> Send:
         messages = tuple(new_message(message) for message in body.messages or ())
     return Send(
         messages,
-        max_steps=body.max_steps,
+        max_steps=max_steps if body.max_steps is None else body.max_steps,
         deltas=streaming and body.stream_tokens,
         run_type="send_message_streaming" if streaming else "send_message",
         request_config={

@@ -42,7 +42,7 @@ async def send_message(kelpie: House, agent_id: AgentPath, body: SendBody, sdk_v
         if not sdk_v1:
             raise Unprocessable("streaming: only clients of SDK 1.x may ask for it here; use /messages/stream")
         return await _streamed(kelpie, agent_id, body)
-    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=False))
+    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=False, max_steps=kelpie.settings.max_steps))
     return Answer(await _whole(turn, body.view))
 
 
@@ -124,7 +124,7 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
 
 async def _streamed(kelpie: House, agent_id: AgentId, body: SendBody) -> EventStream:
     """The stream of a send. What goes wrong before the turn begins is raised and becomes a status."""
-    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=True))
+    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=True, max_steps=kelpie.settings.max_steps))
     frames = Frames(turn.run_id, body.view)
     world = kelpie.world
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None

@@ -31,6 +31,16 @@ class ModelFacts(_Offer, Protocol):
     def context_window(self) -> int: ...
     @property
     def max_tokens(self) -> int | None: ...
+    @property
+    def tools(self) -> bool: ...
+    @property
+    def vision(self) -> bool: ...
+    @property
+    def structured_output(self) -> bool: ...
+    @property
+    def reasoning(self) -> bool: ...
+    @property
+    def streaming(self) -> bool: ...
 
 
 class EmbeddingFacts(_Offer, Protocol):
@@ -78,6 +88,12 @@ def model_shape(facts: ModelFacts) -> dict[str, Any]:
         "return_token_ids": False,
         "tool_call_parser": None,
         "max_context_window": facts.context_window,
+        # Ours: what the model can do, as far as its provider or its maker tells.
+        "tools": facts.tools,
+        "vision": facts.vision,
+        "structured_output": facts.structured_output,
+        "reasoning": facts.reasoning,
+        "streaming": facts.streaming,
     }
 
 

@@ -19,14 +19,15 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
 ) -> Answer:
-    shapes = [model_shape(model) for model in await kelpie.models.list()]
+    """A kind of provider that the SDKs do not know is shown as `openai`, and found by its own name as well."""
     return Answer(
         [
-            model
-            for model in shapes
-            if provider_category is None or model["provider_category"] in provider_category
-            if provider_name is None or model["provider_name"] == provider_name
-            if provider_type is None or model["provider_type"] == provider_type
+            shape
+            for model in await kelpie.models.list()
+            for shape in (model_shape(model),)
+            if provider_category is None or shape["provider_category"] in provider_category
+            if provider_name is None or shape["provider_name"] == provider_name
+            if provider_type is None or provider_type in (shape["provider_type"], model.provider_type)
         ]
     )
 

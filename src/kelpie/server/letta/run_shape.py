@@ -111,4 +111,7 @@ def step_metrics(step: Step) -> dict[str, Any]:
         "base_template_id": None,
         "template_id": None,
         "project_id": None,
+        # Ours: what a local server tells of its own time.
+        "model_load_ns": step.usage.load_ns,
+        "model_inference_ns": step.usage.inference_ns,
     }

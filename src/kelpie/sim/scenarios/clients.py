@@ -35,7 +35,9 @@ class Leaving(Play):
                 raise Broken("a turn goes on without its client", f"{each.said.token} began and is not in the history")
 
     def _is_in(self, token: str) -> bool:
-        found = self.stage.disk.query("SELECT count(*) FROM messages WHERE role = 'user' AND content LIKE ?", f"%{token}%")
+        found = self.stage.disk.query(
+            "SELECT count(*) FROM messages WHERE role = 'user' AND content LIKE ?", f"%{token}%"
+        )
         return found[0][0] == 1
 
 

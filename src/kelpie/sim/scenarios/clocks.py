@@ -15,17 +15,20 @@ SPARE_S = 60.0  # for the processor that is not there, and for the turn before o
 
 
 class WrongTime(Play):
-    """Each person has an agent, the model is silent now and then, and the node is restarted in the middle."""
+    """Each person has an agent, the model is silent now and then, and the power fails in the middle."""
 
     async def act(self) -> None:
         await self.make_agents(2)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(2)))
-        await self.stage.restart()
-        await together(self._talk(person, number) for number, person in enumerate(self.people(2)))
+        talking = (self._talk(person, number) for number, person in enumerate(self.people(2)))
+        await together((*talking, self._cut(self.person("operator"))))
+
+    async def _cut(self, operator: Person) -> None:
+        await operator.pause(4.0)
+        await self.stage.restart()  # with another skew
 
     async def _talk(self, person: Person, number: int) -> None:
-        for turn in range(2):
-            heard = await person.say(self.agents[number], *LINES[(number + turn) % len(LINES)], stream=turn == 1)
+        for turn in range(4):
+            heard = await person.say(self.agents[number], *LINES[(number + turn) % len(LINES)], stream=turn % 2 == 1)
             took_s = (heard.said.returned_s or 0.0) - heard.said.called_s
             if took_s > MODEL_S * STEPS_MAX + SPARE_S:
                 raise Broken("a time-out does not look at the wall clock", f"{heard.said.token} took {took_s:.0f} s")

@@ -103,4 +103,3 @@ ANYWHERE = scenario(
     ),
     swarm=(Fault.storage_latency, Fault.network_delay, Fault.llm_malformed, Fault.clock_skew, Fault.vanishing_client),
 )
-

@@ -11,9 +11,9 @@ from kelpie.sim.scenarios.people import Heard, Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 
 MAILBOX = 3
-CROWD = 9
+CROWD = 7
 HOT_MAX = 2
-AGENTS = 6
+AGENTS = 5
 TRIES_MAX = 60
 STEP_S = 0.05
 
@@ -56,15 +56,18 @@ class ManyAgents(Play):
 
     async def act(self) -> None:
         await self.make_agents(AGENTS)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
+        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+
+    def check(self) -> None:
+        super().check()
         claims = self.stage.disk.query("SELECT sum(epoch) FROM agent_head")[0][0]
         if claims <= AGENTS:
             raise Broken("agents are put away and loaded again", f"{AGENTS} agents were loaded {claims} times")
 
     async def _talk(self, person: Person, number: int) -> None:
-        for turn in range(3):
+        for turn in range(2):
             await person.pause(2.0)
-            await self._until_heard(person, self.agents[(number * 2 + turn * 5) % AGENTS])
+            await self._until_heard(person, self.agents[(number * 2 + turn * 3) % AGENTS])
 
     async def _until_heard(self, person: Person, agent_id: str) -> None:
         for _ in range(TRIES_MAX):

@@ -5,7 +5,7 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 
-AGENTS = 5
+AGENTS = 4
 
 
 class Together(Play):

@@ -1,4 +1,4 @@
-"""The real thing in a simulated node: `Kelpie` with all its rooms, its HTTP application, and nothing replaced but ports.
+"""The real thing in a simulated node: `Kelpie` with all its rooms and its HTTP application; only ports are replaced.
 
 A model is reached through the provider's own wire code, a database through the production's commit group; a restart
 boots another Kelpie on the same disk.
@@ -14,7 +14,8 @@ from kelpie.sim.scenarios.journal_points import JournalPoints
 from kelpie.sim.scenarios.outside import OutsideTool
 from kelpie.sim.server import App
 from kelpie.sim.stage import LLM_HOST
-from kelpie.storage.schema import create as schema
+from kelpie.storage.schema import create
+from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 MODEL = "openai/scripted"
@@ -27,8 +28,6 @@ SETTINGS = Settings(
     model_attempts=3,
 )
 
-__all__ = ["MODEL", "SETTINGS", "boot", "schema"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunningKelpie:
@@ -39,6 +38,11 @@ class RunningKelpie:
 
     async def stop(self) -> None:
         await self.kelpie.stop(self.kelpie.settings.drain_s)
+
+
+def schema(tx: Tx) -> None:
+    """The schema that the server itself would make on an empty disk."""
+    create(tx)
 
 
 async def boot(world: World, settings: Settings) -> RunningKelpie:

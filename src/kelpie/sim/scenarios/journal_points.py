@@ -4,10 +4,13 @@ It stands between the product and its simulated database and looks which journal
 scenario can say "the power fails after the commit of a reply" instead of counting writes.
 """
 
+import asyncio
 import sqlite3  # noqa: TID251 - for its errors, which injected faults must be
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+from kelpie.core.errors import CommitUnknown, StorageError
 from kelpie.sim.database import SimDatabase, sqlite_error
 from kelpie.sim.disk import Disk
 from kelpie.sim.errors import PowerCut
@@ -26,12 +29,22 @@ class JournalPoints:
         self._database = database
         self._faults = database.faults
         self._durable: int = database.disk.query(_LAST)[0][0]
+        self._in_doubt: set[asyncio.Task[Any] | None] = set()
         database.disk.watch(self._committed)
 
     async def transact(self, fn: Callable[[Tx], T]) -> T:
-        return await self._database.transact(partial(self._visit, fn))
+        try:
+            return await self._database.transact(partial(self._visit, fn))
+        except CommitUnknown:
+            self._in_doubt.add(asyncio.current_task())
+            raise
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
+        task = asyncio.current_task()
+        if task in self._in_doubt:  # whoever reads after an unknown commit looks whether it is in
+            self._in_doubt.discard(task)
+            if self._faults.fires(Fault.storage_read_fail, "journal.lookup"):
+                raise StorageError("The database failed: disk I/O error")
         return await self._database.read(fn)
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ class Operated(Play):
         await self.make_agents(2)
         operators = [self.person(f"operator-{number}") for number in range(2)]
         operating = (self._operate(one, agent_id) for one, agent_id in zip(operators, self.agents, strict=True))
-        talking = (self._talk(person, number) for number, person in enumerate(self.people(3)))
+        talking = (self._talk(person, number) for number, person in enumerate(self.people(2)))
         await together((*operating, *talking))
         await self.stage.restart()
         for operator, agent_id in zip(operators, self.agents, strict=True):
@@ -52,7 +52,7 @@ class Operated(Play):
                 await operator.insist("POST", f"/v1/agents/{agent_id}/restart")
 
     async def _talk(self, person: Person, number: int) -> None:
-        for turn in range(4):
+        for turn in range(3):
             await person.pause(1.5)
             await person.say(self.agents[(number + turn) % 2], "remember {token} came by", stream=person.tosses(0.3))
 

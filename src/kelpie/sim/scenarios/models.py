@@ -1,4 +1,4 @@
-"""A model that does not answer, refuses, or talks nonsense, and a network towards it that loses, delays and reorders."""
+"""A model that does not answer, refuses, or talks nonsense, and a network to it that loses, delays and reorders."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ class Talking(Play):
         for turn in range(2):
             await person.pause()
             lines = LINES[(number + turn) % len(LINES)]
-            await person.say(self.agents[number % 2], *lines, stream=person.tosses(0.6), tokens=person.tosses(0.7))
+            await person.say(self.agents[number % 2], *lines, stream=person.tosses(0.7), tokens=person.tosses(0.9))
 
     def check(self) -> None:
         super().check()
@@ -45,7 +45,7 @@ LLM_FAULTS = scenario(
         Aim(Fault.llm_malformed, "llm.body", rate=0.06),
         Aim(Fault.llm_malformed, "llm.choices", rate=0.06),
         Aim(Fault.llm_malformed, "llm.arguments", rate=0.15),
-        Aim(Fault.llm_malformed, "llm.cut", rate=0.1),
+        Aim(Fault.llm_malformed, "llm.cut", rate=0.2),
     ),
     swarm=(Fault.storage_latency, Fault.crash_after_write, Fault.clock_jump),
     settings=PATIENCE,

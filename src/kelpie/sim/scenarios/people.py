@@ -6,13 +6,13 @@ come at all, and an answer that only a bug can give, break the run at once.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kelpie.core.runs import RunStatus, StopReason, status_for
 from kelpie.server.errors import UNKNOWN
-from kelpie.sim.asgi import Event, Response, SimClient, Stream, TimedOut
+from kelpie.sim.asgi import Response, SimClient, Stream, TimedOut
 from kelpie.sim.errors import Broken
 from kelpie.sim.history import Fate, Said
 from kelpie.sim.network import ConnectionLost
@@ -133,7 +133,8 @@ class Person:
     def _refused(self, heard: Heard, body: bytes) -> None:
         told = json.loads(body)
         heard.trouble = str(told.get("error") or told.get("detail"))
-        if heard.status not in _MAY_BE_TOLD and "error" not in told:
+        sound = heard.status in _MAY_BE_TOLD and (heard.status != 409 or "stopped" in heard.trouble)
+        if not sound and "error" not in told:
             raise Broken("a sound message is accepted", f"{heard.said.token}: {heard.status} {heard.trouble}")
         self._stage.history.heard(heard.said, Fate.failed)
 
@@ -168,7 +169,7 @@ class Person:
     async def _follow(self, heard: Heard, stream: Stream) -> None:
         reason: str | None = None
         done = False
-        async for event in _frames(stream):
+        async for event in stream.events():
             if event.data == "[DONE]":
                 done = True
                 continue
@@ -189,11 +190,6 @@ class Person:
             self._stage.history.heard(heard.said, Fate.failed, reason)
         else:
             self._ended(heard, reason, _answers(heard.messages))
-
-
-async def _frames(stream: Stream) -> AsyncIterator[Event]:
-    async for event in stream.events():
-        yield event
 
 
 def _answers(messages: list[dict[str, Any]]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ A play says what is done; the faults around it are named where it becomes a scen
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Iterable
 
 from kelpie.core.settings import Settings
@@ -92,13 +93,13 @@ class Play:
         if not heard.acknowledged:
             raise Broken("no agent is bricked", f"{agent_id} was told {heard.status} {heard.trouble}")
         path = f"/v1/agents/{agent_id}/messages?limit=1000&order=asc&include_return_message_types=user_message"
-        listed = [str(one["content"]).split("\n")[0] for one in await visitor.insist("GET", path)]
+        listed = [str(one["content"]) for one in await visitor.insist("GET", path)]
         rows = self.stage.disk.query(
             "SELECT content FROM messages WHERE agent_id = ? AND role = 'user' ORDER BY seq", agent_id
         )
-        stored = [token for token in listed if any(token in content for (content,) in rows)]
-        if len(listed) != len(rows) or listed != stored:
-            raise Broken("the history is read as it was written", f"{agent_id} lists {listed}")
+        stored = [json.loads(content)[0]["text"] for (content,) in rows]
+        if listed != stored:
+            raise Broken("the history is read as it was written", f"{agent_id} lists {listed}, the disk has {stored}")
 
 
 async def together(works: Iterable[Awaitable[object]]) -> None:

@@ -52,13 +52,12 @@ class Rivals(Play):
         raise Broken("the node comes up", "the rival could not be booted")
 
     async def _talk(self, person: Person, number: int) -> None:
-        """Says two things, each until it is acknowledged; whoever is fenced may try again."""
-        for turn in range(2):
-            for _ in range(TRIES_MAX):
-                await person.pause()
-                heard = await person.say(self.agents[(number + turn) % 2], "remember {token} was heard")
-                if heard.acknowledged:
-                    break
+        """Says something until it is acknowledged; whoever is fenced may try again."""
+        for _ in range(TRIES_MAX):
+            await person.pause(2.0)
+            heard = await person.say(self.agents[number % 2], "remember {token} was heard")
+            if heard.acknowledged:
+                return
 
 
 RIVALS = scenario(

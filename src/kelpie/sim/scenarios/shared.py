@@ -1,8 +1,8 @@
 """Blocks that several agents share, edited by their tools and by people at once: no update is lost, and a prompt never
 holds a value older than the last edit acknowledged before its step began.
 
-'log' only grows: agents append to its value while people change its description. 'notice' is written anew by agents
-and by people. What everybody saw goes through the linearizability checker; what the model saw is held against it.
+'log' only grows, by what agents append to it; value and description of 'notice' are written anew by people and agents.
+What everybody saw goes through the linearizability checker; what the model saw is held against it.
 """
 
 import json
@@ -25,31 +25,40 @@ class Shown:
     agent: str
     began_s: float
     seen_s: float
-    log: tuple[str, ...]
-    description: str
-    notice: str
+    log: tuple[str, ...] | None  # None where the agent does not carry the block
+    description: str | None
+    notice: str | None
 
 
 class SharedBlocks(Play):
+    """Two agents write both blocks; one only looks at 'log' after their edits, one at 'notice' after those of people.
+
+    Each block is told to as few as possible, because every edit an agent hears of makes it look at all.
+    """
+
     async def act(self) -> None:
         maker = self.person("maker")
         self.blocks = {label: await self._make_block(maker, label) for label in ("log", "notice")}
         tools = ("core_memory_append", "memory_rethink")
-        await self.make_agents(3, tools=tools, block_ids=self.blocks.values())
-        people = self.people(5)
-        talking = (self._talk(person, agent_id) for person, agent_id in zip(people, self.agents, strict=False))
-        await together((*talking, *(self._edit(person) for person in people[3:])))
+        await self.make_agents(2, tools=tools, block_ids=self.blocks.values())
+        await self.make_agents(1, block_ids=[self.blocks["log"]])
+        await self.make_agents(1, block_ids=[self.blocks["notice"]])
+        people = self.people(4)
+        await together(people[0].say(agent_id) for agent_id in self.agents[2:])  # those who look are awake from now on
+        talking = (self._talk(person, number) for number, person in enumerate(people[:2]))
+        await together((*talking, self._edit(people[2]), self._edit_rarely(people[3])))
 
     async def _make_block(self, maker: Person, label: str) -> str:
         body = {"label": label, "value": FIRST, "description": FIRST}
         return (await maker.insist("POST", "/v1/blocks/", body))["id"]
 
-    async def _talk(self, person: Person, agent_id: str) -> None:
+    async def _talk(self, person: Person, number: int) -> None:
         append = 'call core_memory_append {"label": "log", "content": "{token}"}'
         rewrite = 'call memory_rethink {"label": "notice", "new_memory": "by {token}"}'
-        for lines in ((append,), (f"{append} & {rewrite}",), ()):
+        for line in (append, f"{append} & {rewrite}"):
             await person.pause()
-            await self._say(person, agent_id, *lines)
+            await self._say(person, self.agents[number], line)
+            await self._say(person, self.agents[2])
 
     async def _say(self, person: Person, agent_id: str, *lines: str) -> None:
         heard = await person.say(agent_id, *lines)
@@ -65,17 +74,22 @@ class SharedBlocks(Play):
 
     async def _edit(self, person: Person) -> None:
         for number in range(3):
-            await person.pause(1.5)
-            await self._patch(person, "log", "description", f"{person.name} {number}")
-            await person.pause(0.5)
-            await self._patch(person, "notice", "value", f"{person.name} {number}")
-            await self._look(person)
+            await person.pause()
+            await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
+            await self._say(person, self.agents[3])
 
-    async def _patch(self, person: Person, label: str, field: str, value: str) -> None:
+    async def _edit_rarely(self, person: Person) -> None:
+        for number in range(2):
+            await self._look(person)
+            await person.pause(4.0)
+            await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
+        await self._look(person)
+
+    async def _patch(self, person: Person, field: str, value: str) -> None:
         """Asks again until it is acknowledged, as a person would; the first try may have worked already."""
-        key = "notice" if field == "value" else "description"
+        key = "notice" if field == "value" else field
         called_s = self.stage.loop.time()
-        path = f"/v1/blocks/{self.blocks[label]}"
+        path = f"/v1/blocks/{self.blocks['notice']}"
         for _ in range(100):
             response = await person.ask("PATCH", path, {field: value})
             if response is not None and response.status == 200:
@@ -84,7 +98,7 @@ class SharedBlocks(Play):
             self._record(key, "write", value, called_s, UNKNOWN)
             await person.pause()
             called_s = self.stage.loop.time()
-        raise Broken("the server recovers", f"an edit of '{label}' was never acknowledged")
+        raise Broken("the server recovers", f"an edit of the {field} was never acknowledged")
 
     async def _look(self, person: Person) -> None:
         for label in self.blocks:
@@ -95,9 +109,9 @@ class SharedBlocks(Play):
             block = response.json()
             if label == "log":
                 self._record("log", "read", None, called_s, tuple(block["value"].split("\n")))
-                self._record("description", "read", None, called_s, block["description"])
             else:
                 self._record("notice", "read", None, called_s, block["value"])
+                self._record("description", "read", None, called_s, block["description"])
 
     def _record(self, key: str, kind: str, value: object, called_s: float, result: object) -> None:
         self.stage.history.operation(key, kind, value, called_s, result)
@@ -115,14 +129,16 @@ class SharedBlocks(Play):
             self._is_fresh(shown, tuple(values["log"].split("\n")), operations)
 
     def _is_fresh(self, shown: Shown, log: tuple[str, ...], operations: list[Operation]) -> None:
-        if shown.log != log[: len(shown.log)]:
+        if shown.log is not None and shown.log != log[: len(shown.log)]:
             raise Broken("a prompt holds what was written", f"{shown} is no beginning of {log}")
         for each in operations:
-            acknowledged = each.returned_s is not None and each.returned_s < shown.began_s
-            if each.kind == "append" and acknowledged and each.value not in shown.log:
+            acknowledged = each.returned_s is not None and each.returned_s <= shown.began_s
+            if each.kind == "append" and acknowledged and shown.log is not None and each.value not in shown.log:
                 raise Broken("a prompt is not older than the last edit", f"{each.value} is missing from {shown}")
         for key, value in (("notice", shown.notice), ("description", shown.description)):
-            self._is_newest(shown, key, value, [each for each in operations if each.key == key and each.kind == "write"])
+            if value is not None:
+                writes = [each for each in operations if each.key == key and each.kind == "write"]
+                self._is_newest(shown, key, value, writes)
 
     def _is_newest(self, shown: Shown, key: str, value: str, writes: list[Operation]) -> None:
         """Nobody wrote after this value was written and was told so before the step began."""
@@ -131,8 +147,10 @@ class SharedBlocks(Play):
             raise Broken("a prompt holds what was written", f"nobody wrote the {key} of {shown}")
         latest = max((each.returned_s or float("inf") for each in ours), default=0.0)
         for each in writes:
-            if each.value != value and each.called_s > latest and (each.returned_s or float("inf")) < shown.began_s:
-                raise Broken("a prompt is not older than the last edit", f"'{each.value}' is newer than the {key} of {shown}")
+            acknowledged = each.returned_s is not None and each.returned_s <= shown.began_s
+            if each.value != value and each.called_s >= latest and acknowledged:
+                told = f"'{each.value}' is newer than the {key} of {shown}"
+                raise Broken("a prompt is not older than the last edit", told)
 
     def _prompts(self) -> Iterator[Shown]:
         """Every prompt once: the same request again is a retry of the same step."""
@@ -153,9 +171,9 @@ class SharedBlocks(Play):
                 str(seen.body.get("user")),
                 began_s,
                 seen.at_s,
-                tuple(_inner(log, "value").split("\n")),
-                _inner(log, "description"),
-                _inner(notice, "value"),
+                tuple((_element(log, "value") or "").split("\n")) if log else None,
+                _element(notice, "description") if notice else None,
+                _element(notice, "value") if notice else None,
             )
 
 
@@ -163,20 +181,17 @@ def _token(message: dict[str, object]) -> str:
     return str(message.get("content")).split("\n")[0] if message.get("role") == "user" else ""
 
 
-def _element(text: str, name: str) -> str:
-    return text.partition(f"<{name}>\n")[2].partition(f"\n</{name}>")[0]
-
-
-def _inner(element: str, name: str) -> str:
-    return element.partition(f"<{name}>\n")[2].partition(f"\n</{name}>")[0]
+def _element(text: str, name: str) -> str | None:
+    _, start, rest = text.partition(f"<{name}>\n")
+    return rest.partition(f"\n</{name}>")[0] if start else None
 
 
 SHARED = scenario(
     "shared-block-edits",
     SharedBlocks,
     faults=(
-        Aim(Fault.storage_write_fail, "journal.step.told", rate=0.15),
-        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.1),
+        Aim(Fault.storage_write_fail, "journal.step.told", rate=0.2),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.25),
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),
     ),

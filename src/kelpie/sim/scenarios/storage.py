@@ -35,6 +35,7 @@ CONVERSATIONS = scenario(
         Aim(Fault.storage_write_fail, "journal.step", rate=0.08),
         Aim(Fault.storage_write_fail, "journal.step.told", rate=0.08),
         Aim(Fault.storage_read_fail, "database.read", rate=0.08),
+        Aim(Fault.storage_read_fail, "journal.lookup", rate=0.5),
         Aim(Fault.storage_latency, "database.write", rate=0.05),
         Aim(Fault.storage_latency, "database.read", rate=0.05),
     ),

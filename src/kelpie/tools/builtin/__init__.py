@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kelpie.core.ids import DEFAULT_USER, OrganizationId, ToolId
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool, ToolType
-from kelpie.tools.builtin import archival, block_edits, conversation, memory_command, memory_patch, schemas
+from kelpie.tools.builtin import archival, block_edits, conversation, memory_command, memory_patch, schemas, voice
 from kelpie.tools.identity import stable_uuid
 from kelpie.tools.port import TransactionalTool
 
@@ -43,6 +43,7 @@ class Builtin:
 
 
 _CORE, _MEMORY, _SLEEPTIME = ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core
+_VOICE = ToolType.letta_voice_sleeptime_core
 
 BUILTINS: dict[str, Builtin] = {
     builtin.name: builtin
@@ -58,7 +59,12 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.MEMORY_REPLACE, _SLEEPTIME, block_edits.memory_replace),
         Builtin(schemas.MEMORY_INSERT, _SLEEPTIME, block_edits.memory_insert),
         Builtin(schemas.MEMORY_RETHINK, _SLEEPTIME, block_edits.memory_rethink),
-        Builtin(schemas.MEMORY_FINISH_EDITS, _SLEEPTIME, block_edits.memory_finish_edits),
+        Builtin(schemas.RETHINK_MEMORY, _SLEEPTIME, block_edits.rethink_memory),
+        Builtin(schemas.MEMORY_FINISH_EDITS, _SLEEPTIME, block_edits.finished),
+        Builtin(schemas.RETHINK_USER_MEMORY, _VOICE, block_edits.rethink_user_memory),
+        Builtin(schemas.FINISH_RETHINKING_MEMORY, _VOICE, block_edits.finished),
+        Builtin(schemas.STORE_MEMORIES, _VOICE, voice.store_memories),
+        Builtin(schemas.SEARCH_MEMORY, _VOICE, voice.search_memory),
     )
 }
 
@@ -66,18 +72,14 @@ BUILTINS: dict[str, Builtin] = {
 COMING = frozenset(
     {
         "fetch_webpage",
-        "finish_rethinking_memory",
         "grep_files",
         "open_files",
-        "rethink_user_memory",
         "run_code",
         "run_code_with_tools",
-        "search_memory",
         "semantic_search_files",
         "send_message_to_agent_and_wait_for_reply",
         "send_message_to_agent_async",
         "send_message_to_agents_matching_tags",
-        "store_memories",
         "web_search",
     }
 )

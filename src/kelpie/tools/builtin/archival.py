@@ -17,24 +17,30 @@ PASSAGE_CHARS_MAX = 100_000
 
 
 def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Stores a passage in the agent's archive, which is made when it has none."""
+    """Stores what the model wants kept as one passage."""
     text = cleaned(arguments["content"])
     if not text.strip():
         raise ToolError("There is nothing to store: 'content' is empty.")
     if len(text) > PASSAGE_CHARS_MAX:
         raise ToolError(f"'content' has {len(text)} characters; store at most {PASSAGE_CHARS_MAX} at a time.")
+    passage_id = PassageId(f"passage-{call.fresh_uuid}")
+    store(tx, call, passage_id, text, _tags(arguments))
+    return Outcome(f"Stored in archival memory as {passage_id}.")
+
+
+def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tuple[str, ...] = ()) -> None:
+    """Writes a passage into the agent's archive, which is made when it has none."""
     archive_id = passages.ensure_archive(tx, call.agent.id, ArchiveId(f"archive-{call.fresh_uuid}"), call.now)
     passage = Passage(
-        id=PassageId(f"passage-{call.fresh_uuid}"),
+        id=passage_id,
         archive_id=archive_id,
         text=text,
         created_at=call.now,
         updated_at=call.now,
-        tags=_tags(arguments),
+        tags=tags,
         organization_id=call.agent.organization_id,
     )
     passages.insert(tx, passage)
-    return Outcome(f"Stored in archival memory as {passage.id}.")
 
 
 def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -51,9 +57,15 @@ def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, An
         since=since,
         until=until,
     )
+    return Outcome(answer(filed(tx, call, query), query.text))
+
+
+def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]]:
+    """What the agent's archive holds, as the model reads it."""
+    zone = dates.zone_of(call.agent.timezone)
     archive_id = passages.archive_of(tx, call.agent.id)
     found = passages.search(tx, archive_id, query) if archive_id else []
-    results = [
+    return [
         {
             "id": passage.id,
             "timestamp": dates.shown(passage.created_at, zone),
@@ -63,7 +75,6 @@ def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, An
         }
         for passage, score in found
     ]
-    return Outcome(answer(results, query.text))
 
 
 def _tags(arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ from kelpie.tools.builtin import own_blocks
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.world.database import Tx
 
+ABOUT_PERSON = "human"  # the label of the block about the person the agent talks with
+
 
 def core_memory_append(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Adds a line to a block, or makes the block with that line: one step, so nobody can come in between."""
@@ -39,13 +41,27 @@ def memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
 
 def memory_rethink(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Writes a block anew, or makes it."""
-    label, text = arguments["label"], edits.plain(arguments["new_memory"], "new_memory")
+    return _rethink(tx, call, arguments["label"], arguments["new_memory"])
+
+
+def rethink_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """The same under the names that older agents know."""
+    return _rethink(tx, call, arguments["target_block_label"], arguments["new_memory"])
+
+
+def rethink_user_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """The same for the block about the person."""
+    return _rethink(tx, call, ABOUT_PERSON, arguments["new_memory"])
+
+
+def _rethink(tx: Tx, call: CallContext, label: str, new_memory: str) -> Outcome:
+    text = edits.plain(new_memory, "new_memory")
     block = own_blocks.find(tx, call, label)
     if block is None:
         return Outcome(own_blocks.create(tx, call, label, text).value, touched=(call.agent.id,))
     return own_blocks.write(tx, call, block, text)
 
 
-def memory_finish_edits(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Only says that the agent is done; the rule that ends the turn is the loop's business."""
+def finished(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Only says that the agent is done; that this ends the turn is the loop's business."""
     return Outcome("None")

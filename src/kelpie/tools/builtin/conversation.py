@@ -12,6 +12,7 @@ import orjson
 
 from kelpie.core.errors import ToolError
 from kelpie.core.messages import Message, MessageQuery, Role
+from kelpie.core.time import Micros
 from kelpie.storage import messages
 from kelpie.storage.matches import BATCH, CANDIDATES_MAX, ranked
 from kelpie.tools.builtin import dates
@@ -37,10 +38,25 @@ def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
     query: str = arguments.get("query") or ""
     roles = _SPOKEN & {Role(role) for role in arguments.get("roles") or _SPOKEN}
     limit = checked_count("limit", arguments.get("limit"))
-    zone = dates.zone_of(call.agent.timezone)
     since, until = dates.bounds(
-        ("start_date", arguments.get("start_date")), ("end_date", arguments.get("end_date")), zone
+        ("start_date", arguments.get("start_date")),
+        ("end_date", arguments.get("end_date")),
+        dates.zone_of(call.agent.timezone),
     )
+    return Outcome(answer(said(tx, call, query, (since, until), limit, roles), query))
+
+
+def said(
+    tx: Tx,
+    call: CallContext,
+    query: str,
+    window: tuple[Micros | None, Micros | None],
+    limit: int,
+    roles: frozenset[Role] = _SPOKEN,
+) -> list[dict[str, Any]]:
+    """What was said within the window, as the model reads it: the best matches, or without a query the newest."""
+    zone = dates.zone_of(call.agent.timezone)
+    since, until = window
 
     def wanted(found: _Scored) -> bool:
         message = found[0]
@@ -48,7 +64,7 @@ def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
         return inside and message.role in roles and bool(message.said)
 
     candidates = _matching(tx, call, query) if query.strip() else _newest(tx, call)
-    results = [
+    return [
         {
             "timestamp": dates.shown(message.created_at, zone),
             "time_ago": dates.ago(message.created_at, call.now),
@@ -58,7 +74,6 @@ def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
         }
         for message, score in islice(filter(wanted, candidates), limit)
     ]
-    return Outcome(answer(results, query))
 
 
 def checked_count(name: str, given: int | None) -> int:
@@ -76,12 +91,16 @@ def relevance(score: float | None) -> dict[str, Any]:
 
 def answer(results: list[dict[str, Any]], query: str) -> str:
     """Results as the model reads them, with a word on how they were found."""
+    found = {"message": summary(len(results), query), "search_mode": SEARCH_MODE, "results": results}
+    return orjson.dumps(found).decode()
+
+
+def summary(count: int, query: str) -> str:
     if query.strip():
         how = "The search is by words (full text), not by meaning; other words may find more."
     else:
         how = "Newest first."
-    message = f"{len(results)} found. {how}" if results else f"Nothing found. {how}"
-    return orjson.dumps({"message": message, "search_mode": SEARCH_MODE, "results": results}).decode()
+    return f"{count} found. {how}" if count else f"Nothing found. {how}"
 
 
 def _matching(tx: Tx, call: CallContext, query: str) -> Iterator[_Scored]:

@@ -132,10 +132,66 @@ MEMORY_RETHINK = _tool(
     ("label", "new_memory"),
 )
 
+RETHINK_MEMORY = _tool(
+    "rethink_memory",
+    "Write a memory block anew. All of it is replaced, so keep what is still true. "
+    "If you have no block with that label, it is made.",
+    {"new_memory": _text("The whole new text of the block."), "target_block_label": _text(_LABEL)},
+    ("new_memory", "target_block_label"),
+)
+
 MEMORY_FINISH_EDITS = _tool(
     "memory_finish_edits",
     "Say that your edits of the memory are complete. Call it once, when nothing is left to do.",
     {},
+    (),
+)
+
+RETHINK_USER_MEMORY = _tool(
+    "rethink_user_memory",
+    "Write the memory block about the person anew. All of it is replaced, so keep what is still true.",
+    {"new_memory": _text("The whole new text of the block.")},
+    ("new_memory",),
+)
+
+FINISH_RETHINKING_MEMORY = _tool(
+    "finish_rethinking_memory",
+    "Say that your work on the memory is complete. Call it once, when nothing is left to do.",
+    {},
+    (),
+)
+
+STORE_MEMORIES = _tool(
+    "store_memories",
+    "Put parts of the transcript you were given into the archive, so that they can be found again. Lines are counted "
+    "from 0; if the lines have numbers of their own, use those.",
+    {
+        "chunks": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "start_index": _number("The first line of the part."),
+                    "end_index": _number("The last line of the part, which is included."),
+                    "context": _text("What the part is about, in one to three sentences that will help to find it."),
+                },
+                "required": ["start_index", "end_index", "context"],
+            },
+            "description": "The parts to keep, each a range of lines that belong together.",
+        }
+    },
+    ("chunks",),
+)
+
+SEARCH_MEMORY = _tool(
+    "search_memory",
+    "Search what was said and what was put away in the archive, within a span of time if you give one. "
+    "The search is by words: give words that were likely used. Without any, the newest is shown.",
+    {
+        "convo_keyword_queries": _texts("Words to look for, such as a name, a place or a number."),
+        "start_minutes_ago": _number("Only what is at least this many minutes old: the newer end of the span."),
+        "end_minutes_ago": _number("Only what is at most this many minutes old: the older end of the span."),
+    },
     (),
 )
 

@@ -1,0 +1,160 @@
+"""`kelpie agents`: list, look at, make, remove, start and stop agents, over HTTP."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from kelpie.cli.agents import find
+from kelpie.cli.exit_codes import USAGE
+from kelpie.cli.options import Agent, AsJson, Limit, Url, client, group, path
+from kelpie.cli.output import print_facts, print_json, print_rows
+from kelpie.core.errors import InvalidInput
+
+RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
+
+commands = group("List, make, look at, start and stop agents.")
+
+
+@commands.command("list", epilog="Examples: `kelpie agents list`, `kelpie agents list --tag team --json`")
+def list_agents(
+    limit: Limit = 50,
+    name: Annotated[str | None, typer.Option(help="Only agents of this name.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only agents with this tag; may be given again.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """List the agents, the newest first."""
+    query: dict[str, Any] = {"limit": limit, "include": "agent.tags"}
+    query |= {"name": name} if name else {}
+    query |= {"tags": tag} if tag else {}
+    found = client(url).get("/v1/agents/", **query)
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each["name"], each["id"], each["model"], _state(each), each["tags"]) for each in found]
+    print_rows(("name", "id", "model", "state", "tags"), rows, "There are no agents; `kelpie demo` makes one.")
+
+
+@commands.command(epilog="Examples: `kelpie agents show demo`, `kelpie agents show demo --json`")
+def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Show one agent: its model, its memory blocks, its tools and how it is doing."""
+    server = client(url)
+    found = server.get(path("agents", find(server, agent)["id"]), include=RELATIONS)
+    if as_json:
+        print_json(found)
+        return
+    status = found["kelpie_status"]
+    print_facts(
+        {
+            "name": found["name"],
+            "id": found["id"],
+            "type": found["agent_type"],
+            "description": found["description"],
+            "model": found["model"],
+            "context window": found["llm_config"]["context_window"],
+            "embedding": found["embedding"],
+            "state": _state(found),
+            "error": status["error"],
+            "retry at": status["retry_at"],
+            "created": found["created_at"],
+            "tags": found["tags"],
+            "tools": [tool["name"] for tool in found["tools"]],
+        }
+    )
+    print()
+    blocks = [(block["label"], f"{len(block['value'])}/{block['limit']}", block["value"]) for block in found["blocks"]]
+    print_rows(("block", "characters", "value"), blocks, "It has no memory blocks.")
+
+
+@commands.command(
+    epilog="Examples: `kelpie agents create ada`, "
+    "`kelpie agents create ada --model openai/gpt-4o --block human='Likes tea.' --tag team`"
+)
+def create(
+    name: Annotated[str, typer.Argument(help="Name of the new agent.")],
+    model: Annotated[str | None, typer.Option(help="Handle of its model; without it, the server's default.")] = None,
+    embedding: Annotated[str | None, typer.Option(help="Handle of its embedding model.")] = None,
+    agent_type: Annotated[str | None, typer.Option("--type", help="Its type, e.g. `memgpt_v2_agent`.")] = None,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    system: Annotated[str | None, typer.Option(help="Its system prompt, instead of that of its type.")] = None,
+    block: Annotated[list[str] | None, typer.Option(help="A memory block, `LABEL=VALUE`; may be given again.")] = None,
+    tool: Annotated[list[str] | None, typer.Option(help="Name of a further tool; may be given again.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given again.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Make an agent. Without a block it gets `human` and `persona`."""
+    body = {
+        "name": name,
+        "model": model,
+        "embedding": embedding,
+        "agent_type": agent_type,
+        "description": description,
+        "system": system,
+        "tools": tool,
+        "tags": tag,
+        "memory_blocks": [_block(text) for text in block or ("human=", "persona=")],
+    }
+    made = client(url).post("/v1/agents/", {field: value for field, value in body.items() if value is not None})
+    if as_json:
+        print_json(made)
+    else:
+        print(f"The agent '{made['name']}' is there: {made['id']} (model {made['model']}).")
+
+
+@commands.command(epilog="Examples: `kelpie agents delete ada`, `kelpie agents delete ada --yes`")
+def delete(
+    agent: Agent,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = None,
+) -> None:
+    """Remove an agent with its messages. Its memory blocks stay."""
+    server = client(url)
+    found = find(server, agent)
+    if not yes and not sys.stdin.isatty():
+        print("kelpie: --yes: nobody is there to be asked; add it to remove the agent", file=sys.stderr)
+        raise typer.Exit(USAGE)
+    if not yes:
+        typer.confirm(f"Remove the agent '{found['name']}' ({found['id']}) and its messages?", abort=True, err=True)
+    server.delete(path("agents", found["id"]))
+    print(f"The agent '{found['name']}' is gone.")
+
+
+@commands.command(epilog="Example: `kelpie agents start ada`")
+def start(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Let a stopped agent work again."""
+    _switch(agent, "start", as_json, url)
+
+
+@commands.command(epilog="Example: `kelpie agents stop ada`")
+def stop(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Stop an agent: it takes no messages until it is started."""
+    _switch(agent, "stop", as_json, url)
+
+
+@commands.command(epilog="Example: `kelpie agents restart ada`")
+def restart(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Put an agent away and load it afresh."""
+    _switch(agent, "restart", as_json, url)
+
+
+def _switch(agent: str, how: str, as_json: bool, url: str | None) -> None:
+    server = client(url)
+    found = find(server, agent)
+    status = server.post(path("agents", found["id"], how), None)
+    if as_json:
+        print_json({"id": found["id"], "name": found["name"], **status})
+    else:
+        print(f"{found['name']}: {status['state']}")
+
+
+def _state(agent: dict[str, Any]) -> str:
+    return str(agent["kelpie_status"]["state"])
+
+
+def _block(text: str) -> dict[str, str]:
+    label, equals, value = text.partition("=")
+    if not label or not equals:
+        raise InvalidInput("--block", f"'{text[:80]}' is no block; write LABEL=VALUE")
+    return {"label": label, "value": value}

@@ -1,0 +1,125 @@
+"""`kelpie models`: what models the server offers, whether one answers, and fetching and removing local ones.
+
+The server does the work: it knows the providers and their keys, this command only asks it.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from kelpie.cli.exit_codes import ERROR
+from kelpie.cli.options import AsJson, Url, client, group
+from kelpie.cli.output import cell, print_json, print_rows
+from kelpie.world.client import Client
+
+commands = group("List, check, fetch and remove models.")
+
+LIST_S = 60.0  # several providers may be asked, each for some seconds
+CHECK_S = 660.0  # a large local model may have to be loaded first
+SILENCE_S = 300.0  # between two reports of a fetch
+PATH = "/v1/kelpie/models"
+_ABILITIES = ("tools", "vision", "structured_output", "reasoning", "streaming")
+
+Handle = Annotated[str, typer.Argument(help="Handle of the model, `provider/model`.")]
+
+
+@commands.command("list", epilog="Examples: `kelpie models list`, `kelpie models list --provider ollama --json`")
+def list_models(
+    provider: Annotated[str | None, typer.Option(help="Only the models of this provider.")] = None,
+    embeddings: Annotated[bool, typer.Option("--embeddings", help="Embedding models instead of chat models.")] = False,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """List the models that agents can use now, and what each can do."""
+    server = Client(client(url).base_url, LIST_S)
+    found = server.get("/v1/models/embedding" if embeddings else "/v1/models/")
+    chosen = [each for each in found if provider in (None, each["provider_name"])]
+    if as_json:
+        print_json(chosen)
+    elif embeddings:
+        print_rows(
+            ("handle", "dimensions"),
+            [(each["handle"], each["embedding_dim"]) for each in chosen],
+            "There are no embedding models; `kelpie doctor` says why.",
+        )
+    else:
+        print_rows(
+            ("handle", "context window", "abilities"),
+            [(each["handle"], each["context_window"], abilities(each)) for each in chosen],
+            "There are no such models; `kelpie doctor` says why.",
+        )
+
+
+@commands.command(epilog="Examples: `kelpie models check kelpie/demo`, `kelpie models check ollama/qwen3:8b --json`")
+def check(handle: Handle, as_json: AsJson = False, url: Url = None) -> None:
+    """Ask a model for one word; exit code 1 if it does not answer."""
+    answer = client(url).post(f"{PATH}/check", {"handle": handle}, CHECK_S)
+    if as_json:
+        print_json(answer)
+    elif answer["ok"]:
+        print(f"{handle} answers: {cell(answer['answer'])}")
+    else:
+        print(f"kelpie: {handle} does not answer: {cell(answer['error'])}", file=sys.stderr)
+    raise typer.Exit(0 if answer["ok"] else ERROR)
+
+
+@commands.command(epilog="Example: `kelpie models pull ollama/qwen3:8b`")
+def pull(handle: Handle, url: Url = None) -> None:
+    """Have a local server (Ollama, LocalAI) fetch a model, and watch how far it is."""
+    heard = client(url).events(f"{PATH}/pull", {"handle": handle}, SILENCE_S)
+    events = (event for _, event in heard if event.get("message_type") != "ping")
+    trouble = _show_bar(events) if sys.stdout.isatty() else _show_lines(events)
+    if trouble:
+        print(f"kelpie: {cell(trouble)}", file=sys.stderr)
+        raise typer.Exit(ERROR)
+    print(f"{handle} is there.")
+
+
+@commands.command(epilog="Example: `kelpie models remove ollama/qwen3:8b`")
+def remove(handle: Handle, url: Url = None) -> None:
+    """Have a local server (Ollama, LocalAI) remove a model."""
+    client(url).post(f"{PATH}/remove", {"handle": handle}, CHECK_S)
+    print(f"{handle} is gone.")
+
+
+def abilities(model: dict[str, Any]) -> str:
+    """What a model can do, in words."""
+    return ", ".join(name.replace("_", " ") for name in _ABILITIES if model.get(name)) or "-"
+
+
+def _show_bar(events: Iterable[dict[str, Any]]) -> str | None:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=Console()) as progress:
+        task = progress.add_task("", total=None)
+        for event in events:
+            if trouble := _trouble(event):
+                return trouble
+            progress.update(task, description=cell(event["status"]))
+            if event["total"]:
+                progress.update(task, completed=event["completed"] or 0, total=event["total"])
+        progress.update(task, completed=1, total=1)
+    return None
+
+
+def _show_lines(events: Iterable[dict[str, Any]]) -> str | None:
+    """A line when the status changes, and one for each tenth of it."""
+    last = ""
+    for event in events:
+        if trouble := _trouble(event):
+            return trouble
+        done = f" {event['completed'] * 10 // event['total'] * 10} %" if event["total"] and event["completed"] else ""
+        line = f"{cell(event['status'])}{done}"
+        if line != last:
+            print(line, flush=True)
+        last = line
+    return None
+
+
+def _trouble(event: dict[str, Any]) -> str | None:
+    if event.get("message_type") == "error_message" or "status" not in event:
+        return str(event.get("detail") or event.get("message") or "the server could not fetch it")
+    return None

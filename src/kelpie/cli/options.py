@@ -1,0 +1,69 @@
+"""What the commands share: options that several of them have, and how they reach the server."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from kelpie.cli.running import address
+from kelpie.core.errors import InvalidInput, KelpieError
+from kelpie.core.settings import KEYS, SETTINGS
+from kelpie.world.client import Client
+from kelpie.world.settings_file import Flags, load
+
+COMPLETE_S = 2.0
+MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes and colours
+NAMES_MAX = 50
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Url = Annotated[
+    str | None, typer.Option(help="Address of the server; without it, the server of the data directory is meant.")
+]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many to show at most.")]
+
+
+def _agent_names(incomplete: str) -> list[str]:
+    """For shell completion: names of agents that begin like this; none when no server answers."""
+    try:
+        found = Client(address(load().settings), COMPLETE_S).get("/v1/agents/", limit=NAMES_MAX, include="agent.tags")
+    except KelpieError:
+        return []
+    return sorted(agent["name"] for agent in found if agent["name"].startswith(incomplete))
+
+
+Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
+
+
+def group(help: str) -> typer.Typer:
+    """A command that has commands."""
+    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=MARKUP)
+
+
+def client(url: str | None) -> Client:
+    """A client of the server that is meant. Raises ConfigurationError."""
+    return Client(url or address(load().settings))
+
+
+def path(*parts: str) -> str:
+    """An address under /v1 from its parts, each fit to stand in one."""
+    return "/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -> Flags:
+    """Options by field of the settings, and `KEY=VALUE` of `--set`. Raises InvalidInput for a key that is none."""
+    given = {field: (f"--{field.replace('_', '-')}", str(value)) for field, value in named.items() if value is not None}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or key not in KEYS:
+            raise InvalidInput(
+                "--set", f"'{assignment[:80]}' sets nothing; write KEY=VALUE as in --set server.port=9000"
+            )
+        given[KEYS[key]] = (f"--set {key}", value)
+    return given
+
+
+def as_environment(given: Flags) -> dict[str, str]:
+    """The same settings as variables, for a process that is started."""
+    return {SETTINGS[field].env[0]: text for field, (_, text) in given.items()}

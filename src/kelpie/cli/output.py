@@ -1,0 +1,63 @@
+"""How commands print: JSON when asked for, a table on a terminal, plain aligned lines everywhere else.
+
+Control characters that names or texts of others may hold never reach the terminal.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+CELL_CHARS_MAX = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def print_json(value: Any) -> None:
+    """Prints what the server said, or what we know, for a program to read."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: str = "") -> None:
+    """Prints rows under their headings; `nothing` is what to say when there are none."""
+    cells = [[cell(value) for value in row] for row in rows]
+    if not cells:
+        print(nothing, file=sys.stderr)
+    elif sys.stdout.isatty():
+        table = Table(*columns, box=None, header_style="bold", pad_edge=False)
+        for row in cells:
+            table.add_row(*(Text(text, overflow="fold") for text in row))
+        Console().print(table)
+    else:
+        _print_plain(columns, cells)
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Prints names and values, one a line; what is empty is left out."""
+    shown = {name: cell(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    width = max((len(name) for name in shown), default=0)
+    for name, value in shown.items():
+        print(f"{name:<{width}}  {value}")
+
+
+def cell(value: Any) -> str:
+    """A value on one line, cut if it is long."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        value = ", ".join(str(item) for item in value)
+    text = _CONTROL.sub(" ", str(value)).strip()
+    return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}…"
+
+
+def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    lines = [[name.upper() for name in columns], *cells]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())

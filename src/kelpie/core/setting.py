@@ -1,0 +1,121 @@
+"""What one setting is: its names, its default, its bounds, and how a text or a TOML value becomes its value.
+
+The table of all settings is `core.settings.Settings`: one line there declares a setting completely.
+"""
+
+from collections.abc import Mapping
+from dataclasses import Field, field
+from dataclasses import dataclass as _dataclass
+from typing import Any, TypeAlias, cast
+
+from kelpie.core.errors import ConfigurationError
+
+Value: TypeAlias = str | int | float | bool | tuple[str, ...] | None
+SPEC = "setting"
+SECONDS_MAX = 30 * 24 * 3600.0
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@_dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    key: str  # in kelpie.toml: section and name
+    help: str  # one sentence or two, as the documentation and `kelpie config show` tell it
+    env: tuple[str, ...]  # the first that is set counts
+    kind: type
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    seconds: bool = False  # more than 0, and not for ever
+    secret: bool = False  # never shown
+
+    def from_text(self, origin: str, text: str) -> Value:
+        """The value that a variable or an option gives. Raises ConfigurationError naming the origin and the remedy."""
+        if self.kind is bool:
+            return self._switch(origin, text)
+        if self.kind is tuple:
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        try:
+            value = self.kind(text)
+        except ValueError:
+            raise ConfigurationError(origin, f"'{text[:80]}' is not {self._wanted()}") from None
+        return self._checked(origin, value)
+
+    def from_toml(self, origin: str, value: object) -> Value:
+        """The value that kelpie.toml gives. Raises ConfigurationError naming the origin and the remedy."""
+        if self.kind is float and type(value) is int:
+            value = float(value)
+        if self.kind is tuple and isinstance(value, list):
+            items = cast("list[object]", value)
+            texts = tuple(item for item in items if isinstance(item, str))
+            value = texts if len(texts) == len(items) else items
+        if type(value) is not self.kind:
+            shown = "the value" if self.secret else _toml(value)
+            raise ConfigurationError(origin, f"{shown} is not {self._wanted()}")
+        return self._checked(origin, value)
+
+    def _checked(self, origin: str, value: Any) -> Value:
+        if self.choices and value not in self.choices:
+            raise ConfigurationError(origin, f"'{value[:80]}' is none of them; use {_either(self.choices)}")
+        if self.seconds and not 0 < value <= SECONDS_MAX:  # this way round, not-a-number is refused too
+            raise ConfigurationError(origin, f"use more than 0 seconds and at most {SECONDS_MAX:.0f}")
+        if not (self.low is None or self.low <= value) or not (self.high is None or value <= self.high):
+            raise ConfigurationError(origin, f"{value} is out of bounds; use {self._bounds()}")
+        return value
+
+    def _bounds(self) -> str:
+        if self.low is None or self.high is None:
+            return f"at least {self.low:.0f}" if self.low is not None else f"at most {self.high:.0f}"
+        return f"{self.low:.0f} to {self.high:.0f}"
+
+    def _switch(self, origin: str, text: str) -> bool:
+        if text.lower() not in (*_TRUE, *_FALSE):
+            raise ConfigurationError(origin, f"'{text[:80]}' is not a switch; use true or false")
+        return text.lower() in _TRUE
+
+    def _wanted(self) -> str:
+        return _WANTED[self.kind]
+
+
+_WANTED = {
+    str: "text; write it in quotes",
+    int: "a whole number",
+    float: "a number",
+    bool: "a switch; use true or false",
+    tuple: 'a list of texts; write it like ["one", "two"]',
+}
+
+
+def setting(
+    key: str,
+    help: str,
+    *env: str,
+    default: Any = None,
+    kind: type | None = None,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    seconds: bool = False,
+    secret: bool = False,
+) -> Any:
+    """A field of `Settings` that declares its setting. Without a `kind` it is that of the default, or text."""
+    kind = kind or (str if default is None else type(default))
+    spec = Setting(key, help, env, kind, low, high, choices, seconds, secret)
+    return field(default=default, metadata={SPEC: spec})
+
+
+def specs(fields: tuple[Field[Any], ...]) -> Mapping[str, Setting]:
+    """Field name -> its setting, in the order of the table."""
+    return {each.name: each.metadata[SPEC] for each in fields}
+
+
+def _toml(value: object) -> str:
+    """The value as it could have been written; long ones are cut."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value!r:.80}" if isinstance(value, str) else f"{value}"[:80]
+
+
+def _either(choices: tuple[str, ...]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"

@@ -1,0 +1,132 @@
+"""A provider whose calls pass the limits of its operator.
+
+Each attempt passes them anew: a call that pauses before it asks again holds no place, and a retry is a request like any
+other. So the provider inside is made to try once, and the retries are done here.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from random import Random
+
+from kelpie.core.bounds import Price, price_of
+from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
+from kelpie.core.messages import Message, Usage
+from kelpie.llm.limiter import Cost, Limiter
+from kelpie.llm.port import EmbeddingInfo, Event, ModelInfo, Prepared, Provider, Reply, Request
+from kelpie.llm.retry import Limits, Patience, retried
+
+CHARS_PER_TOKEN = 4
+LIMITS_VARIABLE = "KELPIE_PROVIDER_LIMITS"
+PRICES_VARIABLE = "KELPIE_MODEL_PRICES"
+
+
+class Bounded:
+    """The provider `inner`, which must try only once, within limits. Raises ConfigurationError without a price."""
+
+    def __init__(
+        self, inner: Provider, limiter: Limiter, limits: Limits, prices: Mapping[str, Price], random: Random
+    ) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self.limiter = limiter
+        self._limits = limits
+        self._prices = prices
+        self._random = random
+        if limiter.bounds.dollars and not any(handle.startswith(f"{self.name}/") for handle in prices):
+            raise ConfigurationError(
+                LIMITS_VARIABLE,
+                f"the dollars of {self.name} cannot be limited, because no price of its models is known; "
+                f"set {PRICES_VARIABLE}, such as '{self.name}/*=2.50/10.00'",
+            )
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The chat models on offer. Raises ModelError."""
+        return await self.inner.models()
+
+    def describe(self, name: str) -> ModelInfo:
+        return self.inner.describe(name)
+
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """The embedding models on offer. Raises ModelError."""
+        return await self.inner.embeddings()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Asks the model when there is room. Raises ModelError; of kind rate_limit when there was none in time."""
+        attempt = partial(self._attempt, request, self._price(request.model))
+        try:
+            async with aclosing(retried(attempt, self._limits, self._random)) as events:
+                async for event in events:
+                    yield event
+        except Overloaded as error:
+            raise ModelError(
+                ModelFault.rate_limit,
+                str(error),
+                hint=f"Wait and try again, or raise the limit in {LIMITS_VARIABLE}.",
+                retry_after_s=error.retry_after_s,
+            ) from error
+
+    async def _attempt(self, request: Request, price: Price | None, patience: Patience) -> AsyncGenerator[Event, None]:
+        expected = self._expected(request, price)
+        told = False
+        async with self.limiter.place(request.user or "", expected) as place:
+            try:
+                async with aclosing(self.inner.stream(request)) as events:
+                    while True:
+                        try:
+                            event = await patience.wait(anext(events), float("inf"), f"{self.name} did not finish")
+                        except StopAsyncIteration:
+                            return
+                        told = True
+                        if isinstance(event, Reply):
+                            place.settle(_cost(event.usage, price, expected))
+                        yield event
+            finally:
+                if not told:
+                    place.settle(Cost())  # refused or never reached: nothing was used
+
+    def remember(self, model: str, usage: Usage, age_s: float) -> None:
+        """Counts the money that calls cost before this server started; the oldest come first."""
+        price = price_of(self._prices, f"{self.name}/{model}")
+        self.limiter.remember(_cost(usage, price, Cost()).micros, age_s)
+
+    def _price(self, model: str) -> Price | None:
+        price = price_of(self._prices, f"{self.name}/{model}")
+        if price is None and self.limiter.bounds.dollars:
+            raise ModelError(
+                ModelFault.bad_request,
+                f"No price of {self.name}/{model} is known, so its cost cannot be held to the limit of {self.name}.",
+                hint=f"Add '{self.name}/{model}=input/output' (dollars per million tokens) to {PRICES_VARIABLE}.",
+            )
+        return price
+
+    def _expected(self, request: Request, price: Price | None) -> Cost:
+        """What the prompt will take at least; how long the reply gets, nobody knows yet."""
+        bounds = self.limiter.bounds
+        if not (bounds.tokens or bounds.dollars):
+            return Cost()
+        chars = len(request.system) + sum(_chars(prepared) for prepared in request.messages)
+        tokens = chars // CHARS_PER_TOKEN + 1
+        return Cost(tokens, round(tokens * price.input) if price else 0)
+
+
+def _cost(usage: Usage, price: Price | None, expected: Cost) -> Cost:
+    """The real cost; a server that does not count is believed to have used what was expected."""
+    if not usage.total_tokens:
+        return expected
+    micros = usage.prompt_tokens * price.input + usage.completion_tokens * price.output if price else 0
+    return Cost(usage.total_tokens, round(micros))
+
+
+def _chars(prepared: Prepared) -> int:
+    for encoded in prepared.wire.values():
+        return len(encoded)
+    return _length(prepared.message)
+
+
+def _length(message: Message) -> int:
+    calls = sum(len(call.arguments) for call in message.tool_calls)
+    return len(message.text) + calls + sum(len(given.text) for given in message.tool_returns)

@@ -1,0 +1,28 @@
+"""JSON for providers: as fast as can be, and never a failed turn for text that is not quite Unicode."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+
+def dumps(value: object) -> bytes:
+    """The value as JSON; mappings of any kind are objects."""
+    try:
+        return orjson.dumps(value, default=plain)
+    except TypeError:
+        # Half a surrogate pair or a number of more than 64 bits: rare, and no reason to fail a turn.
+        return json.dumps(value, ensure_ascii=False, default=plain).encode("utf-8", "replace")
+
+
+def array(pieces: list[bytes]) -> orjson.Fragment:
+    """A JSON array of pieces that are JSON already."""
+    return orjson.Fragment(b"[" + b",".join(pieces) + b"]")
+
+
+def plain(value: Any) -> dict[str, Any]:
+    """What `orjson` asks for values it does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

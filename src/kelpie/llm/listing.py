@@ -1,0 +1,67 @@
+"""What one provider lists, remembered for a while; so is a failure, for a shorter one."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kelpie.core.errors import ModelError
+from kelpie.llm.port import ModelInfo, Provider
+from kelpie.observe import logs
+
+LISTING_FRESH_S = 300.0
+LISTING_RETRY_S = 15.0  # how soon a failed listing, or one that lacks a model, is asked for again
+
+_log = logs.get("llm")
+
+
+class Listing:
+    """The models of one provider, asked for at most once at a time."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+        self._lock = asyncio.Lock()
+        self._models: Sequence[ModelInfo] | None = None
+        self._error: ModelError | None = None
+        self._asked_at = 0.0
+
+    async def models(self, fresh_s: float = LISTING_FRESH_S) -> Sequence[ModelInfo]:
+        """The models, asked for again when the last answer is older than `fresh_s`. Raises ModelError."""
+        async with self._lock:
+            if self._age() > (min(LISTING_RETRY_S, fresh_s) if self._error else fresh_s):
+                await self._ask()
+            if self._models is None:
+                assert self._error is not None
+                raise _again(self._error)
+            return self._models
+
+    async def find(self, handle: str, *, renew: bool = False) -> ModelInfo | None:
+        """The model with this handle; a listing that lacks it is renewed first. Raises ModelError."""
+        for fresh_s in (-1.0,) if renew else (LISTING_FRESH_S, LISTING_RETRY_S):
+            for model in await self.models(fresh_s):
+                if model.handle == handle:
+                    return model
+        return None
+
+    def known(self, handle: str) -> ModelInfo | None:
+        """The model with this handle in the last listing, however old."""
+        return next((model for model in self._models or () if model.handle == handle), None)
+
+    def _age(self) -> float:
+        never = self._models is None and self._error is None
+        return float("inf") if never else asyncio.get_running_loop().time() - self._asked_at
+
+    async def _ask(self) -> None:
+        try:
+            self._models, self._error = await self.provider.models(), None
+        except ModelError as error:
+            self._error = error
+            if self._models is not None:
+                _log.warning("a listing could not be renewed, the old one is used", provider=self.provider.name)
+        finally:
+            self._asked_at = asyncio.get_running_loop().time()
+
+
+def _again(error: ModelError) -> ModelError:
+    """The remembered failure as an exception of its own: one object must not be raised in several tasks."""
+    return ModelError(
+        error.kind, error.message, detail=error.detail, hint=error.hint, retry_after_s=error.retry_after_s
+    )

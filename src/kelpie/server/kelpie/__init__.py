@@ -1,0 +1,1 @@
+"""Resources that are Kelpie's own and not part of Letta's API; all under /v1/kelpie."""

@@ -1,0 +1,84 @@
+"""What the server says of its providers and models: what is offered, what is hidden and why, and what to set up."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from kelpie.core.errors import ModelError
+
+
+class _Model(Protocol):
+    @property
+    def handle(self) -> str: ...
+    @property
+    def endpoint(self) -> str: ...
+    @property
+    def context_window(self) -> int: ...
+    @property
+    def max_tokens(self) -> int | None: ...
+    @property
+    def tools(self) -> bool: ...
+    @property
+    def vision(self) -> bool: ...
+    @property
+    def structured_output(self) -> bool: ...
+    @property
+    def reasoning(self) -> bool: ...
+    @property
+    def streaming(self) -> bool: ...
+
+
+class _Hidden(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class _Report(Protocol):
+    """One provider; the provider's own types stay on their side of the house."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def server(self) -> str | None: ...
+    @property
+    def models(self) -> Sequence[_Model]: ...
+    @property
+    def hidden(self) -> Sequence[_Hidden]: ...
+    @property
+    def error(self) -> ModelError | None: ...
+
+
+def report_shape(reports: Sequence[_Report], absent: Mapping[str, str]) -> dict[str, Any]:
+    """Providers with their models; those that are not set up, with what to set."""
+    return {
+        "providers": [_provider(report) for report in reports],
+        "absent": [{"name": name, "remedy": remedy} for name, remedy in absent.items()],
+    }
+
+
+def _provider(report: _Report) -> dict[str, Any]:
+    error = report.error
+    return {
+        "name": report.provider,
+        "server": report.server,
+        "endpoint": report.models[0].endpoint if report.models else None,
+        "error": error.message if error else None,
+        "detail": error.detail if error else None,
+        "hint": error.hint if error else None,
+        "models": [_model(model) for model in report.models],
+        "hidden": [{"name": hidden.name, "reason": hidden.reason} for hidden in report.hidden],
+    }
+
+
+def _model(model: _Model) -> dict[str, Any]:
+    return {
+        "handle": model.handle,
+        "context_window": model.context_window,
+        "max_tokens": model.max_tokens,
+        "tools": model.tools,
+        "vision": model.vision,
+        "structured_output": model.structured_output,
+        "reasoning": model.reasoning,
+        "streaming": model.streaming,
+    }

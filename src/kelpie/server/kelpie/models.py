@@ -1,0 +1,78 @@
+"""The care of models: which providers answer, which models are hidden and why, and fetching and removing local ones."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from kelpie.core.errors import KelpieError, ModelError
+from kelpie.server import sse
+from kelpie.server.answer import Answer
+from kelpie.server.errors import error_frame, refusal
+from kelpie.server.house import House
+from kelpie.server.kelpie.model_report import report_shape
+from kelpie.server.letta.resource import resource
+from kelpie.server.sse import EventStream
+
+router = resource("/kelpie/models", "models (Kelpie)")
+
+_PING = sse.frame({"message_type": "ping"})
+
+
+class ModelBody(BaseModel):
+    """Which model is meant."""
+
+    handle: str = Field(max_length=1000, description="The model's handle, `provider/model`.")
+
+
+@router.get("", summary="Report on providers and models, hidden ones included (Kelpie)", response_model=None)
+async def report(kelpie: House) -> Answer:
+    return Answer(report_shape(await kelpie.models.report(), kelpie.models.absent()))
+
+
+@router.post("/check", summary="Ask a model for a word (Kelpie)", response_model=None)
+async def check(kelpie: House, body: ModelBody) -> Answer:
+    try:
+        answer = await kelpie.models.check(body.handle)
+    except ModelError as error:
+        told = refusal(error)
+        return Answer(_checked(body.handle, None, told.message, told.detail, told.hint))
+    return Answer(_checked(body.handle, answer))
+
+
+@router.post(
+    "/pull", summary="Have a local server fetch a model, and stream how far it is (Kelpie)", response_model=None
+)
+async def pull(kelpie: House, body: ModelBody) -> EventStream:
+    steps = kelpie.models.pull(body.handle)
+    first = await anext(steps, None)  # a refusal comes before the first byte of the answer
+
+    async def frames() -> AsyncIterator[bytes]:
+        async with aclosing(steps):
+            try:
+                if first is not None:
+                    yield sse.frame(_step(first))
+                async for step in steps:
+                    yield sse.frame(_step(step))
+            except KelpieError as error:
+                yield sse.error(error_frame(error, None))
+            yield sse.DONE
+
+    return EventStream(frames(), ping=lambda: _PING)
+
+
+@router.post("/remove", summary="Have a local server remove a model (Kelpie)", response_model=None)
+async def remove(kelpie: House, body: ModelBody) -> Answer:
+    await kelpie.models.remove(body.handle)
+    return Answer({"handle": body.handle})
+
+
+def _step(step: Any) -> dict[str, Any]:
+    return {"status": step.status, "completed": step.completed, "total": step.total}
+
+
+def _checked(
+    handle: str, answer: str | None, error: str | None = None, detail: str | None = None, hint: str | None = None
+) -> dict[str, Any]:
+    return {"handle": handle, "ok": error is None, "answer": answer, "error": error, "detail": detail, "hint": hint}

@@ -1,0 +1,99 @@
+"""The tools of agents that talk by voice: putting parts of a transcript away, and searching quickly while talking."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import PassageId
+from kelpie.core.messages import MessageQuery, Role
+from kelpie.core.passages import PassageQuery
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.memory.edits import cleaned
+from kelpie.storage import messages
+from kelpie.tools.builtin import archival, conversation
+from kelpie.tools.identity import stable_uuid
+from kelpie.tools.port import CallContext, Outcome
+from kelpie.world.database import Tx
+
+CHUNKS_MAX = 100
+TAG = "transcript"  # on every passage that came from one
+
+_MINUTE = 60 * MICROS_PER_SECOND
+_MINUTES_MAX = 1_000_000_000  # nearly two thousand years: enough, and no date overflows
+_LOOK_BACK = 100  # rows; the transcript is the newest thing said to the agent, so it is never far
+_NUMBER = re.compile(r"[ \t]*[(\[]?(\d{1,9})[)\].:→|]")
+
+
+def store_memories(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Files ranges of the transcript, each with a word on what it is about; all of them or none."""
+    chunks: Sequence[Mapping[str, Any]] = arguments["chunks"]
+    if len(chunks) > CHUNKS_MAX:
+        raise ToolError(f"'chunks' has {len(chunks)} entries; store at most {CHUNKS_MAX} at a time.")
+    lines = _numbered(_transcript(tx, call))
+    for number, chunk in enumerate(chunks):
+        text = _passage(chunk, lines)
+        archival.store(tx, call, PassageId(f"passage-{stable_uuid(call.fresh_uuid, str(number))}"), text, (TAG,))
+    return Outcome(f"Stored {len(chunks)} parts of the transcript.")
+
+
+def _transcript(tx: Tx, call: CallContext) -> str:
+    """The newest thing the agent was told: in this very commit, or before. Raises ToolError when there is nothing."""
+    stored = messages.select_of_agent(tx, call.agent.id, MessageQuery(limit=_LOOK_BACK))
+    for message in reversed((*stored, *call.unwritten)):
+        if message.role is Role.user and message.text.strip():
+            return message.text
+    raise ToolError("You were given no transcript, so there is nothing to store.")
+
+
+def _numbered(transcript: str) -> dict[int, str]:
+    """Line by number: the lines' own numbers if they have any, otherwise their places."""
+    lines = transcript.splitlines()
+    marked = {int(found.group(1)): line for line in lines if (found := _NUMBER.match(line))}
+    return marked or dict(enumerate(lines))
+
+
+def _passage(chunk: Mapping[str, Any], lines: Mapping[int, str]) -> str:
+    start, end, about = chunk["start_index"], chunk["end_index"], cleaned(chunk["context"]).strip()
+    first, last = min(lines), max(lines)
+    if not about:
+        raise ToolError("A chunk has an empty 'context'; tell in a sentence what it is about.")
+    if not first <= start <= end <= last:
+        raise ToolError(
+            f"There are no lines {start} to {end}: the transcript has lines {first} to {last}, and a range must not "
+            "end before it begins. Nothing was stored."
+        )
+    said = "\n".join(line for number, line in sorted(lines.items()) if start <= number <= end)
+    text = f"{about}\n\n{cleaned(said)}"
+    if len(text) > archival.PASSAGE_CHARS_MAX:
+        raise ToolError(
+            f"The part from line {start} to {end} has {len(text)} characters; at most {archival.PASSAGE_CHARS_MAX} "
+            "fit. Divide it."
+        )
+    return text
+
+
+def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Finds what was said and what was filed, by words and by how long ago it was."""
+    query = " ".join(arguments.get("convo_keyword_queries") or ())
+    since, until = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
+    said = conversation.said(tx, call, query, (since, until), conversation.RESULTS_DEFAULT)
+    wanted = PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until)
+    filed = archival.filed(tx, call, wanted)
+    found = {"message": conversation.summary(len(said) + len(filed), query), "search_mode": conversation.SEARCH_MODE}
+    return Outcome(orjson.dumps(found | {"results": said, "archive": filed}).decode())
+
+
+def _window(now: Micros, newer: int | None, older: int | None) -> tuple[Micros | None, Micros | None]:
+    """The first and the last moment. Models mix the two ends up, so whichever is more minutes ago is the first."""
+    for name, minutes in (("start_minutes_ago", newer), ("end_minutes_ago", older)):
+        if minutes is not None and not 0 <= minutes <= _MINUTES_MAX:
+            raise ToolError(f"'{name}' must be a number of minutes from 0 on.")
+    if newer is not None and older is not None:
+        newer, older = min(newer, older), max(newer, older)
+    return (
+        None if older is None else now - older * _MINUTE,
+        None if newer is None else now - newer * _MINUTE,
+    )

@@ -1,0 +1,67 @@
+"""The end of a log file, and what is added to it; the file may be rotated or removed meanwhile."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+EVERY_S = 0.1
+LINE_BYTES_MAX = 1024 * 1024
+_BLOCK = 65_536
+
+
+class LogTail:
+    """Reads one log from its end. No line is given twice, and none that was added in between is left out."""
+
+    def __init__(self, path: Path) -> None:
+        """A file that is not there yet is waited for. Raises OSError when it cannot be read."""
+        self._path = path
+        self._file = self._open()
+
+    def last(self, count: int) -> list[str]:
+        """The last complete lines, oldest first; `added` goes on behind them. Raises OSError."""
+        if self._file is None:
+            return []
+        position = self._file.seek(0, os.SEEK_END)
+        data = b""
+        while position and data.count(b"\n") <= count:
+            step = min(_BLOCK, position)
+            position = self._file.seek(position - step)
+            data = self._file.read(step) + data
+        whole = data[: data.rfind(b"\n") + 1]
+        self._file.seek(position + len(whole))
+        return whole.decode("utf-8", "replace").splitlines()[-count:] if count else []
+
+    def added(self) -> Iterator[str]:
+        """Lines as they are added, for ever; a new file of the same name is read from its beginning. Raises OSError."""
+        rest = b""
+        while True:
+            line = self._file.readline(LINE_BYTES_MAX) if self._file else b""
+            rest += line
+            if rest.endswith(b"\n") or len(rest) >= LINE_BYTES_MAX:
+                yield rest.decode("utf-8", "replace").rstrip("\n")
+                rest = b""
+            elif not line and not self._next_file():
+                time.sleep(EVERY_S)
+
+    def _next_file(self) -> bool:
+        """Goes on to the file that has taken the name, if another has."""
+        if self._file is None:
+            self._file = self._open()
+            return self._file is not None
+        try:
+            now, then = self._path.stat(), os.fstat(self._file.fileno())
+        except FileNotFoundError:
+            return False  # between the two names of a rotation
+        if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino):
+            return False
+        self._file.close()
+        self._file = self._open()
+        return self._file is not None
+
+    def _open(self) -> BinaryIO | None:
+        try:
+            return self._path.open("rb")
+        except FileNotFoundError:
+            return None

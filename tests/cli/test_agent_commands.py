@@ -1,0 +1,119 @@
+"""`kelpie agents` and `kelpie runs` against a real server: what is made is shown, what is removed is gone."""
+
+import json
+from typing import Any
+
+from tests.cli.live import Live
+
+
+def one_line(text: str) -> str:
+    assert len(text.strip().splitlines()) == 1, text
+    return text
+
+
+def test_an_agent_is_made_listed_shown_and_removed(running: Live) -> None:
+    made = running.json(
+        "agents", "create", "ada", "--model", "kelpie/demo", "--description", "Counts.",
+        "--block", "human=Name: Bob=x", "--block", "notes=", "--tag", "team", "--tool", "archival_memory_search",
+    )  # fmt: skip
+    assert made["name"] == "ada"
+    [listed] = running.json("agents", "list", "--name", "ada")
+    assert (listed["id"], listed["model"], listed["tags"]) == (made["id"], "kelpie/demo", ["team"])
+    assert [each["id"] for each in running.json("agents", "list", "--tag", "team")] == [made["id"]]
+    assert running.json("agents", "list", "--tag", "other") == []
+    for who in ("ada", made["id"]):
+        shown = running.json("agents", "show", who)
+        assert shown["id"] == made["id"] and shown["description"] == "Counts."
+        assert {block["label"]: block["value"] for block in shown["blocks"]} == {"human": "Name: Bob=x", "notes": ""}
+        assert "archival_memory_search" in [tool["name"] for tool in shown["tools"]]
+    plain = running.kelpie("agents", "show", "ada").stdout
+    assert "Name: Bob=x" in plain and made["id"] in plain
+    asked = running.kelpie("agents", "delete", "ada")
+    assert asked.returncode == 2 and "--yes" in one_line(asked.stderr)
+    assert running.json("agents", "list", "--name", "ada"), "nothing is removed without a yes"
+    assert running.kelpie("agents", "delete", "ada", "--yes").returncode == 0
+    assert running.json("agents", "list", "--name", "ada") == []
+    gone = running.kelpie("agents", "show", "ada")
+    assert gone.returncode == 4 and "'ada'" in one_line(gone.stderr)
+
+
+def test_an_agent_without_blocks_gets_the_usual_two_and_the_default_model(running: Live) -> None:
+    made = running.json("agents", "create", "plain")
+    assert sorted(block["label"] for block in made["blocks"]) == ["human", "persona"]
+    assert made["model"] == "kelpie/demo"
+
+
+def test_stop_start_and_restart_change_the_state(running: Live) -> None:
+    running.kelpie("agents", "create", "switched")
+    assert running.json("agents", "stop", "switched")["state"] == "stopped"
+    refused = running.kelpie("chat", "switched", "-m", "hi")
+    assert refused.returncode == 1 and "stopped" in refused.stderr
+    assert "stopped" in running.kelpie("agents", "list").stdout
+    assert running.json("agents", "start", "switched")["state"] != "stopped"
+    assert running.kelpie("chat", "switched", "-m", "hi").returncode == 0
+    assert running.json("agents", "restart", "switched")["name"] == "switched"
+    assert running.kelpie("agents", "restart", "switched").stdout.startswith("switched: ")
+
+
+def test_what_cannot_be_made_is_told_in_one_line(running: Live) -> None:
+    unknown = running.kelpie("agents", "create", "bad", "--model", "kelpie/none")
+    assert unknown.returncode == 4 and "kelpie/none" in one_line(unknown.stderr)
+    block = running.kelpie("agents", "create", "bad", "--block", "no value")
+    assert block.returncode == 1 and "LABEL=VALUE" in one_line(block.stderr)
+    kind = running.kelpie("agents", "create", "bad", "--type", "nonsense")
+    assert kind.returncode == 1 and "agent_type" in one_line(kind.stderr)
+    assert running.json("agents", "list", "--name", "bad") == []
+
+
+def test_a_run_is_listed_and_shown_with_its_steps_and_messages(running: Live) -> None:
+    running.kelpie("agents", "create", "runner", "--block", "human=Nothing yet.")
+    assert running.kelpie("chat", "runner", "-m", "my name is Ada").returncode == 0
+    [run] = running.json("runs", "list", "--agent", "runner")
+    shown = running.json("runs", "show", run["id"])
+    assert {name: shown[name] for name in run} == run
+    assert (shown["status"], shown["stop_reason"]) == ("completed", "end_turn")
+    assert [step["status"] for step in shown["steps"]] == ["success", "success"]
+    assert shown["usage"]["total_tokens"] == sum(step["total_tokens"] for step in shown["steps"])
+    kinds = [message["message_type"] for message in shown["messages"]]
+    assert kinds == ["user_message", "tool_call_message", "tool_return_message", "assistant_message"]
+    plain = running.kelpie("runs", "show", run["id"]).stdout
+    assert "my name is Ada" in plain and "end_turn" in plain
+    assert run["id"] in running.kelpie("runs", "list").stdout
+    assert running.json("runs", "list", "--agent", "runner", "--active") == []
+
+
+def test_a_run_that_is_not_there_is_told(running: Live) -> None:
+    absent = running.kelpie("runs", "show", "run-11111111-1111-4111-8111-111111111111")
+    assert absent.returncode == 4 and "not found" in one_line(absent.stderr)
+    wrong = running.kelpie("runs", "show", "run-1")
+    assert wrong.returncode == 1 and "run_id" in one_line(wrong.stderr)
+
+
+def test_in_a_pipe_a_listing_is_plain_text_in_columns(running: Live) -> None:
+    running.kelpie("agents", "create", "columns")
+    out = running.kelpie("agents", "list").stdout
+    assert "\x1b" not in out and "│" not in out
+    heading, *rows = out.splitlines()
+    place = heading.index("ID")
+    assert all(row[place:].startswith("agent-") for row in rows)
+
+
+def test_empty_listings_are_empty_output_and_a_hint_beside_it(running: Live) -> None:
+    done = running.kelpie("agents", "list", "--name", "nobody")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.strip()
+    assert json.loads(running.kelpie("agents", "list", "--name", "nobody", "--json").stdout) == []
+
+
+def test_a_hidden_escape_in_a_description_does_not_reach_the_output(running: Live) -> None:
+    made: Any = running.json("agents", "create", "escape", "--description", "a\x1b[2Jb")
+    assert made["name"] == "escape"
+    assert "\x1b" not in running.kelpie("agents", "show", "escape").stdout
+
+
+def test_without_a_server_every_listing_ends_with_its_own_code(running: Live) -> None:
+    nowhere = "http://127.0.0.1:1"
+    for arguments in (("agents", "list"), ("runs", "list"), ("models", "list"), ("agents", "show", "x"), ("demo",)):
+        done = running.kelpie(*arguments, "--url", nowhere)
+        assert done.returncode == 3, arguments
+        assert nowhere in one_line(done.stderr)

@@ -1,0 +1,45 @@
+"""`kelpie logs`: the last lines, a level, JSON, and following until Ctrl-C."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.cli.live import BIN, Live, live
+
+
+def test_logs_are_shown_as_text_or_as_json(running: Live) -> None:
+    for _ in range(3):
+        running.kelpie("agents", "list")
+    shown = running.kelpie("logs", "-n", "2")
+    assert shown.returncode == 0
+    assert len(shown.stdout.splitlines()) == 2 and "request" in shown.stdout and "/v1/agents/" in shown.stdout
+    events = [json.loads(line) for line in running.kelpie("logs", "-n", "1000", "--json").stdout.splitlines()]
+    assert [event["event"] for event in events].count("serving") == 1
+    grave = running.kelpie("logs", "-n", "1000", "--level", "error")
+    assert (grave.returncode, grave.stdout) == (0, "")
+    assert running.kelpie("logs", "--level", "loud").returncode == 2
+
+
+def test_logs_can_be_followed(running: Live) -> None:
+    command = [str(BIN / "kelpie"), "logs", "-n", "1", "--follow", "--json"]
+    process = subprocess.Popen(command, env=running.env, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())
+        running.kelpie("agents", "show", "nobody-of-this-name")
+        seen = next(line for line in process.stdout if "nobody" in line or "/v1/agents/" in line)
+        assert json.loads(seen)["event"] == "request"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_without_a_log_it_says_where_one_would_be(tmp_path: Path) -> None:
+    with live(tmp_path / "data") as place:
+        done = place.kelpie("logs")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert str(tmp_path / "data" / "kelpie.log") in done.stderr

@@ -1,0 +1,124 @@
+"""`kelpie models` and `kelpie doctor` against a real server that has a demo model and a local model server."""
+
+import os
+import pty
+import select
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fake_ollama import EMBEDS, Ollama, fake_ollama
+from tests.cli.live import BIN, Live, live
+
+
+@pytest.fixture
+def ollama() -> Iterator[Ollama]:
+    with fake_ollama() as ollama:
+        yield ollama
+
+
+@pytest.fixture
+def place(tmp_path: Path, ollama: Ollama) -> Iterator[Live]:
+    with live(tmp_path / "data", {"OLLAMA_BASE_URL": ollama.url}) as place:
+        started = place.kelpie("server", "start")
+        assert started.returncode == 0, started.stderr
+        yield place
+
+
+def handles(place: Live, *arguments: str) -> list[str]:
+    return [model["handle"] for model in place.json("models", "list", *arguments)]
+
+
+def test_models_are_listed_pulled_checked_and_removed(place: Live, ollama: Ollama) -> None:
+    assert sorted(handles(place)) == ["kelpie/demo", "ollama/small:latest"]
+    assert handles(place, "--provider", "kelpie") == ["kelpie/demo"]
+    assert f"ollama/{EMBEDS}" in handles(place, "--embeddings")
+    plain = place.kelpie("models", "list").stdout
+    assert "8192" in plain and "tools" in plain
+
+    pulled = place.kelpie("models", "pull", "ollama/fresh:1b")
+    assert pulled.returncode == 0, pulled.stderr
+    lines = pulled.stdout.splitlines()
+    assert lines == ["pulling manifest", "pulling 0 %", "pulling 10 %", "pulling 50 %", "pulling 100 %", "success",
+                     "ollama/fresh:1b is there."]  # fmt: skip
+    assert "ollama/fresh:1b" in handles(place)
+
+    checked = place.kelpie("models", "check", "ollama/fresh:1b")
+    assert (checked.returncode, checked.stdout) == (0, "ollama/fresh:1b answers: ok\n")
+    assert place.json("models", "check", "ollama/fresh:1b")["answer"] == "ok"
+
+    assert place.kelpie("models", "remove", "ollama/fresh:1b").returncode == 0
+    assert "fresh:1b" not in ollama.models
+    assert "ollama/fresh:1b" not in handles(place)
+
+
+def test_what_cannot_be_pulled_removed_or_found_is_told(place: Live) -> None:
+    absent = place.kelpie("models", "pull", "ollama/absent")
+    assert absent.returncode == 1 and "does not exist" in absent.stderr
+    demo = place.kelpie("models", "pull", "kelpie/demo")
+    assert demo.returncode == 1 and "local server" in demo.stderr
+    nobody = place.kelpie("models", "check", "nobody/model")
+    assert nobody.returncode == 4 and "nobody/model" in nobody.stderr
+    missing = place.kelpie("models", "check", "ollama/missing")
+    assert missing.returncode == 4 and "kelpie models pull ollama/missing" in missing.stderr
+    word = place.kelpie("models", "remove", "nothing")
+    assert word.returncode == 1 and "provider/model" in word.stderr
+
+
+def test_the_demo_model_answers_a_check(place: Live) -> None:
+    assert place.json("models", "check", "kelpie/demo")["ok"] is True
+
+
+def test_at_a_terminal_a_pull_has_a_bar(place: Live) -> None:
+    ours, theirs = pty.openpty()
+    command = [str(BIN / "kelpie"), "models", "pull", "ollama/barred"]
+    env = place.env | {"TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    seen = b""
+    try:
+        while b"is there" not in seen:
+            assert select.select([ours], [], [], 60)[0], seen
+            seen += os.read(ours, 4096)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert "━".encode() in seen and b"100%" in seen
+
+
+def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolation(
+    place: Live, ollama: Ollama
+) -> None:
+    done = place.kelpie("doctor", env={"LETTA_PG_URI": "postgresql://letta"})
+    assert done.returncode == 0, done.stdout
+    assert "OLLAMA_BASE_URL" in done.stdout and ollama.url in done.stdout
+    assert "LETTA_PG_URI" in done.stdout, "what Letta's users have set and Kelpie does not use is named"
+    assert "no sandbox yet" in done.stdout
+    told = place.json("doctor")
+    providers = {each["name"]: each for each in told["server"]["providers"]}
+    assert [model["handle"] for model in providers["ollama"]["models"]] == ["ollama/small:latest"]
+    [hidden] = providers["ollama"]["hidden"]
+    assert hidden["name"] == EMBEDS and "does not chat" in hidden["reason"]
+    assert hidden["reason"] in done.stdout
+    remedies = {each["name"]: each["remedy"] for each in told["server"]["absent"]}
+    assert "ANTHROPIC_API_KEY" in remedies["anthropic"] and "ollama" not in remedies
+    assert told["isolation"]["sandbox"] is None
+    assert {each["name"] for each in told["isolation"]["machine"]} >= {"bubblewrap", "cgroups v2", "Landlock"}
+    assert told["letta"]["note"]
+
+
+def test_doctor_says_when_a_provider_or_the_server_is_down(tmp_path: Path) -> None:
+    with fake_ollama() as ollama:
+        url = ollama.url
+    with live(tmp_path / "data", {"OLLAMA_BASE_URL": url}) as place:
+        down = place.kelpie("doctor")
+        assert down.returncode == 1 and "kelpie server start" in down.stdout
+        place.kelpie("server", "start")
+        done = place.kelpie("doctor", "--json")
+        assert done.returncode == 1
+        assert url in done.stdout
+        assert "kelpie/demo" in place.kelpie("models", "list").stdout, "the others are still there"

@@ -1,0 +1,53 @@
+"""Limits, prices and chains as operators write them."""
+
+import pytest
+
+from kelpie.core.bounds import Bounds, Price, parse_handles, parse_limits, parse_prices, price_of
+from kelpie.core.errors import ConfigurationError
+
+
+def test_limits():
+    found = parse_limits("X", ["openai: calls=8 requests=500 tokens=200000 dollars=2.5", " ollama:calls=1 "])
+    assert found == {"openai": Bounds(8, 500, 200_000, 2.5), "ollama": Bounds(calls=1)}
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("nonsense", "names no provider or no limit"),
+        ("openai:", "names no provider or no limit"),
+        (": calls=1", "names no provider or no limit"),
+        ("openai: call=1", "'call' is no limit; use calls, requests, tokens, dollars"),
+        ("openai: calls=0", "calls must be a number above 0, not '0'"),
+        ("openai: calls=-1", "calls must be a number above 0"),
+        ("openai: tokens=many", "tokens must be a number above 0, not 'many'"),
+        ("openai: dollars=nan", "dollars must be a number above 0"),
+        ("openai: requests=1.5", "requests must be a whole number, not 1.5"),
+    ],
+)
+def test_wrong_limits_name_the_setting_and_the_remedy(entry: str, told: str):
+    with pytest.raises(ConfigurationError) as caught:
+        parse_limits("KELPIE_PROVIDER_LIMITS", [entry])
+    assert caught.value.setting == "KELPIE_PROVIDER_LIMITS" and told in caught.value.remedy
+
+
+def test_prices():
+    prices = parse_prices("X", ["openai/gpt-4o=2.50/10", "groq/*=0.1/0.2", "openai/a=b=1/2", "ollama/q:8b=0/0"])
+    assert prices["openai/gpt-4o"] == Price(2.5, 10.0)
+    assert price_of(prices, "openai/a=b") == Price(1, 2)
+    assert price_of(prices, "groq/llama") == Price(0.1, 0.2)
+    assert price_of(prices, "openai/other") is None
+    assert price_of(prices, "ollama/q:8b") == Price(0, 0)
+
+
+@pytest.mark.parametrize("entry", ["nonsense", "openai/x", "openai/x=1", "openai/x=1/", "openai/x=-1/2", "x=1/2"])
+def test_wrong_prices(entry: str):
+    with pytest.raises(ConfigurationError, match="is not a price; write"):
+        parse_prices("KELPIE_MODEL_PRICES", [entry])
+
+
+def test_handles():
+    assert parse_handles("X", [" a/b ", "c/d/e"]) == ("a/b", "c/d/e")
+    for wrong in ("a", "/b", "a/", ""):
+        with pytest.raises(ConfigurationError, match="is not a handle"):
+            parse_handles("X", [wrong])

@@ -1,0 +1,88 @@
+"""Each provider that is set up: it lists models, answers whole and in pieces, and calls a tool."""
+
+import json
+from contextlib import aclosing
+
+import pytest
+
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.messages import Message, Role, Text
+from kelpie.llm.port import Prepared, Reply, Request, TextDelta, ToolSchema
+from kelpie.world.ids import RandomIds
+from tests.live.conftest import chosen, made
+
+pytestmark = pytest.mark.live
+
+ROLL = ToolSchema(
+    "roll_dice",
+    "Rolls a die and gives the number.",
+    {"type": "object", "properties": {"sides": {"type": "integer"}}, "required": ["sides"]},
+)
+TOKENS_MAX = 2000  # room for a model that thinks first
+
+
+def said(text: str) -> Prepared:
+    ids = RandomIds()
+    return Prepared(Message(ids.new(MessageId), ids.new(AgentId), Role.user, 0, (Text(text),)))
+
+
+def text_of(reply: Reply) -> str:
+    return "".join(part.text for part in reply.content if isinstance(part, Text))
+
+
+async def test_a_model_is_listed_with_what_it_can_do(provider: str) -> None:
+    models = made()
+    try:
+        model = await chosen(models, provider)
+        assert model.handle.startswith(f"{provider}/")
+        assert model.context_window > 0
+        assert (await models.resolve(model.handle)).handle == model.handle
+        assert await models.check(model.handle)
+    finally:
+        await models.close()
+
+
+@pytest.mark.parametrize("deltas", [False, True], ids=["whole", "streamed"])
+async def test_it_answers(provider: str, deltas: bool) -> None:
+    models = made()
+    try:
+        model = await chosen(models, provider)
+        speaker, name = models.provider(model.handle)
+        question = said("What is the capital of France? Answer with one word.")
+        request = Request(
+            model=name, system="You answer briefly.", messages=[question], max_tokens=TOKENS_MAX, deltas=deltas
+        )
+        async with aclosing(speaker.stream(request)) as events:
+            heard = [event async for event in events]
+        reply = heard[-1]
+        assert isinstance(reply, Reply)
+        assert "paris" in text_of(reply).lower()
+        assert reply.usage.completion_tokens > 0
+        pieces = "".join(event.text for event in heard if isinstance(event, TextDelta))
+        assert pieces == (text_of(reply) if deltas else "")
+    finally:
+        await models.close()
+
+
+async def test_it_calls_a_tool(provider: str) -> None:
+    models = made()
+    try:
+        model = await chosen(models, provider)
+        if not model.tools:
+            pytest.skip(f"{model.handle} calls no tools")
+        speaker, name = models.provider(model.handle)
+        request = Request(
+            model=name,
+            system="Use the tools you have.",
+            messages=[said("Roll a die with 20 sides.")],
+            tools=[ROLL],
+            tool_choice="required",
+            max_tokens=TOKENS_MAX,
+        )
+        async with aclosing(speaker.stream(request)) as events:
+            reply = [event async for event in events][-1]
+        assert isinstance(reply, Reply)
+        assert reply.tool_calls[0].name == "roll_dice"
+        assert json.loads(reply.tool_calls[0].arguments)["sides"] == 20
+    finally:
+        await models.close()

@@ -1,0 +1,124 @@
+"""Local model servers over real HTTP: each path has its behaviour, and what is not there is a 404."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from kelpie.llm.faults import Endpoint
+from kelpie.llm.local import LocalServer
+from kelpie.llm.retry import Limits
+from tests.llm.fakes import EAGER, Behaviour, Heard, _read_request, answer, world
+
+NOTHING_HERE = answer(b"404 page not found", 404, "text/plain")
+
+
+@dataclass
+class LocalFake:
+    """Answers by method and path. A list of behaviours is used up one by one, and the last one stays."""
+
+    url: str = ""
+    heard: list[Heard] = field(default_factory=list[Heard])
+    routes: dict[str, list[Behaviour]] = field(default_factory=dict[str, list[Behaviour]])
+    tasks: list[asyncio.Task[Any]] = field(default_factory=list[asyncio.Task[Any]])
+
+    def at(self, route: str, *behaviours: Behaviour | Any) -> "LocalFake":
+        """What `GET /path` answers: behaviours, or plain JSON."""
+        self.routes[route] = [each if callable(each) else answer(each) for each in behaviours]
+        return self
+
+    def asked(self, route: str) -> list[Heard]:
+        return [heard for heard in self.heard if f"{heard.method} {heard.path}" == route]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.tasks.append(cast(asyncio.Task[Any], asyncio.current_task()))
+        try:
+            while not writer.is_closing():
+                heard = await _read_request(reader)
+                self.heard.append(heard)
+                await self._behaviour(heard)(writer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass  # the client is gone, or the test is over
+        finally:
+            writer.close()
+
+    def _behaviour(self, heard: Heard) -> Behaviour:
+        name = json.loads(heard.raw).get("model") if heard.raw else None
+        exact = f"{heard.method} {heard.path}"
+        left = self.routes.get(f"{exact} {name}") or self.routes.get(exact) or [NOTHING_HERE]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+@asynccontextmanager
+async def local_fake() -> AsyncIterator[LocalFake]:
+    made = LocalFake()
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
+    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield made
+    finally:
+        server.close()
+        for task in made.tasks:
+            task.cancel()
+        await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def local_server(
+    url: str, expected: str = "ollama", limits: Limits = EAGER, **options: Any
+) -> AsyncIterator[LocalServer]:
+    variable = f"{expected.upper()}_BASE_URL"
+    server = LocalServer(world(), Endpoint(expected, url, None, variable, variable), expected, limits, **options)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+def ndjson(*objects: Any, end: str = "clean") -> Behaviour:
+    """One JSON object a line; text is sent as it is. `end` is clean, cut or open (nothing more ever comes)."""
+    raw = [piece if isinstance(piece, str) else json.dumps(piece) + "\n" for piece in objects]
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\ntransfer-encoding: chunked\r\n\r\n"
+
+    async def behave(writer: asyncio.StreamWriter) -> None:
+        writer.write(head)
+        for piece in raw:
+            data = piece.encode()
+            writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await writer.drain()
+        if end == "open":
+            await asyncio.Event().wait()
+        if end == "clean":
+            writer.write(b"0\r\n\r\n")
+        else:
+            writer.close()
+
+    return behave
+
+
+RUNNING = answer(b"Ollama is running", 200, "text/plain; charset=utf-8")
+
+
+def shown(architecture: str = "qwen3", window: int = 40960, **fields: Any) -> dict[str, Any]:
+    """What Ollama tells of a model."""
+    return {
+        "parameters": 'stop "<|im_end|>"',
+        "template": "{{ .Prompt }}",
+        "details": {"family": architecture},
+        "model_info": {"general.architecture": architecture, f"{architecture}.context_length": window},
+        "capabilities": ["completion", "tools"],
+        **fields,
+    }
+
+
+def ollama(fake: LocalFake, **models: dict[str, Any]) -> LocalFake:
+    """Makes it an Ollama server with these models; `__` in a name stands for `:`."""
+    names = {name.replace("__", ":"): details for name, details in models.items()}
+    fake.at("GET /", RUNNING)
+    fake.at("GET /api/tags", {"models": [{"name": name, "model": name} for name in names]})
+    for name, details in names.items():
+        fake.at(f"POST /api/show {name}", details)
+    return fake

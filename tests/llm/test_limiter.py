@@ -1,0 +1,310 @@
+"""Limits shared by all agents: what is let through when, who waits for whom, and what is told when waiting is over."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from kelpie.core.bounds import Bounds, Price
+from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
+from kelpie.core.messages import Text, Usage
+from kelpie.llm.bounded import Bounded
+from kelpie.llm.demo import DemoProvider
+from kelpie.llm.limiter import Cost, Limiter
+from kelpie.llm.port import Event, Reply, Request, TextDelta
+from kelpie.llm.retry import Limits
+from kelpie.llm.window import Window
+from tests.llm.fakes import asking
+from tests.llm.test_retry import in_virtual_time, now
+
+
+async def call(limiter: Limiter, agent: str, log: list[Any], lasts_s: float = 1.0, cost: Cost | None = None) -> None:
+    async with limiter.place(agent, cost or Cost()):
+        log.append((now(), agent))
+        await asyncio.sleep(lasts_s)
+
+
+def test_a_window_counts_never_too_little_and_forgets():
+    window = Window(10, 60.0)
+    window.add(4, 0.5)
+    window.add(4, 30.0)
+    assert window.spent(30.0) == 8
+    assert window.opens_at(2, 30.0) <= 30.0
+    assert 60.5 <= window.opens_at(3, 30.0) <= 61.5
+    assert 90.0 <= window.opens_at(10, 30.0) <= 91.5
+    assert window.opens_at(1000, 30.0) == window.opens_at(10, 30.0)  # more than fits at all waits for an empty one
+    assert window.spent(200.0) == 0
+
+
+def test_calls_at_once():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(calls=2), 30.0)
+        log: list[Any] = []
+        await asyncio.gather(*(call(limiter, f"agent {number}", log) for number in range(5)))
+        assert [moment for moment, _ in log] == [0, 0, 1, 1, 2]
+        assert limiter.waiting == 0
+
+    in_virtual_time(main)
+
+
+def test_requests_a_minute():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(requests=3), 200.0)
+        log: list[Any] = []
+        await asyncio.gather(*(call(limiter, f"agent {number}", log, 0.1) for number in range(7)))
+        moments = [moment for moment, _ in log]
+        assert moments[:3] == [0, 0, 0]
+        assert all(later - earlier >= 60 for earlier, later in zip(moments, moments[3:], strict=False))
+        assert moments[-1] < 2 * 62
+
+    in_virtual_time(main)
+
+
+def test_tokens_a_minute_are_corrected_by_what_was_used():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(tokens=100), 100.0)
+        async with limiter.place("a", Cost(tokens=60)) as place:
+            place.settle(Cost(tokens=10))
+            place.settle(Cost(tokens=99))  # only the first time counts
+        async with limiter.place("a", Cost(tokens=60)):
+            assert now() == 0
+        async with limiter.place("a", Cost(tokens=60)) as place:
+            assert 60 <= now() <= 62
+            place.settle(Cost(tokens=500))
+        async with limiter.place("a", Cost(tokens=1)):
+            assert 120 <= now() <= 124
+
+    in_virtual_time(main)
+
+
+def test_agents_take_turns_and_nobody_overtakes():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(calls=1), 1000.0)
+        log: list[Any] = []
+        calls = [call(limiter, "greedy", log) for _ in range(6)]
+        calls += [call(limiter, "one", log), call(limiter, "two", log), call(limiter, "two", log)]
+        running = [asyncio.ensure_future(each) for each in calls]
+        await asyncio.sleep(0.5)
+        running.append(asyncio.ensure_future(call(limiter, "late", log)))
+        await asyncio.gather(*running)
+        order = [agent for _, agent in log]
+        assert order[:6] == ["greedy", "greedy", "one", "two", "late", "greedy"]
+        assert order[6:] == ["two", "greedy", "greedy", "greedy"]
+        assert [moment for moment, _ in log] == list(range(10))
+
+    in_virtual_time(main)
+
+
+def test_within_an_agent_the_order_is_kept():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(calls=1), 1000.0)
+        order: list[int] = []
+
+        async def numbered(number: int) -> None:
+            async with limiter.place("a", Cost()):
+                order.append(number)
+                await asyncio.sleep(1)
+
+        await asyncio.gather(*(numbered(number) for number in range(5)))
+        assert order == list(range(5))
+
+    in_virtual_time(main)
+
+
+def test_waiting_is_bounded_and_names_the_limit():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(calls=1), 30.0)
+        log: list[Any] = []
+        first = asyncio.ensure_future(call(limiter, "a", log, 100.0))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="limit of openai is reached: 1 calls at once") as caught:
+            await call(limiter, "b", log)
+        assert now() == 30 and caught.value.retry_after_s >= 1 and limiter.waiting == 0
+        await first
+        await call(limiter, "b", log)
+        assert [agent for _, agent in log] == ["a", "b"]
+
+    in_virtual_time(main)
+
+
+def test_what_cannot_fit_in_time_is_refused_at_once():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(requests=1, dollars=1.0), 30.0)
+        async with limiter.place("a", Cost()):
+            pass
+        with pytest.raises(Overloaded, match="1 requests a minute") as caught:
+            await call(limiter, "a", [])
+        assert now() == 0 and 60 <= caught.value.retry_after_s <= 61
+        await asyncio.sleep(61)
+        async with limiter.place("a", Cost(micros=400_000)) as place:
+            place.settle(Cost(micros=1_200_000))
+        await asyncio.sleep(62)
+        with pytest.raises(Overloaded, match="1 dollars a day") as caught:
+            await call(limiter, "a", [], cost=Cost(micros=1))
+        assert 23 * 3600 < caught.value.retry_after_s < 25 * 3600
+
+    in_virtual_time(main)
+
+
+def test_money_spent_before_a_restart_is_remembered():
+    async def main() -> None:
+        limiter = Limiter("openai", Bounds(dollars=1.0), 30.0)
+        limiter.remember(600_000, 20 * 3600)
+        limiter.remember(400_000, 3600)
+        with pytest.raises(Overloaded, match="dollars") as caught:
+            await call(limiter, "a", [], cost=Cost(micros=1))
+        assert 4 * 3600 <= caught.value.retry_after_s <= 4.5 * 3600
+        await asyncio.sleep(4.5 * 3600)
+        await call(limiter, "a", [], cost=Cost(micros=500_000))
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cancelled_callers_leave_nothing_behind(seed: int):
+    async def main() -> None:
+        rng = random.Random(seed)
+        limiter = Limiter("openai", Bounds(calls=2, tokens=50), 500.0)
+        log: list[Any] = []
+        tasks = [
+            asyncio.ensure_future(call(limiter, f"agent {rng.randrange(4)}", log, rng.random(), Cost(rng.randrange(9))))
+            for _ in range(30)
+        ]
+        for task in rng.sample(tasks, 15):
+            await asyncio.sleep(rng.random())
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert limiter.waiting == 0
+        await asyncio.sleep(200)
+        began = now()
+        await asyncio.gather(*(call(limiter, "last", log) for _ in range(2)))
+        assert now() == began + 1  # both places are free
+
+    in_virtual_time(main)
+
+
+# --- a provider within limits --------------------------------------------------------------------------------------
+
+
+class _Scripted(DemoProvider):
+    """Does what it is told, one entry per attempt: an error, or the usage of its reply."""
+
+    name = "openai"
+
+    def __init__(self, *script: ModelError | Usage) -> None:
+        super().__init__()
+        self.script = list(script)
+        self.running = 0
+        self.asked: list[float] = []
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        self.running += 1
+        self.asked.append(now())
+        try:
+            await asyncio.sleep(1)
+            step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+            if isinstance(step, ModelError):
+                raise step
+            yield TextDelta("hi")
+            yield Reply((Text("hi"),), (), "stop", step)
+        finally:
+            self.running -= 1
+
+
+LIMITS = Limits(attempts=3, total_s=600, backoff_s=4.0)
+BUSY = ModelError(ModelFault.rate_limit, "busy", retry_after_s=10)
+
+
+def bounded(inner: _Scripted, bounds: Bounds, prices: dict[str, Price] | None = None, wait_s: float = 30.0) -> Bounded:
+    return Bounded(inner, Limiter("openai", bounds, wait_s), LIMITS, prices or {}, random.Random(1))
+
+
+async def ask(provider: Bounded, agent: str = "a", **fields: Any) -> list[Event]:
+    return [event async for event in provider.stream(asking(user=agent, **fields))]
+
+
+def test_a_retry_is_a_request_and_holds_no_place_while_it_pauses():
+    async def main() -> None:
+        inner = _Scripted(BUSY, Usage(5, 5, 10))
+        provider = bounded(inner, Bounds(calls=1, requests=3))
+        first = asyncio.ensure_future(ask(provider, "a"))
+        await asyncio.sleep(1.5)
+        assert (await ask(provider, "b"))[-1].content == (Text("hi"),)  # in the pause of the other
+        await first
+        assert inner.asked == [0, 1.5, 11]
+        with pytest.raises(ModelError, match="3 requests a minute") as caught:
+            await ask(provider)
+        assert caught.value.kind is ModelFault.rate_limit
+        assert (caught.value.retry_after_s or 0) > 30
+        assert "KELPIE_PROVIDER_LIMITS" in (caught.value.hint or "")
+
+    in_virtual_time(main)
+
+
+def test_no_room_is_not_tried_again():
+    async def main() -> None:
+        inner = _Scripted(Usage(5, 5, 10))
+        provider = bounded(inner, Bounds(calls=1), wait_s=0.25)
+        first = asyncio.ensure_future(ask(provider, "a"))
+        await asyncio.sleep(0)
+        with pytest.raises(ModelError, match="1 calls at once"):
+            await ask(provider, "b")
+        assert now() == 0.25
+        await first
+
+    in_virtual_time(main)
+
+
+def test_money_is_counted_by_price():
+    async def main() -> None:
+        inner = _Scripted(Usage(100_000, 50_000, 150_000))
+        provider = bounded(inner, Bounds(dollars=1.5), {"openai/gpt-4o-mini": Price(2.5, 10.0)})
+        await ask(provider)  # 0.25 + 0.50 dollars
+        await ask(provider)
+        with pytest.raises(ModelError, match=r"1\.5 dollars a day"):
+            await ask(provider)
+        with pytest.raises(ModelError, match="No price of openai/other is known") as caught:
+            await ask(provider, model="other")
+        assert caught.value.kind is ModelFault.bad_request
+        assert "KELPIE_MODEL_PRICES" in (caught.value.hint or "")
+        provider.remember("gpt-4o-mini", Usage(1, 1, 2), 0.0)
+
+    in_virtual_time(main)
+
+
+def test_tokens_count_by_the_server_and_a_refused_call_costs_nothing():
+    async def main() -> None:
+        inner = _Scripted(ModelError(ModelFault.bad_request, "no"), Usage(10, 980, 990), Usage(1, 1, 2))
+        provider = bounded(inner, Bounds(tokens=1000))
+        with pytest.raises(ModelError, match="no"):
+            await ask(provider, text="x" * 3600)
+        await ask(provider, text="x" * 3600)
+        with pytest.raises(ModelError, match="1000 tokens a minute"):
+            await ask(provider, text="x" * 3600)
+        await ask(provider)  # a short one still fits
+
+    in_virtual_time(main)
+
+
+def test_money_cannot_be_limited_without_a_price():
+    with pytest.raises(ConfigurationError, match="no price of its models is known; set KELPIE_MODEL_PRICES"):
+        bounded(_Scripted(), Bounds(dollars=1.0), {"groq/*": Price(1, 1)})
+
+
+def test_a_call_that_never_ends_is_given_up_and_its_place_is_free():
+    class Stuck(_Scripted):
+        async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+            yield TextDelta("hi")
+            await asyncio.sleep(10_000)
+
+    async def main() -> None:
+        provider = bounded(Stuck(), Bounds(calls=1))
+        with pytest.raises(ModelError) as caught:
+            await ask(provider)
+        assert (caught.value.kind, now()) == (ModelFault.timeout, 600)
+        async with provider.limiter.place("b", Cost()):
+            assert now() == 600
+
+    in_virtual_time(main)

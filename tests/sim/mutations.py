@@ -1,0 +1,283 @@
+"""Ways to break Kelpie on purpose: each cuts one propagation of an error, or puts a bug back that was found and fixed.
+
+A mutation changes the real code for the length of a test; a scenario must turn red within the stated seeds.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from kelpie.actors import actor, mailbox
+from kelpie.agent import agents, asking, journal, turn
+from kelpie.agent.activation import Activation
+from kelpie.agent.events import TurnEnded
+from kelpie.agent.journal import Committed
+from kelpie.agent.listener import Turn
+from kelpie.app import Kelpie
+from kelpie.core.errors import CommitUnknown, ModelError, StorageError
+from kelpie.core.ids import MessageId, StepId
+from kelpie.core.messages import Text, Usage
+from kelpie.llm.openai_reply import Assembly
+from kelpie.llm.port import Reply
+from kelpie.storage import blocks, heads, messages, runs
+from kelpie.world import commit_group
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`scenario` turns red within `seeds` seeds; `broken` is the invariant it names, where only one can be."""
+
+    apply: Callable[[pytest.MonkeyPatch], None]
+    scenario: str
+    seeds: int
+    broken: str = ""
+
+
+def an_open_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
+    original = journal.open_turn
+
+    async def open_turn(*arguments: Any) -> None:
+        try:
+            await original(*arguments)
+        except StorageError:
+            return
+
+    patch.setattr(journal, "open_turn", open_turn)
+
+
+def a_step_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
+    original = journal.write_step
+
+    async def write_step(database: Any, position: Any, loaded: Any, write: Any) -> Committed:
+        try:
+            return await original(database, position, loaded, write)
+        except StorageError:
+            decision = journal._decide(loaded, write.ending)
+            run = journal.ended(position.run, decision.stop, write.at) if decision.stop else position.run
+            return Committed(write.rows, run, loaded, decision.stop)
+
+    patch.setattr(journal, "write_step", write_step)
+
+
+def an_unknown_commit_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(runs, "journal_has", lambda *_: True)
+
+
+def an_unknown_commit_is_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(runs, "journal_has", lambda *_: False)
+
+
+def an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost(patch: pytest.MonkeyPatch) -> None:
+    original = journal.commit
+
+    async def commit(*arguments: Any) -> Any:
+        try:
+            return await original(*arguments)
+        except CommitUnknown as unknown:
+            if isinstance(unknown.__cause__, StorageError):
+                raise unknown.__cause__ from None
+            raise
+
+    patch.setattr(journal, "commit", commit)
+
+
+def after_an_unknown_commit_the_others_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    original = journal._recall
+    patch.setattr(journal, "_recall", lambda *arguments: replace(original(*arguments), touched=()))
+
+
+def an_edit_that_is_sent_again_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
+    original = blocks.update
+
+    def update(*arguments: Any) -> Any:
+        block, changed, affected = original(*arguments)
+        return block, changed, affected if changed else ()
+
+    patch.setattr(blocks, "update", update)
+
+
+def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(agents.Agents, "touched", lambda *_: None)
+
+
+def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(heads, "advance", lambda *_: None)
+
+
+def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(_kelpie: Kelpie) -> None:
+        return
+
+    patch.setattr(Kelpie, "_keep_recovering", nothing)
+
+
+def recovery_is_tried_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Kelpie, "_keep_recovering", Kelpie._recover)
+
+
+def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> None:
+    class Sticky(dict[str, Any]):
+        def pop(self, *_: Any) -> None:  # type: ignore[override]
+            return None
+
+    original = Activation.__init__
+
+    def init(self: Activation, equipment: Any, hot: Any, interrupted: Any) -> None:
+        hot.contexts = Sticky(hot.contexts)
+        original(self, equipment, hot, interrupted)
+
+    patch.setattr(Activation, "__init__", init)
+
+
+def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
+    async def answer_open(self: turn.TurnLoop, reply: Any, left: Any) -> bool:
+        planned = self._plan(reply.tool_calls)
+        again = [each for each in planned if each.call in left]
+        return await self._answer_one_by_one(reply.step_id, again, self._ending(planned, "tool_calls"))
+
+    patch.setattr(turn.TurnLoop, "answer_open", answer_open)
+
+
+def the_listener_is_not_told_of_a_failure(patch: pytest.MonkeyPatch) -> None:
+    original = Turn.tell
+
+    def tell(self: Turn, event: Any) -> None:
+        if not (isinstance(event, TurnEnded) and event.error):
+            original(self, event)
+
+    patch.setattr(Turn, "tell", tell)
+
+
+def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> None:
+    events, commit = Turn.events, turn.TurnLoop._commit
+    left: set[Turn] = set()
+
+    async def listened(self: Turn) -> Any:
+        ended = False
+        try:
+            async for event in events(self):
+                ended = isinstance(event, TurnEnded)
+                yield event
+        finally:
+            if not ended:
+                left.add(self)
+
+    async def committed(self: turn.TurnLoop, *arguments: Any, **options: Any) -> bool:
+        if self._turn in left:
+            raise asyncio.CancelledError
+        return await commit(self, *arguments, **options)
+
+    patch.setattr(Turn, "events", listened)
+    patch.setattr(turn.TurnLoop, "_commit", committed)
+
+
+def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
+    original = commit_group._Group._commit
+
+    def commit(self: Any, outcomes: list[Any], kept: int) -> list[Any]:
+        try:
+            told = original(self, outcomes, kept)
+        except commit_group._GroupLost:
+            return outcomes
+        return outcomes if any(isinstance(each, commit_group.Failed) for each in told) else told
+
+    patch.setattr(commit_group._Group, "_commit", commit)
+
+
+def a_lost_group_is_not_replayed(patch: pytest.MonkeyPatch) -> None:
+    original = commit_group._Group._undo_one
+
+    def undo_one(self: Any, error: Exception, kept: int) -> None:
+        try:
+            original(self, error, kept)
+        except commit_group._GroupLost:
+            self.roll_back()
+            self._begin()
+
+    patch.setattr(commit_group._Group, "_undo_one", undo_one)
+
+
+def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> None:
+    original = asking.ask
+
+    async def ask(world: Any, *arguments: Any) -> asking.Asked:
+        try:
+            return await original(world, *arguments)
+        except ModelError:
+            reply = Reply((Text("I do not know."),), (), "stop", Usage())
+            return asking.Asked(reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0)
+
+    patch.setattr(turn, "ask", ask)
+
+
+def a_stream_that_was_cut_is_taken_for_whole(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Assembly, "finished", property(lambda self: True))
+
+
+def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
+    original = mailbox.Mailbox.put
+    patch.setattr(mailbox.Mailbox, "put", lambda self, job, size, retry: original(self, job, 10**9, retry))
+
+
+def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch) -> None:
+    original = actor.Actor._put_down
+
+    def put_down(self: Any) -> None:
+        self._mailbox.clear()
+        original(self)
+
+    patch.setattr(actor.Actor, "_put_down", put_down)
+
+
+def history_is_ordered_by_the_clock(patch: pytest.MonkeyPatch) -> None:
+    original = messages.select_of_agent
+    by_time = lambda *arguments: sorted(original(*arguments), key=lambda row: row.created_at)  # noqa: E731
+    patch.setattr(messages, "select_of_agent", by_time)
+
+
+def a_stop_is_not_stored(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: Any) -> None:
+        return
+
+    patch.setattr(agents.Agents, "_set_stopped", nothing)
+
+
+_STORAGE = "conversations-under-storage-faults"
+_CRASH = "crash-at-every-journal-point"
+_POINTS = 45  # of that scenario: one run for each
+_FULL = "disk-full-in-a-commit-group"
+_SHARED = "shared-block-edits"
+
+MUTATIONS = (
+    Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 15),
+    Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 10),
+    Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 40),
+    Mutation(an_unknown_commit_is_taken_for_lost, _STORAGE, 15),
+    Mutation(
+        an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost,
+        _STORAGE,
+        60,
+        "what an SDK repeats is not in the history",
+    ),
+    Mutation(the_listener_is_not_told_of_a_failure, _STORAGE, 10),
+    Mutation(recovery_is_tried_once, _STORAGE, 10, "every run ends"),
+    Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
+    Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),
+    Mutation(an_interrupted_outside_call_is_run_again, _CRASH, _POINTS, "an outside tool never runs twice"),
+    Mutation(a_commit_that_failed_is_acknowledged, _FULL, 15),
+    Mutation(a_lost_group_is_not_replayed, _FULL, 15),
+    Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 15),
+    Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 60, "an acknowledged message has its answer"),
+    Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 5, "the mailbox is bounded"),
+    Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),
+    Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),
+    Mutation(history_is_ordered_by_the_clock, "clock-jumps", 15, "the history is read as it was written"),
+    Mutation(edits_are_told_to_nobody, _SHARED, 10, "a prompt is not older than the last edit"),
+    Mutation(after_an_unknown_commit_the_others_are_not_told, _SHARED, 40, "a prompt is not older than the last edit"),
+    Mutation(an_edit_that_is_sent_again_is_told_to_nobody, _SHARED, 60, "a prompt is not older than the last edit"),
+    Mutation(a_stop_is_not_stored, "stop-start-restart", 10, "a stopped agent answers 409"),
+    Mutation(the_fence_is_not_looked_at, "two-servers-one-disk", 10),
+)

@@ -1,0 +1,42 @@
+"""Seeds that once broke an invariant. Each is a test for ever; what it found is told beside it.
+
+`tests/sim/mutations.py` puts each of these bugs back and sees that it is found again.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Found:
+    scenario: str
+    seed: int
+    bug: str
+
+
+FOUND = (
+    Found(
+        "conversations-under-storage-faults",
+        1,
+        "a run whose commit had failed stayed 'running' until its agent was used again: recovery ran at the start only",
+    ),
+    Found(
+        "conversations-under-storage-faults",
+        6,
+        "a commit of unknown outcome that could not be looked up was told as a plain failure, which an SDK repeats",
+    ),
+    Found(
+        "crash-at-every-journal-point",
+        15,
+        "after a crash between reply and results the prompt held each result twice: healed, and committed",
+    ),
+    Found(
+        "shared-block-edits",
+        4,
+        "after a commit whose answer was lost, the other agents that share the edited block were not told",
+    ),
+    Found(
+        "shared-block-edits",
+        19,
+        "an edit sent again after its answer was lost changed nothing any more, so the agents never heard of it",
+    ),
+)

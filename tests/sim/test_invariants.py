@@ -1,0 +1,131 @@
+"""Every invariant of the scenarios passes what is sound and names what is wrong."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from kelpie.sim.disk import Disk
+from kelpie.sim.errors import Broken
+from kelpie.sim.history import Fate, History
+from kelpie.sim.llm import Seen
+from kelpie.sim.loop import SimLoop
+from kelpie.sim.scenarios.invariants import (
+    outside_at_most_once,
+    prompts_are_sound,
+    remembered_once,
+    repeats_double_nothing,
+    said_in_order,
+    turns_are_whole,
+)
+from kelpie.sim.scenarios.people import Heard
+from tests.sim.test_checkers import IMAGE, add, message
+
+
+@pytest.fixture
+def disk() -> Disk:
+    disk = Disk(IMAGE)
+    disk.query("PRAGMA foreign_keys=OFF")
+    return disk
+
+
+@pytest.fixture
+def history() -> History:
+    return History(SimLoop())
+
+
+def told(check: Callable[[], None]) -> str:
+    with pytest.raises(Broken) as caught:
+        check()
+    return str(caught.value)
+
+
+def said(history: History, token: str, called_s: float, returned_s: float) -> Heard:
+    each = history.say("a", token)
+    each.called_s, each.returned_s, each.fate = called_s, returned_s, Fate.acknowledged
+    return Heard(each, status=200)
+
+
+def a_run(disk: Disk, token: str, status: str = "completed", steps: int = 1) -> None:
+    given = {"messages": [{"content": [{"type": "text", "text": f"{token}\nmore"}]}], "max_steps": 5}
+    add(disk, "runs", id="r", agent_id="a", status=status, step_count=steps, input=json.dumps(given))
+
+
+def test_messages_keep_their_order(disk: Disk, history: History) -> None:
+    said(history, "tok-1-x", 0.0, 1.0)
+    said(history, "tok-2-x", 2.0, 3.0)
+    said(history, "tok-3-x", 2.5, 4.0)
+    for seq, token in enumerate(("tok-1-x", "tok-3-x", "tok-2-x")):  # the last two were said at once
+        message(disk, seq, "user", f"{token}\nremember")
+    said_in_order(disk, history)
+    disk.query("UPDATE messages SET seq = 9 WHERE seq = 0")
+    assert "keep their order" in told(lambda: said_in_order(disk, history))
+
+
+def test_a_turn_is_whole(disk: Disk, history: History) -> None:
+    a_run(disk, "tok-1-x")
+    message(disk, 1, "user", "tok-1-x\nmore", run_id="r")
+    message(disk, 2, "assistant", "echo tok-1-x", run_id="r")
+    turns_are_whole(disk, history)
+    message(disk, 3, "assistant", "echo tok-1-x", run_id="r")
+    assert "answered tok-1-x 2 times" in told(lambda: turns_are_whole(disk, history))
+    disk.query("DELETE FROM messages WHERE role = 'user'")
+    assert "tok-1-x is 0 times in" in told(lambda: turns_are_whole(disk, history))
+
+
+def test_an_input_without_a_step_is_not_in_the_history(disk: Disk, history: History) -> None:
+    a_run(disk, "tok-1-x", "failed", steps=0)
+    turns_are_whole(disk, history)
+    message(disk, 1, "user", "tok-1-x\nmore", run_id="r")
+    assert "0 steps, tok-1-x is 1 times in" in told(lambda: turns_are_whole(disk, history))
+
+
+@pytest.mark.parametrize(("status", "headers"), [(503, {}), (429, {}), (409, {}), (500, {"x-should-retry": "true"})])
+def test_what_is_repeated_is_not_in_the_history(
+    disk: Disk, history: History, status: int, headers: dict[str, str]
+) -> None:
+    heard = said(history, "tok-1-x", 0.0, 1.0)
+    heard.status, heard.headers = status, headers
+    repeats_double_nothing(disk, [heard])
+    message(disk, 1, "user", "tok-1-x")
+    assert "what an SDK repeats" in told(lambda: repeats_double_nothing(disk, [heard]))
+    heard.headers = {"x-should-retry": "false"}
+    repeats_double_nothing(disk, [heard])
+    heard.status, heard.headers = 200, {}
+    repeats_double_nothing(disk, [heard])
+
+
+def test_an_append_is_remembered_once(disk: Disk) -> None:
+    call = {"id": "c1", "name": "memory_insert", "arguments": json.dumps({"label": "human", "new_string": "tea"})}
+    message(disk, 1, "assistant", tool_calls=json.dumps([call]))
+    message(disk, 2, "tool", tool_returns=json.dumps([{"call_id": "c1", "ok": True}]))
+    add(disk, "blocks", id="b", label="human", value="secret\ntea")
+    add(disk, "agent_blocks", agent_id="a", block_id="b", label="human")
+    remembered_once(disk, {"a": "secret"})
+    for value in ("secret", "secret\ntea\ntea", "tea\nsecret\ncoffee"):
+        disk.query("UPDATE blocks SET value = ?", value)
+        assert "exactly once" in told(lambda: remembered_once(disk, {"a": "secret"}))
+
+
+def test_a_prompt_is_a_sound_chat() -> None:
+    user = {"role": "user", "content": "tok-1-x\nmore"}
+    call = {"role": "assistant", "tool_calls": [{"id": "c1"}]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "done"}
+    answer = {"role": "assistant", "content": "echo"}
+
+    def shown(*messages: dict[str, object]) -> list[Seen]:
+        return [Seen(0.0, {"messages": [{"role": "system", "content": ""}, *messages]})]
+
+    prompts_are_sound(shown(user, call, result, answer))
+    assert "answers no call" in told(lambda: prompts_are_sound(shown(user, call, result, result)))
+    assert "were not answered" in told(lambda: prompts_are_sound(shown(user, call, answer)))
+    assert "left open: ['c1']" in told(lambda: prompts_are_sound(shown(user, call)))
+    assert "twice: ['tok-1-x']" in told(lambda: prompts_are_sound(shown(user, answer, user)))
+
+
+def test_an_outside_call_takes_effect_at_most_once(disk: Disk) -> None:
+    result = {"name": "outside", "ok": True, "text": "done m1"}
+    message(disk, 1, "tool", tool_returns=json.dumps([result, {**result, "ok": False, "text": "Interrupted"}]))
+    outside_at_most_once(disk, {"m1": 1, "m2": 1})
+    assert "never runs twice" in told(lambda: outside_at_most_once(disk, {"m1": 1, "m2": 2}))
+    assert "took effect" in told(lambda: outside_at_most_once(disk, {}))
