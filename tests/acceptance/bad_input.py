@@ -144,7 +144,7 @@ def _agents() -> list[Case]:
         (400, {"max_tokens": 100, "max_reasoning_tokens": 200}, "max_reasoning_tokens"),
         (400, {"enable_sleeptime": True}, "enable_sleeptime"),
         (400, {"folder_ids": [f"source-{GHOST}"]}, "folder_ids"),
-        (400, {"agent_type": "voice_convo_agent"}, "agent_type"),
+        (422, {"agent_type": "voice_convo_agent"}, "enable_sleeptime"),
     ]
     changes: list[tuple[int, dict[str, Any], str]] = [
         (404, {"model": "kelpie/none"}, "kelpie/none"),

@@ -23,7 +23,14 @@ def test_logs_are_shown_as_text_or_as_json(running: Live) -> None:
 
 def test_logs_can_be_followed(running: Live) -> None:
     command = [str(BIN / "kelpie"), "logs", "-n", "1", "--follow", "--json"]
-    process = subprocess.Popen(command, env=running.env, stdout=subprocess.PIPE, text=True)
+    # Whoever runs the tests in the background has SIGINT ignored, and a child would inherit that.
+    process = subprocess.Popen(
+        command,
+        env=running.env,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())

@@ -4,6 +4,7 @@ What scripts call often, and the server process itself, are dispatched here befo
 other commands go to `cli.commands`. That is why some imports stand inside functions in this module, and only here.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -45,10 +46,18 @@ def _dispatch(arguments: list[str]) -> int:
             from kelpie.cli.serve import serve_detached
 
             return serve_detached()
+        case ["--show-completion" | "--install-completion", _]:
+            # The shell is named, so typer must not look for one among the parents of this process.
+            os.environ["_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"] = "1"
+            return _typed(arguments)
         case _:
-            from kelpie.cli.commands import app
+            return _typed(arguments)
 
-            return app(arguments)
+
+def _typed(arguments: list[str]) -> int:
+    from kelpie.cli.commands import app
+
+    return app(arguments)
 
 
 def _hide_rich() -> None:

@@ -168,7 +168,7 @@ class Pipe:
 
     def append(self, packet: Any, delay_s: float) -> None:
         """Puts a packet behind the others, out of the reach of faults."""
-        if self._lost or self._doomed:
+        if self._lost or self._doomed or self._loop.is_closed():  # what is left of a run may still try to hang up
             return
         self._under_way.append((self._loop.time() + delay_s, packet))
         if len(self._under_way) == 1:
