@@ -279,7 +279,7 @@ def replace_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], convers
 
 def context_ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
     rows = tx.execute(_CONTEXT_IDS, {"of_agent": agent_id, "of_conversation": conversation})
-    return tuple(map(MessageId, rows.scalars()))
+    return tuple(map(MessageId, rows.scalars().all()))
 
 
 def context_ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
