@@ -41,7 +41,9 @@ def reasons(model: str) -> bool:
 def encode_request(request: Request, named: str | None = None) -> bytes:
     """The body of the call; `named` is what the provider calls the model, where that does not tell its kind."""
     messages = [dumps({"role": "system", "content": request.system})] if request.system else []
-    messages += [encoded for prepared in request.messages if (encoded := encode_message(prepared))]
+    messages += [
+        encoded for prepared in request.messages if (encoded := prepared.wire.get(WIRE) or encode_message(prepared))
+    ]
     body: dict[str, Any] = {
         "model": named or request.model,
         "messages": array(messages),
