@@ -1,12 +1,14 @@
 """A model that costs nothing: OpenAI chat completions over a bare asyncio server, in a process of its own.
 
-Echoes the last user message, after `--delay-ms`. Prints its port. Only for benchmarks.
+Answers after `--delay-ms` with the time at which it wrote the first byte of its answer, on the machine's monotonic
+clock, so that a measurement can begin there. Prints its port. Only for benchmarks.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import time
 
 MODELS = json.dumps({"object": "list", "data": [{"id": "gpt-4o-mini", "object": "model"}]}).encode()
 
@@ -49,7 +51,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
                 continue
             if delay_s:
                 await asyncio.sleep(delay_s)
-            text = f"echo {body[-40:].hex()[:12]}"
+            text = f"at={time.monotonic_ns()} and some words more"
             if b'"stream":true' in body:
                 writer.write(
                     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

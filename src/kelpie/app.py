@@ -2,29 +2,33 @@
 
 import asyncio
 import random
+from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from kelpie.accounts.gate import Gate
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
-from kelpie.agent.agents import Agents
-from kelpie.agent.runs import Runs
+from kelpie.agent.making import check_timezone
 from kelpie.agent.turn import Equipment
-from kelpie.core.errors import AgentStopped, ConfigurationError, KelpieError
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
 from kelpie.core.ids import AgentId
 from kelpie.core.lifecycle import State, Transition
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.doors import Doors, open_doors
 from kelpie.llm.models import Models
 from kelpie.llm.port import Provider
-from kelpie.memory.blocks import Blocks
 from kelpie.observe import logs
-from kelpie.storage import heads, runs
+from kelpie.storage import accounts, heads, runs, steps
 from kelpie.storage.heads import Node
 from kelpie.storage.schema import ensure_schema
 from kelpie.tools.port import ExternalTool
-from kelpie.tools.registry import Tools
+from kelpie.tools.registry import ensure_builtins
+from kelpie.world import password_file
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.http import NetworkHttp
@@ -37,6 +41,7 @@ DATABASE_FILE = "kelpie.db"
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 RECOVERIES_AT_ONCE = 8
 RECOVER_EVERY_S = 15.0
+CALLERS_KEPT = 1024  # doors are small and cheap to make; this only spares making them for every request
 DAY = 24 * 3600 * MICROS_PER_SECOND
 _NEVER = 2**62
 
@@ -54,6 +59,7 @@ class Kelpie:
         providers: Sequence[Provider] | None = None,
         external: ExternalTool | None = None,
         data_dir: DataDir | None = None,
+        password_kept: str | None = None,
     ) -> None:
         self.world = world
         self.settings = settings
@@ -69,20 +75,32 @@ class Kelpie:
             limits=_limits(settings),
             observe=_observe,
         )
-        self.agents = Agents(world, self.models, self.dispatcher, settings)
-        self.blocks = Blocks(world, self.agents.touched, settings.block_limit)
-        self.tools = Tools(world, self.agents.touched)
-        self.runs = Runs(world.database)
-        self._equipment = Equipment(world, self.models, external, self.agents.touched)
+        self.gate = Gate(world, settings, password_kept)
+        self._doors: OrderedDict[Caller, Doors] = OrderedDict()
+        own = self.doors(DEFAULT_CALLER)
+        self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
+        self._equipment = Equipment(world, self.models, external, self.agents.touched, settings.block_limit)
+        world.database.when_in_doubt(self._look_again)
+
+    def doors(self, caller: Caller) -> Doors:
+        """What this caller may reach."""
+        found = self._doors.get(caller)
+        if found is None:
+            found = open_doors(caller, self.world, self.settings, self.models, self.dispatcher, self.gate.forget)
+            self._doors[caller] = found
+            if len(self._doors) > CALLERS_KEPT:
+                self._doors.popitem(last=False)
+        self._doors.move_to_end(caller)
+        return found
 
     async def start(self) -> None:
         """Brings the schema up, enters the membership, and begins to finish what an earlier life left open."""
         database = self.world.database
         await ensure_schema(database, back_up=database.back_up if isinstance(database, SqliteDatabase) else None)
-        await self.tools.ensure_builtins()
+        await self._furnish()
         if self.models.counts_money:
             since = self.world.clock.now() - DAY
-            self.models.remember(await database.read(lambda tx: runs.spent_since(tx, since)))
+            self.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))
         self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
         self._recovery = asyncio.create_task(self._keep_recovering())
 
@@ -92,9 +110,17 @@ class Kelpie:
             self._recovery.cancel()
         await self.dispatcher.close(drain_s)
         await self.models.close()
+        await self.gate.close()
         await self.world.database.close()
         if self.data_dir is not None:
             self.data_dir.close()
+
+    async def _furnish(self) -> None:
+        """Sees to the organisation and the user that are always there, and to every organisation's built-in tools."""
+        database, now = self.world.database, self.world.clock.now()
+        await database.transact(partial(accounts.ensure_defaults, now=now))
+        for organization in await database.read(accounts.organization_ids):
+            await database.transact(partial(ensure_builtins, organization=organization, now=now))
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"
@@ -102,6 +128,16 @@ class Kelpie:
 
     async def _deactivate(self, activation: Activation) -> None:
         """Nothing to save: all that an activation holds is committed."""
+
+    def _look_again(self) -> None:
+        """Something was perhaps written and nobody can say what: every live agent reads itself anew before it goes on.
+
+        This is the one place for all doors. Whoever sends such an edit again may be told that there is nothing to do,
+        and then nobody would be told of the change by name.
+        """
+        _log.warning("a write may have happened unnoticed; live agents read themselves again")
+        self.dispatcher.tell_all(Activation.forget_context)
+        self.gate.forget()
 
     async def _keep_recovering(self) -> None:
         """At the start, and again and again: a disk that fails for a while leaves turns behind as a crash does."""
@@ -154,6 +190,10 @@ def _observe(transition: Transition) -> None:
 
 def open_kelpie(settings: Settings) -> Kelpie:
     """A Kelpie on this machine's clock, network and disk. Raises ConfigurationError in one clear sentence."""
+    try:
+        check_timezone(settings.default_timezone)
+    except InvalidInput as error:
+        raise ConfigurationError("KELPIE_DEFAULT_TIMEZONE", error.remedy) from None
     data_dir = DataDir.open(settings.data_dir)
     data_dir.lock()
     try:
@@ -169,7 +209,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         http=NetworkHttp(),
         processes=SystemProcesses(),
     )
-    return Kelpie(world, settings, data_dir=data_dir)
+    return Kelpie(world, settings, data_dir=data_dir, password_kept=password_file.read(data_dir.path))
 
 
 def _database_path(settings: Settings, data_dir: DataDir) -> Path:

@@ -66,8 +66,9 @@ class ScriptModel:
 class House:
     """A Kelpie that can be cut off and started again on the same file."""
 
-    def __init__(self, path, external=None) -> None:
+    def __init__(self, path, external=None, **settings) -> None:
         self.path = path
+        self.settings = Settings(default_model=MODEL, **settings)
         self.model = ScriptModel()
         self.external = external
         self.kelpie: Kelpie
@@ -75,8 +76,7 @@ class House:
     async def start(self) -> "House":
         database = SqliteDatabase.open(self.path, synchronous="OFF")
         world = World(SystemClock(), RandomIds(), random.Random(1), database, NetworkHttp(), SystemProcesses())
-        settings = Settings(default_model=MODEL)
-        self.kelpie = Kelpie(world, settings, providers=[self.model], external=self.external)
+        self.kelpie = Kelpie(world, self.settings, providers=[self.model], external=self.external)
         await self.kelpie.start()
         return self
 

@@ -6,15 +6,16 @@ import pty
 import select
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kelpie.cli import agents, typed
-from kelpie.cli.chat import chat
+from kelpie.cli.chat import Screen, Turns, chat
 from kelpie.world.client import Client, Unreachable
 from tests.cli.fake_server import fake_server, sse
-from tests.cli.live import BIN
+from tests.cli.live import BIN, Live
 
 DEADLINE_S = 60
 DEMO = {"id": "agent-11111111-1111-4111-8111-111111111111", "name": "demo"}
@@ -159,15 +160,16 @@ def test_at_a_terminal_there_is_a_prompt_and_the_speaker_has_a_name() -> None:
     assert b"demo> Hello!" in seen
 
 
+# As the server lists an agent's messages: the newest ones, but oldest first.
 PAST = [
-    {"message_type": "assistant_message", "date": "2026-01-31T12:00:02+00:00", "content": "I noted\x1b[2J it."},
+    {"message_type": "system_message", "date": "2026-01-31T11:00:00+00:00", "content": "You are."},
+    {"message_type": "user_message", "date": "2026-01-31T12:00:00+00:00", "content": [{"type": "text", "text": "hey"}]},
     {
         "message_type": "tool_call_message",
         "date": "2026-01-31T12:00:01+00:00",
         "tool_call": {"name": "memory_insert", "arguments": "{}"},
     },
-    {"message_type": "user_message", "date": "2026-01-31T12:00:00+00:00", "content": [{"type": "text", "text": "hey"}]},
-    {"message_type": "system_message", "date": "2026-01-31T11:00:00+00:00", "content": "You are."},
+    {"message_type": "assistant_message", "date": "2026-01-31T12:00:02+00:00", "content": "I noted\x1b[2J it."},
 ]
 
 
@@ -175,7 +177,7 @@ def test_at_a_terminal_there_are_several_lines_history_and_help() -> None:
     ours, theirs = pty.openpty()
     history = f"GET /v1/agents/{DEMO['id']}/messages?limit=20&order=desc"
     few = f"GET /v1/agents/{DEMO['id']}/messages?limit=2&order=desc"
-    answers = BY_NAME | {STREAM: (200, sse(said("Hello!"), END)), history: (200, PAST), few: (200, PAST[:2])}
+    answers = BY_NAME | {STREAM: (200, sse(said("Hello!"), END)), history: (200, PAST), few: (200, PAST[1:])}
     with fake_server(answers) as server:
         command = [str(BIN / "kelpie"), "chat", "demo", "--url", server.url]
         process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
@@ -208,6 +210,61 @@ def test_at_a_terminal_there_are_several_lines_history_and_help() -> None:
     assert b"/history" in helped and b"/exit" in helped
 
 
+def test_typed_lines_are_kept_for_the_next_time_and_a_pasted_text_is_one_message(tmp_path: Path) -> None:
+    env = {"PATH": str(BIN), "KELPIE_DATA_DIR": str(tmp_path), "TERM": "xterm"}
+    with fake_server(BY_NAME | {STREAM: (200, sse(said("Hello!"), END))}) as server:
+        command = [str(BIN / "kelpie"), "chat", "demo", "--url", server.url]
+        for typed_keys in (b"\x1b[200~first\nsecond\x1b[201~\rthird\r", b"\x1b[A\r"):  # a paste; the key up
+            ours, theirs = pty.openpty()
+            process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+            os.close(theirs)
+            try:
+                read_until(ours, b"you> ")
+                os.write(ours, typed_keys)
+                read_until(ours, b"Hello!", typed_keys.count(b"\r"))
+                read_until(ours, b"you> ")
+                os.write(ours, b"\x04")
+                assert process.wait(60) == 0
+            finally:
+                process.kill()
+                process.wait()
+                os.close(ours)
+        sent = [body["messages"][0]["content"] for key, body in server.asked if key == STREAM]
+    assert sent == ["first\nsecond", "third", "third"]
+    assert (tmp_path / "chat_history").stat().st_mode & 0o077 == 0, "nobody else may read what was said"
+
+
+def test_prompts_are_not_among_answers_that_go_into_a_file(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    env = {"PATH": str(BIN), "KELPIE_DATA_DIR": str(tmp_path / "none")}
+    with fake_server(BY_NAME | {STREAM: (200, sse(said("Hello!"), END))}) as server:
+        command = [str(BIN / "kelpie"), "chat", "demo", "--url", server.url]
+        process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=theirs, env=env)
+        os.close(theirs)
+        try:
+            read_until(ours, b"you> ")
+            os.write(ours, b"hi\n")
+            read_until(ours, b"you> ")
+            os.write(ours, b"/exit\n")
+            out, _ = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+            process.wait()
+            os.close(ours)
+    assert (process.returncode, out) == (0, b"Hello!\n")
+
+
+def test_history_of_a_real_server_is_oldest_first(running: Live) -> None:
+    running.kelpie("agents", "create", "past")
+    for text in ("alpha", "beta", "gamma"):
+        assert running.kelpie("chat", "past", "-m", text).returncode == 0
+    client, notes = Client(running.url), io.StringIO()
+    Turns(client, agents.find(client, "past"), Screen("past", io.StringIO(), notes)).history(4)
+    shown = [line.partition(" ")[2] for line in notes.getvalue().splitlines()]
+    assert [line.split(":")[0] for line in shown] == ["you", "agent", "you", "agent"]
+    assert [line for line in shown if line.startswith("you")] == ["you: beta", "you: gamma"]
+
+
 def test_lines_of_a_pipe_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO('one \\\ntwo\n"""a\nb"""\n"""open'))
     with fake_server(BY_NAME | {STREAM: (200, sse(said("ok"), END))}) as server:
@@ -216,8 +273,9 @@ def test_lines_of_a_pipe_can_be_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sent == ["one \ntwo", "a\nb", "open"]
 
 
-def test_an_interrupted_draft_is_dropped_and_an_interrupt_at_the_prompt_ends() -> None:
-    lines = iter(["draft \\", KeyboardInterrupt, "whole", KeyboardInterrupt, "never"])
+def test_an_interrupt_drops_the_draft_and_two_in_a_row_end() -> None:
+    stop = KeyboardInterrupt
+    lines = iter(["draft \\", stop, "whole", stop, "second", "", stop, stop, "never"])
 
     def read(_: str) -> str:
         line = next(lines)
@@ -225,13 +283,13 @@ def test_an_interrupted_draft_is_dropped_and_an_interrupt_at_the_prompt_ends() -
             return line
         raise line
 
-    assert list(typed.messages(read)) == ["whole"]
+    assert list(typed.messages(read)) == ["whole", "second"]
 
 
-def read_until(descriptor: int, mark: bytes) -> bytes:
-    """Reads until the mark was written, under a deadline; the terminal's end raises."""
+def read_until(descriptor: int, mark: bytes, times: int = 1) -> bytes:
+    """Reads until the mark was written so often, under a deadline; the terminal's end raises."""
     seen = b""
-    while mark not in seen:
+    while seen.count(mark) < times:
         assert select.select([descriptor], [], [], DEADLINE_S)[0], f"{mark!r} did not come after {seen!r}"
         seen += os.read(descriptor, 1024)
     return seen

@@ -91,6 +91,19 @@ def test_a_wrong_file_stops_every_command_with_file_line_and_remedy(
     assert done.stderr == f"kelpie: {path} line 3, server.port: 99999 is out of bounds; use 0 to 65535\n"
 
 
+@pytest.mark.parametrize("arguments", [("server", "start"), ("server", "start", "--foreground"), ("config", "show")])
+def test_a_file_in_the_current_directory_cannot_take_a_key_elsewhere(
+    place: Live, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    path = tmp_path / "kelpie.toml"
+    path.write_text('[providers.openai]\nbase_url = "http://127.0.0.1:9"\n')
+    done = place.kelpie(*arguments, cwd=tmp_path, env={"OPENAI_API_KEY": "sk-of-the-user"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"kelpie: {path} line 2, providers.openai.base_url: the key of OPENAI_API_KEY would")
+    assert done.stderr.count("\n") == 1 and "set OPENAI_BASE_URL" in done.stderr and "sk-of" not in done.stderr
+    assert not place.data_dir.exists(), "nothing was started"
+
+
 def test_what_only_the_start_can_see_is_told_with_its_place_too(place: Live, tmp_path: Path) -> None:
     path = tmp_path / "kelpie.toml"
     path.write_text('[server]\nhost = "0.0.0.0"\n')

@@ -1,7 +1,10 @@
 """Every command explains itself, says how it is called, completes in the shell, and can print what it lists as JSON."""
 
+import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -10,39 +13,58 @@ from typer.main import get_command
 from kelpie.cli import commands
 from tests.cli.live import BIN
 
-LISTINGS = ("agents list", "agents show", "runs list", "runs show", "models list", "models check", "config show",
-            "doctor", "logs", "sim list", "sim run", "sim search")  # fmt: skip
+# What these print is a sentence about what they did, or a conversation; everything else can print JSON.
+NO_JSON = {"version", "server start", "server stop", "chat", "demo", "agents delete", "models pull", "models remove"}
+SHELL_OPERATORS = ("|", "||", "<", ">", "&&")
 
 
-def leaves(app: typer.Typer) -> Iterator[tuple[str, typer.core.TyperCommand]]:
-    def walk(command: object, name: str) -> Iterator[tuple[str, typer.core.TyperCommand]]:
-        if isinstance(command, typer.core.TyperGroup):
-            assert command.help, name
-            for child_name, child in command.commands.items():
-                yield from walk(child, f"{name} {child_name}".strip())
-        else:
-            assert isinstance(command, typer.core.TyperCommand)
-            yield name, command
-
-    yield from walk(get_command(app), "")
+def walk(command: object, name: str = "") -> Iterator[tuple[str, typer.core.TyperCommand | typer.core.TyperGroup]]:
+    """Every command and every group of commands, by its full name."""
+    assert isinstance(command, typer.core.TyperCommand | typer.core.TyperGroup)
+    yield name, command
+    if isinstance(command, typer.core.TyperGroup):
+        for child_name, child in command.commands.items():
+            yield from walk(child, f"{name} {child_name}".strip())
 
 
-COMMANDS = dict(leaves(commands.kelpie))
+TREE = get_command(commands.kelpie)
+ALL = dict(walk(TREE))
+LEAVES = {name: command for name, command in ALL.items() if not isinstance(command, typer.core.TyperGroup)}
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+def examples_of(command: typer.core.TyperCommand | typer.core.TyperGroup) -> list[str]:
+    heading, *lines = (command.epilog or "").removeprefix("\b\n").split("\n")
+    assert heading == "Examples:"
+    return [line.strip(" -`") for line in lines if line]  # at a terminal it is a list in Markdown
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
 def test_a_command_has_help_and_examples_of_itself(name: str) -> None:
-    command = COMMANDS[name]
-    assert command.help
-    assert command.epilog and f"`kelpie {name}" in command.epilog
+    command = ALL[name]
+    assert command.help or name == ""
+    assert examples_of(command) and all(text.startswith(f"kelpie {name}".strip()) for text in examples_of(command))
     for parameter in command.params:
         assert parameter.name == "help" or getattr(parameter, "help", None), f"{name}: {parameter.name}"
 
 
-def test_what_lists_can_print_json() -> None:
-    assert set(LISTINGS) <= set(COMMANDS)
-    without = [name for name in LISTINGS if not any("--json" in parameter.opts for parameter in COMMANDS[name].params)]
-    assert not without
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_its_examples_are_calls_that_it_understands(name: str) -> None:
+    for text in examples_of(ALL[name]):
+        words = shlex.split(text)[1:]
+        end = next((place for place, word in enumerate(words) if word in SHELL_OPERATORS), len(words))
+        command, context = TREE, None
+        words = words[:end]
+        while isinstance(command, typer.core.TyperGroup):
+            context = command.make_context("kelpie", [], parent=context, resilient_parsing=True)
+            _, found, words = command.resolve_command(context, words)
+            assert isinstance(found, typer.core.TyperCommand | typer.core.TyperGroup)
+            command = found
+        command.make_context(command.name, words, parent=context)  # raises for what it does not understand
+
+
+def test_everything_that_tells_something_can_print_json() -> None:
+    without = {name for name, command in LEAVES.items() if not any("--json" in each.opts for each in command.params)}
+    assert without == NO_JSON
 
 
 def kelpie(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
@@ -68,9 +90,46 @@ def test_the_shell_completes_commands(typed: str, offered: list[str]) -> None:
     assert done.stdout.split() == offered
 
 
-def test_the_completion_script_can_be_shown() -> None:
-    done = kelpie("--show-completion", "bash")
-    assert done.returncode == 0 and "_KELPIE_COMPLETE" in done.stdout
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("kelpie agents create --type memgpt_v", ["memgpt_v2_agent"]),
+        ("kelpie config show --set agents.block", ["agents.block_limit="]),
+    ],
+)
+def test_the_shell_completes_values_without_a_server(typed: str, offered: list[str]) -> None:
+    env = {"_KELPIE_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    assert kelpie(**env).stdout.split() == offered
+
+
+@pytest.mark.parametrize(
+    ("shell", "env"),
+    [
+        ("bash", {"COMP_WORDS": "kelpie agents st", "COMP_CWORD": "2"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "kelpie agents st"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "kelpie agents st", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_each_shell_gets_its_script_and_its_answers(shell: str, env: dict[str, str], tmp_path: Path) -> None:
+    shown = kelpie("--show-completion", shell)
+    assert shown.returncode == 0 and f"_KELPIE_COMPLETE=complete_{shell}" in shown.stdout
+    answer = kelpie(_KELPIE_COMPLETE=f"complete_{shell}", **env).stdout
+    assert "start" in answer and "stop" in answer and "restart" not in answer and "create" not in answer
+    installed = kelpie("--install-completion", shell, HOME=str(tmp_path))
+    assert installed.returncode == 0, installed.stderr
+    texts = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(f"_KELPIE_COMPLETE=complete_{shell}" in text for text in texts)
+
+
+def test_bash_itself_completes_with_the_script() -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    script = (
+        'eval "$(kelpie --show-completion bash)"; COMP_WORDS=(kelpie agents st); COMP_CWORD=2; '
+        'COMP_LINE="kelpie agents st"; COMP_POINT=16; _kelpie_completion kelpie; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run([bash, "-c", script], env={"PATH": f"{BIN}:/bin:/usr/bin"}, capture_output=True, text=True)
+    assert done.stdout.split() == ["start", "stop"], done.stderr
 
 
 def test_usage_errors_have_their_own_code() -> None:

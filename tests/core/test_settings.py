@@ -7,7 +7,7 @@ import pytest
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.origins import Given, Source
-from kelpie.core.settings import KEYS, SETTINGS, VARIABLES, Settings, resolve
+from kelpie.core.settings import KEYS, SENT_TO, SETTINGS, VARIABLES, Settings, resolve
 
 KINDS = {name: spec.kind for name, spec in SETTINGS.items()}
 # A text that is a valid value of a setting and not its default, and the value it stands for.
@@ -15,6 +15,8 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "port": ("9000", 9000),
     "log_level": ("debug", "debug"),
     "context_window": ("4000", 4000),
+    "context_window_unknown": ("4000", 4000),
+    "openai_responses": ("always", "always"),
 }
 BY_KIND: dict[type, tuple[str, Any]] = {
     str: ("other/value", "other/value"),
@@ -204,3 +206,46 @@ def test_a_later_error_names_the_place_of_the_value_and_not_the_variable_it_coul
     assert str(resolve({}, {}).located(error)) == "KELPIE_HOST: no passwords"
     other = ConfigurationError("something else", "wrong")
     assert resolve({}, {}).located(other) is other
+
+
+# --- a file cannot take a key of the environment to an address of its own -------------------------------------------
+
+
+def test_every_key_with_an_address_of_its_own_is_looked_after() -> None:
+    assert {
+        name: name.removesuffix("api_key") + "base_url"
+        for name, spec in SETTINGS.items()
+        if spec.secret and name.removesuffix("api_key") + "base_url" in SETTINGS
+    } == SENT_TO
+    assert {"openai_api_key", "anthropic_api_key", "azure_api_key"} <= set(SENT_TO)
+
+
+@pytest.mark.parametrize("key", sorted(SENT_TO))
+def test_a_key_from_elsewhere_is_not_sent_to_an_address_that_only_the_file_names(key: str) -> None:
+    address = SENT_TO[key]
+    in_file = {SETTINGS[address].key: Given("https://thief.example", "kelpie.toml line 4")}
+    for flags, env, named in (
+        ({}, {variable(key): "sk-mine"}, variable(key)),
+        ({key: ("--set key", "sk-mine")}, {}, "--set key"),
+    ):
+        with pytest.raises(ConfigurationError) as refused:
+            resolve(flags, env, in_file)
+        told = str(refused.value)
+        assert told.startswith("kelpie.toml line 4: ") and named in told and variable(address) in told
+        assert "sk-mine" not in told
+
+
+@pytest.mark.parametrize("key", sorted(SENT_TO))
+def test_a_key_goes_where_whoever_gave_it_says(key: str) -> None:
+    address = SENT_TO[key]
+    mine, theirs = "https://mine.example", Given("https://file.example", "kelpie.toml line 4")
+    in_file = {SETTINGS[address].key: theirs}
+    overruled = resolve({}, {variable(key): "sk", variable(address): mine}, in_file).settings
+    assert getattr(overruled, address) == mine, "the variable is heard before the file"
+    flagged = resolve({address: ("--set", mine)}, {variable(key): "sk"}, in_file).settings
+    assert getattr(flagged, address) == mine
+    both = in_file | {SETTINGS[key].key: Given("sk-file", "kelpie.toml line 5")}
+    assert getattr(resolve({}, {}, both).settings, address) == theirs.value, "key and address stand in one file"
+    assert getattr(resolve({}, {}, in_file).settings, address) == theirs.value, "there is no key to send"
+    with pytest.raises(ConfigurationError):
+        resolve({}, {variable(key): "sk"}, both)

@@ -7,15 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
 
 from kelpie import __version__
-from kelpie.cli import commands
+from kelpie.cli import exit_codes
 from kelpie.core import settings_file
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings import SETTINGS, VARIABLES, Settings, resolve
 from kelpie.server.app import create_app
 from kelpie.server.letta import unsupported
+from tests.cli.test_help import LEAVES
 from tests.house.fenced import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -121,17 +121,28 @@ def test_every_refused_field_is_documented() -> None:
     assert not [name for name in refused if f"`{name}`" not in text]
 
 
-def test_every_command_is_documented() -> None:
-    text = (DOCS / "cli.md").read_text()
-    missing = [name for name in command_names(commands.kelpie) if f"## kelpie {name}" not in text]
-    assert not missing
+def sections(page: Path) -> dict[str, str]:
+    """The text under each heading of the second level."""
+    _, *parts = re.split(r"^## (.*)$", page.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def command_names(app: typer.Typer, before: str = "") -> list[str]:
-    names = [
-        before + (command.name or command.callback.__name__) for command in app.registered_commands if command.callback
-    ]
-    for group in app.registered_groups:
-        assert group.typer_instance and group.name
-        names += command_names(group.typer_instance, f"{before}{group.name} ")
-    return names
+def test_every_command_is_documented_with_its_options_and_an_example() -> None:
+    # A heading is the command and its arguments in capitals.
+    told = {
+        re.sub(r"( [A-Z]+)+$", "", heading.removeprefix("kelpie ")): text
+        for heading, text in sections(DOCS / "cli.md").items()
+        if heading.startswith("kelpie ")
+    }
+    assert sorted(told) == sorted(LEAVES)
+    for name, command in LEAVES.items():
+        assert re.search(rf"^(.* \| |.*\()?kelpie {name}\b", told[name], re.MULTILINE), f"{name} has no example"
+        own = [parameter.opts for parameter in command.params if parameter.name not in ("help", "url", "as_json")]
+        options = [names for names in own if names[0].startswith("-")]
+        assert not [names for names in options if not any(f"`{one}" in told[name] for one in names)], name
+
+
+def test_every_exit_code_is_documented() -> None:
+    real = sorted(value for name, value in vars(exit_codes).items() if name.isupper())
+    rows = re.findall(r"^\| (\d) \| (.+) \|$", sections(DOCS / "cli.md")["Exit codes"], re.MULTILINE)
+    assert [int(code) for code, meaning in rows if meaning] == real

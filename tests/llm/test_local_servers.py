@@ -1,6 +1,6 @@
 """Local servers are recognised by what they answer, list their models as they really are, and misbehave politely."""
 
-import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.llm.port import ModelInfo, Reply
 from kelpie.llm.probing import Progress
-from tests.llm.fakes import EAGER, answer, asking, completion
+from tests.llm.fakes import EAGER, answer, asking, completion, silence
 from tests.llm.local_fakes import LocalFake, local_fake, local_server, ollama, shown
 
 
@@ -251,13 +251,8 @@ async def test_localai_tells_why_it_could_not_install():
             assert word is None or word in f"{caught.value.message} {caught.value.detail}"
 
 
-async def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kelpie.llm.probing.PROBE_S_MAX", 0.05)
-
-    async def silence(writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
-    async with local_fake() as fake, local_server(fake.url, limits=EAGER) as server:
+async def test_a_silent_server_is_given_up():
+    async with local_fake() as fake, local_server(fake.url, limits=replace(EAGER, listing_s=0.05)) as server:
         fake.at("GET /", silence)
         with pytest.raises(ModelError) as caught:
             await server.models()

@@ -10,8 +10,9 @@ from kelpie.core.messages import Usage
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.llm.providers import ALL_OFFERS, how_to_have
-from tests.llm.fakes import answer, asking, completion, fake, world
+from tests.llm.fakes import answer, asking, chunk, completion, events, fake, silence, world
 from tests.llm.local_fakes import local_fake, ndjson, ollama, shown
+from tests.llm.shapes import load
 
 ENVIRONMENT = {
     "OPENAI_API_KEY": "k",
@@ -67,6 +68,83 @@ def test_a_wrong_address_stops_the_start_and_names_its_variable(name: str):
     keys = {"anthropic_api_key": "k", "azure_api_key": "k"}
     with pytest.raises(ConfigurationError, match=variable):
         models(**{**keys, name: "localhost:1234"})
+
+
+# --- settings of calls -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [("auto", "/v1/chat/completions"), ("never", "/v1/chat/completions"), ("always", "/v1/responses")],
+)
+async def test_the_operator_says_whether_a_compatible_server_speaks_responses(setting: str, path: str):
+    async with fake() as made:
+        whole = load("responses")["whole"]["text"] if setting == "always" else completion({"content": "hi"})
+        made.will(answer(whole))
+        asked = models(openai_base_url=made.url, openai_responses=setting)
+        for model in ("gpt-5-mini", "gpt-4o"):  # only reasoning models go that way
+            speaker, name = asked.provider(f"openai/{model}")
+            if model == "gpt-4o":
+                made.will(answer(completion({"content": "hi"})))
+            assert [event async for event in speaker.stream(asking(model=name))]
+        await asked.close()
+        assert [heard.path for heard in made.heard] == [path, "/v1/chat/completions"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "behaviour", "told"),
+    [
+        ("model_first_byte_s", silence, "KELPIE_MODEL_FIRST_BYTE_SECONDS"),
+        ("model_silence_s", events(chunk({"content": None}), end="open"), "KELPIE_MODEL_SILENCE_SECONDS"),
+        ("model_timeout_s", silence, "KELPIE_MODEL_TIMEOUT_SECONDS"),
+    ],
+)
+async def test_each_wait_for_an_answer_has_its_setting(setting: str, behaviour: Any, told: str):
+    async with fake() as made:
+        made.will(behaviour)
+        asked = models(openai_base_url=made.url, model_attempts=1, **{setting: 0.05})
+        speaker, name = asked.provider("openai/gpt-4o-mini")
+        with pytest.raises(ModelError) as caught:
+            await anext(speaker.stream(asking(model=name, deltas=True)))
+        await asked.close()
+    assert caught.value.kind is ModelFault.timeout and told in (caught.value.hint or "")
+
+
+async def test_a_listing_has_its_own_time_and_its_age():
+    async with fake() as made:
+        made.will(silence)
+        asked = models(openai_base_url=made.url, model_listing_s=0.05)
+        (_, slow) = await asked.report()
+        await asked.close()
+        assert slow.error is not None and slow.error.kind is ModelFault.timeout
+        made.will(answer({"data": [{"id": "gpt-4o"}]}))
+        made.heard.clear()
+        for fresh_s, times in ((60.0, 1), (1e-9, 2)):
+            asked = models(openai_base_url=made.url, model_listing_fresh_s=fresh_s)
+            before = len(made.heard)
+            assert [len(await asked.list()) for _ in range(2)] == [2, 2]
+            await asked.close()
+            assert len(made.heard) - before == times
+
+
+async def test_a_provider_may_not_ask_for_a_longer_pause_than_the_setting():
+    async with fake() as made:
+        made.will(answer({}, 429, headers={"retry-after": "3600"}), answer(completion({"content": "hi"})))
+        asked = models(openai_base_url=made.url, model_retry_after_s=0.01, model_backoff_s=0.01)
+        speaker, name = asked.provider("openai/gpt-4o-mini")
+        assert [event async for event in speaker.stream(asking(model=name))]
+        await asked.close()
+        assert len(made.heard) == 2
+
+
+def test_what_is_assumed_of_models_is_a_setting():
+    made = models(openai_base_url="http://127.0.0.1:9/v1", context_window_unknown=5000, output_tokens=100)
+    plain = models(openai_base_url="http://127.0.0.1:9/v1")
+    for handle, given, usual in (("openai/new", (5000, None), (32_000, None)), ("openai/gpt-4o", (128_000, 100), None)):
+        known = made.known(handle)
+        assert known is not None and (known.context_window, known.max_tokens) == given
+        default = plain.known(handle)
+        assert default is not None and (default.context_window, default.max_tokens) == (usual or (128_000, 16_384))
 
 
 # --- limits --------------------------------------------------------------------------------------------------------

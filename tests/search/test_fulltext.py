@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from kelpie.search import fulltext
 from kelpie.storage import schema
-from kelpie.world.sqlite import memory_connection
+from kelpie.world.sqlite_connection import memory_connection
 
 MINE, THEIRS = "agent-mine", "agent-theirs"
 TEXTS = {

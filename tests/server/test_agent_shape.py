@@ -150,12 +150,6 @@ def test_defaults_of_a_model_nobody_asked_settings_for() -> None:
     }
 
 
-def test_settings_meant_for_another_provider_do_not_show() -> None:
-    choice = ModelChoice("openai/gpt-4.1", 1, settings={"provider_type": "anthropic", "thinking": {"type": "enabled"}})
-    found = shape(model=choice)
-    assert "thinking" not in found["model_settings"] and found["llm_config"]["enable_reasoner"] is False
-
-
 @pytest.mark.parametrize(("kind", "inner"), [(AgentType.letta_v1_agent, False), (AgentType.memgpt_agent, True)])
 def test_who_is_asked_for_thoughts_in_arguments(kind: AgentType, inner: bool) -> None:
     assert shape(agent_type=kind)["llm_config"]["put_inner_thoughts_in_kwargs"] is inner

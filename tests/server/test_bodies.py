@@ -1,13 +1,15 @@
 """What clients send, translated; and what is refused."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from letta_client.types import ProviderType
 from pydantic import ValidationError
 
 from kelpie.core.agents import ToolRule
 from kelpie.core.errors import InvalidId, InvalidInput
 from kelpie.core.messages import Image, NewMessage, Role, Text
+from kelpie.llm.providers import ALL_OFFERS
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
@@ -89,6 +91,13 @@ def test_sending_model_settings_brings_the_providers_defaults_along() -> None:
     }
 
 
+@pytest.mark.parametrize("kind", [*get_args(ProviderType), *(offer.name for offer in ALL_OFFERS), "kelpie"])
+def test_settings_of_every_provider_are_understood(kind: str) -> None:
+    """All that the SDK knows, and all of ours, by the name under which its models are listed."""
+    settings = new_agent(create(model_settings={"provider_type": kind, "num_ctx": 9})).model_settings
+    assert settings is not None and (settings["provider_type"], settings["num_ctx"]) == (kind, 9)
+
+
 @pytest.mark.parametrize("field", sorted(unsupported.AGENT_FIELDS))
 def test_what_is_not_carried_out_yet_is_refused_by_name(field: str) -> None:
     values = {"memory_variables": {"a": "b"}, "from_template": "t", "enable_sleeptime": True, "template": True}
@@ -110,6 +119,8 @@ def test_false_and_empty_ask_for_nothing() -> None:
         {"model": 5},
         {"context_window_limit": -5},
         {"model_settings": {"provider_type": "bogus"}},
+        {"model_settings": {"provider_type": "anthropic", "thinking": {"type": "sometimes"}}},
+        {"model_settings": {"provider_type": "anthropic", "thinking": {"type": "enabled", "budget_tokens": 1023}}},
         {"model_settings": {}},
         {"tool_rules": [{"type": "constrain_child_tools", "tool_name": "a"}]},
         {"tool_rules": [{"type": "bogus", "tool_name": "a"}]},

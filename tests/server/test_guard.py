@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from kelpie.server import guard
 from kelpie.server.guard import Guard, Trace, host_of
 from kelpie.world.ids import RandomIds
 from tests.server.rig import client_of, open_house
@@ -44,9 +43,15 @@ async def test_a_rebound_name_is_refused(client: httpx.AsyncClient, host: str) -
     assert "own machine" in answer.json()["detail"]
 
 
-async def test_the_bound_host_is_answered(tmp_path: Path) -> None:
-    async with open_house(tmp_path, host="kelpie.internal") as (kelpie, _), client_of(kelpie) as client:
-        assert (await client.get("/v1/health/", headers={"Host": "kelpie.internal:8283"})).status_code == 200
+async def test_a_server_that_asks_for_a_credential_answers_to_any_name_and_any_page(tmp_path: Path) -> None:
+    # Nothing is lost by that: a page has no credential unless somebody gave it one.
+    elsewhere = {"Host": "kelpie.internal:8283", "Origin": "https://app.example"}
+    async with open_house(tmp_path, host="0.0.0.0", password="pw") as (kelpie, _), client_of(kelpie) as client:
+        assert (await client.get("/v1/health/", headers=elsewhere)).status_code == 200
+        assert (await client.get("/v1/agents/", headers=elsewhere)).status_code == 401
+        told = await client.get("/v1/agents/", headers={**elsewhere, "Authorization": "Bearer pw"})
+        assert told.status_code == 200 and told.headers["access-control-allow-origin"] == "https://app.example"
+        assert "access-control-allow-credentials" not in told.headers
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost.evil.example", "", "file://"])
@@ -136,18 +141,15 @@ async def test_lengths_that_lie(small: httpx.AsyncClient, length: str) -> None:
     assert answer.status_code in (400, 413)
 
 
-async def test_a_body_that_stops_coming_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, kelpie: Kelpie, client: httpx.AsyncClient
-) -> None:
-    monkeypatch.setattr(guard, "BODY_STALL_S", 0.01)
-
+async def test_a_body_that_stops_coming_is_not_waited_for(tmp_path: Path) -> None:
     async def stalls() -> AsyncIterator[bytes]:
         yield b"{"
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(5):
-        assert (await client.post("/v1/agents/", content=stalls(), headers=JSON)).status_code == 408
-    assert await kelpie.agents.count() == 0
+    async with open_house(tmp_path, stall_s=0.01) as (kelpie, _), client_of(kelpie) as client:
+        async with asyncio.timeout(5):
+            assert (await client.post("/v1/agents/", content=stalls(), headers=JSON)).status_code == 408
+        assert await kelpie.agents.count() == 0
 
 
 # --- tracing ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pytest
 from kelpie.core.ids import MessageId
 from kelpie.core.messages import HiddenReasoning, Image, Message, Reasoning, Role, Text, ToolCall, ToolReturn
 from kelpie.server.letta.message_shape import View, place_otid, wire_messages
-from tests.server.rig import MESSAGE, RUN, STEP, check_message, row
+from tests.server.rig import AGENT, MESSAGE, RUN, STEP, check_message, row
 
 SPEAK = ToolCall("call_1", "send_message", '{"message": "Hi."}')
 SQUARE = ToolCall("call_2", "square", '{"x": 3}')
@@ -33,6 +33,7 @@ def test_every_message_carries_the_common_keys_even_when_null() -> None:
         "is_err": None,
         "seq_id": None,
         "run_id": RUN,
+        "assistant_id": AGENT,
         "content": "Hello",
     }
     check_message(message)

@@ -17,7 +17,7 @@ from letta_client import AsyncLetta
 
 from kelpie.app import Kelpie
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault
-from kelpie.server.run import check_host, serve
+from kelpie.server.run import serve
 from tests.server.rig import Puppet, called, open_house, said
 
 DEADLINE_S = 20.0
@@ -158,17 +158,6 @@ async def test_a_port_in_use_is_one_clear_sentence(opened: tuple[Kelpie, Puppet]
         settings = replace(kelpie.settings, port=taken.getsockname()[1])
         with pytest.raises(ConfigurationError, match=r"KELPIE_PORT: port \d+ on 127.0.0.1 is in use"):
             await serve(kelpie, settings, lambda host, port: None)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "example.org"])
-def test_an_address_others_can_reach_is_refused(host: str) -> None:
-    with pytest.raises(ConfigurationError, match="KELPIE_HOST"):
-        check_host(host)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.2"])
-def test_an_address_of_this_machine_is_served_on(host: str) -> None:
-    check_host(host)
 
 
 async def test_bodies_are_bounded_on_real_sockets(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
-from kelpie.storage import blocks, heads, messages, runs
+from kelpie.storage import blocks, heads, journal_keys, messages
 from kelpie.world import commit_group
 
 
@@ -63,11 +63,11 @@ def a_step_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> No
 
 
 def an_unknown_commit_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runs, "journal_has", lambda *_: True)
+    patch.setattr(journal_keys, "has", lambda *_: True)
 
 
 def an_unknown_commit_is_taken_for_lost(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runs, "journal_has", lambda *_: False)
+    patch.setattr(journal_keys, "has", lambda *_: False)
 
 
 def an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost(patch: pytest.MonkeyPatch) -> None:

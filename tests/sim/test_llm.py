@@ -153,6 +153,12 @@ def test_malformed_answers() -> None:
         with pytest.raises(json.JSONDecodeError):
             (await complete(client, user("hi"))).json()
 
+    async def failed(client: httpx.AsyncClient, _llm: ScriptedLlm) -> None:
+        assert (await complete(client, user("hi"))).status_code == 500
+
+    async def a_page(client: httpx.AsyncClient, _llm: ScriptedLlm) -> None:
+        assert (await complete(client, user("hi"))).headers["content-type"] == "text/html"
+
     async def no_choices(client: httpx.AsyncClient, _llm: ScriptedLlm) -> None:
         assert (await complete(client, user("hi"))).json()["choices"] == []
 
@@ -167,6 +173,8 @@ def test_malformed_answers() -> None:
 
     for place, body in (
         ("llm.body", no_json),
+        ("llm.status", failed),
+        ("llm.content_type", a_page),
         ("llm.choices", no_choices),
         ("llm.arguments", bad_arguments),
         ("llm.cut", cut),

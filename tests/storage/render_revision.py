@@ -9,7 +9,7 @@ from alembic.operations.ops import CreateTableOp, DropTableOp, UpgradeOps
 
 from kelpie.storage import schema
 from kelpie.storage.tables import metadata
-from kelpie.world.sqlite import memory_connection
+from kelpie.world.sqlite_connection import memory_connection
 
 HEADER = '''"""The first schema: everything in `tables` at the first release, and on SQLite the text index."""
 

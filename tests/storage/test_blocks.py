@@ -12,7 +12,7 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, Organization
 from kelpie.core.paging import Page
 from kelpie.storage import agents, blocks, schema
 from kelpie.world.database import Tx
-from kelpie.world.sqlite import memory_connection
+from kelpie.world.sqlite_connection import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 
@@ -202,9 +202,11 @@ def test_agents_of_a_block_come_in_pages(tx: Tx) -> None:
     blocks.insert(tx, block(1))
     for agent_id in (ANN, BEN):
         blocks.attach(tx, agent_id, block_id(1))
-    assert blocks.agents_page(tx, block_id(1), Page(limit=1, descending=False)) == [ANN]
-    assert blocks.agents_page(tx, block_id(1), Page(limit=1, descending=False, after=ANN)) == [BEN]
-    assert blocks.agents_page(tx, block_id(9), Page()) == []
+    assert blocks.agents_page(tx, DEFAULT_ORGANIZATION, block_id(1), Page(limit=1, descending=False)) == [ANN]
+    assert blocks.agents_page(tx, DEFAULT_ORGANIZATION, block_id(1), Page(limit=1, descending=False, after=ANN)) == [
+        BEN
+    ]
+    assert blocks.agents_page(tx, DEFAULT_ORGANIZATION, block_id(9), Page()) == []
 
 
 def test_filters(tx: Tx) -> None:
@@ -220,7 +222,7 @@ def test_filters(tx: Tx) -> None:
 
     assert select(tx) == ["plain", "odd_name", "oddXname"]
     assert select(tx, show_hidden=True)[-1] == "secret"
-    assert blocks.count(tx, DEFAULT_ORGANIZATION) == 4
+    assert blocks.count(tx, DEFAULT_ORGANIZATION, BlockQuery(show_hidden=True)) == 4
     assert select(tx, label="plain") == ["plain"]
     assert select(tx, name="tt") == ["oddXname"]
     assert select(tx, templates_only=True) == ["oddXname"]

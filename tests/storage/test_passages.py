@@ -9,9 +9,9 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Passage, PassageQuery
-from kelpie.storage import agents, passages, schema
+from kelpie.storage import agents, archives, passages, schema
 from kelpie.world.database import Tx
-from kelpie.world.sqlite import memory_connection
+from kelpie.world.sqlite_connection import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 FIRST, SECOND = (ArchiveId(f"archive-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
@@ -28,8 +28,8 @@ def tx() -> Iterator[Tx]:
         for agent_id in (ANN, BEN):
             model = ModelChoice("kelpie/demo", 8000)
             agents.create(connection, Agent(agent_id, "Ann", AgentType.letta_v1_agent, "", model, 1, 1))
-        passages.ensure_archive(connection, ANN, FIRST, 1)
-        passages.ensure_archive(connection, BEN, SECOND, 1)
+        archives.ensure(connection, ANN, FIRST, 1)
+        archives.ensure(connection, BEN, SECOND, 1)
         yield connection
 
 
@@ -39,12 +39,12 @@ def found(tx: Tx, text: str = "", **filters: object) -> list[str]:
 
 
 def test_an_agent_gets_one_archive_and_keeps_it(tx: Tx) -> None:
-    assert passages.archive_of(tx, ANN) == FIRST
-    assert passages.ensure_archive(tx, ANN, SECOND, 9) == FIRST
+    assert archives.archive_of(tx, ANN) == FIRST
+    assert archives.ensure(tx, ANN, SECOND, 9) == FIRST
     nobody = AgentId("agent-00000000-0000-4000-8000-000000000099")
-    assert passages.archive_of(tx, nobody) is None
+    assert archives.archive_of(tx, nobody) is None
     with pytest.raises(NotFound, match="Agent"):
-        passages.ensure_archive(tx, nobody, ArchiveId("archive-00000000-0000-4000-8000-000000000009"), 9)
+        archives.ensure(tx, nobody, ArchiveId("archive-00000000-0000-4000-8000-000000000009"), 9)
 
 
 def test_a_passage_is_read_back_and_goes_with_its_index(tx: Tx) -> None:
@@ -52,11 +52,13 @@ def test_a_passage_is_read_back_and_goes_with_its_index(tx: Tx) -> None:
     passages.insert(tx, full)
     assert passages.get(tx, full.id) == full
     assert found(tx, "roses") == ["Roses are red"]
-    passages.delete(tx, full.id)
+    with pytest.raises(NotFound):
+        passages.delete(tx, SECOND, full.id)
+    passages.delete(tx, FIRST, full.id)
     assert found(tx, "roses") == []
-    for call in (passages.get, passages.delete):
+    for call in (lambda: passages.get(tx, full.id), lambda: passages.delete(tx, FIRST, full.id)):
         with pytest.raises(NotFound):
-            call(tx, full.id)
+            call()
 
 
 def test_search_stays_in_its_archive(tx: Tx) -> None:

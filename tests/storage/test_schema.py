@@ -13,7 +13,8 @@ from sqlalchemy import Connection, insert, text
 from kelpie.core.errors import ConfigurationError, StorageError
 from kelpie.storage import migrations, schema
 from kelpie.storage.tables import archives, metadata
-from kelpie.world.sqlite import SqliteDatabase, memory_connection
+from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.sqlite_connection import memory_connection
 
 LATER = """
 import sqlalchemy as sa
@@ -33,7 +34,14 @@ def downgrade():
     op.drop_table("later")
     op.drop_column("archives", "colour")
 """
-ARCHIVE = {"id": "archive-1", "organization_id": "org", "name": "kept", "created_at": 1, "updated_at": 1}
+ARCHIVE = {
+    "id": "archive-1",
+    "organization_id": "org",
+    "name": "kept",
+    "embedding_chunk_size": 300,
+    "created_at": 1,
+    "updated_at": 1,
+}
 
 
 @pytest.fixture

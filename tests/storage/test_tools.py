@@ -12,7 +12,7 @@ from kelpie.core.paging import Page
 from kelpie.core.tools import Tool, ToolQuery, ToolType
 from kelpie.storage import agents, schema, tools
 from kelpie.world.database import Tx
-from kelpie.world.sqlite import memory_connection
+from kelpie.world.sqlite_connection import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 

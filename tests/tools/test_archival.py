@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.storage import passages
+from kelpie.storage import archives
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 DAY = 86_400_000_000
@@ -34,7 +34,7 @@ def test_an_agent_has_one_archive_of_its_own(shop: Workshop) -> None:
     shop.run("archival_memory_insert", by=BEN, content="tea of Ben")
     assert [r["content"] for r in search(shop, query="tea")] == ["tea", "tea"]
     assert [r["content"] for r in search(shop, by=BEN, query="tea")] == ["tea of Ben"]
-    assert passages.archive_of(shop.tx, ANN) != passages.archive_of(shop.tx, BEN)
+    assert archives.archive_of(shop.tx, ANN) != archives.archive_of(shop.tx, BEN)
 
 
 def test_tags_dates_and_number(shop: Workshop) -> None:

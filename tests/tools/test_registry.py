@@ -1,6 +1,8 @@
 """The door to tools: registering by name, built-in tools, and agents that hear of every change."""
 
+import json
 import re
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -8,8 +10,10 @@ import pytest
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ToolId
 from kelpie.core.paging import Page
-from kelpie.core.tools import NewTool, ToolQuery, ToolType
+from kelpie.core.tools import BUILTIN_NAMES, NewTool, ToolQuery, ToolType
+from kelpie.observe import logs
 from kelpie.storage import agents
+from kelpie.tools import registry
 from kelpie.tools.builtin import BUILTINS, COMING
 from kelpie.tools.builtin.schemas import Schema
 from kelpie.tools.identity import stable_uuid
@@ -196,6 +200,39 @@ async def test_a_deleted_builtin_comes_back_and_an_old_one_is_renewed(
     assert await tools.by_name("send_message") is not None
     assert (await tools.get(made["memory"].id)).json_schema["description"] == "better words"
     assert heard == [ANN]
+
+
+def test_the_names_that_others_ask_by_are_those_of_the_builtins() -> None:
+    assert tuple(sorted(BUILTINS)) == BUILTIN_NAMES
+
+
+async def test_a_custom_tool_keeps_the_name_that_a_later_version_wants(
+    tools: Tools, world: World, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, ours = "rethink_memory", BUILTINS["rethink_memory"]
+    with monkeypatch.context() as before:  # a Kelpie that has no such tool yet
+        before.delitem(BUILTINS, name)
+        before.setattr(registry, "RESERVED", registry.RESERVED - {name})
+        await tools.ensure_builtins()
+        theirs = await tools.create(NewTool(SQUARE.replace("square", name)))
+        await tools.attach(ANN, theirs.id)
+    heard.clear()
+    logged = StringIO()
+    logs.configure("warning", logged)
+    given = {tool.name: tool for tool in await tools.ensure_builtins()}
+    logs.configure("warning")
+    assert given[name] == await tools.by_name(name) == theirs and heard == [], "it is just as it was"
+    [line] = [json.loads(line) for line in logged.getvalue().splitlines()]
+    assert (line["event"], line["tool"]) == ("a custom tool keeps the name of a built-in one", name)
+    longer = SQUARE.replace("square", name).replace("Square it.", "Square it well.")
+    again = await tools.upsert(NewTool(longer))
+    assert (again.id, again.description) == (theirs.id, "Square it well."), "its author still updates it by name"
+    await tools.delete(theirs.id)
+    with pytest.raises(Conflict, match="built-in"):
+        await tools.create(NewTool(longer))
+    await tools.ensure_builtins()
+    after = await tools.by_name(name)
+    assert after is not None and (after.tool_type, after.json_schema) == (ours.tool_type, ours.schema)
 
 
 async def test_the_code_of_a_builtin_is_not_the_callers(tools: Tools) -> None:

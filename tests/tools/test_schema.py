@@ -10,10 +10,17 @@ from kelpie.tools.schema import SOURCE_CHARS_MAX, schema_from_source, schema_wit
 STRING = {"type": "string"}
 
 
+HEADER = """
+from typing import *
+from typing import List as L
+Mode = Literal["fast", "slow"]
+UserId = NewType("UserId", str)
+Loop = List["Loop"]
+"""
+
+
 def with_parameter(declaration: str) -> str:
-    return (
-        f'from typing import *\n\ndef f({declaration}) -> str:\n    """Do f.\n\n    Args:\n        p: the p\n    """\n'
-    )
+    return f'{HEADER}\ndef f({declaration}) -> str:\n    """Do f.\n\n    Args:\n        p: the p\n    """\n'
 
 
 @pytest.mark.parametrize(
@@ -38,8 +45,39 @@ def with_parameter(declaration: str) -> str:
         ("Literal[1, 2]", {"type": "integer", "enum": [1, 2]}),
         ("Literal['a', 1]", {"type": ["string", "integer"], "enum": ["a", 1]}),
         ("Annotated[int, 'why']", {"type": "integer"}),
+        ("Literal['a', Literal['b', None]]", {"type": ["string", "null"], "enum": ["a", "b", None]}),
+        ("Annotated[int, Field(ge=1, lt=9)]", {"type": "integer", "minimum": 1, "exclusiveMaximum": 9}),
+        ("Annotated[List[str], Field(min_length=1)]", {"type": "array", "items": STRING, "minItems": 1}),
         ("Any", {}),
         ("'list[str]'", {"type": "array", "items": STRING}),
+        ("L[int]", {"type": "array", "items": {"type": "integer"}}),
+        ("Mode", {"type": "string", "enum": ["fast", "slow"]}),
+        ("list[UserId]", {"type": "array", "items": STRING}),
+        ("tuple", {"type": "array", "items": {}}),
+        ("tuple[int, ...]", {"type": "array", "items": {"type": "integer"}}),
+        (
+            "Tuple[int, str]",
+            {
+                "type": "array",
+                "prefixItems": [{"type": "integer"}, STRING],
+                "items": {"anyOf": [{"type": "integer"}, STRING]},
+                "minItems": 2,
+                "maxItems": 2,
+            },
+        ),
+        ("set[str]", {"type": "array", "items": STRING, "uniqueItems": True}),
+        ("FrozenSet", {"type": "array", "items": {}, "uniqueItems": True}),
+        ("Sequence[float]", {"type": "array", "items": {"type": "number"}}),
+        ("Mapping[str, bool]", {"type": "object", "additionalProperties": {"type": "boolean"}}),
+        (
+            "dict[int, str]",
+            {"type": "object", "additionalProperties": STRING, "propertyNames": {"pattern": "^-?[0-9]+$"}},
+        ),
+        ("dict[Literal['a'], Any]", {"type": "object", "propertyNames": {"enum": ["a"]}}),
+        ("datetime", {"type": "string", "format": "date-time"}),
+        ("datetime.date", {"type": "string", "format": "date"}),
+        ("uuid.UUID", {"type": "string", "format": "uuid"}),
+        ("Decimal", {"type": "number"}),
     ],
 )
 def test_annotations(annotation: str, schema: dict[str, Any]) -> None:
@@ -64,8 +102,12 @@ def test_annotations(annotation: str, schema: dict[str, Any]) -> None:
         ("p: Union[str, None]", STRING),
         ("p: Optional[List[str]] = None", {"type": "array", "items": STRING}),
         ("p: Optional[Union[int, str]]", {"anyOf": [{"type": "integer"}, STRING]}),
-        ("p: int = 5", {"type": "integer"}),
-        ("*, p: int = 5", {"type": "integer"}),
+        ("p: int = 5", {"type": "integer", "default": 5}),
+        ("*, p: List[str] = ['a']", {"type": "array", "items": STRING, "default": ["a"]}),
+        ("p: bool = False", {"type": "boolean", "default": False}),
+        ("p: int = None", {"type": "integer"}),
+        ("p: str = os.environ['HOME']", STRING),
+        ("p: int = 10 ** 99", {"type": "integer"}),
     ],
 )
 def test_what_has_a_default_or_is_optional_is_not_required(declaration: str, schema: dict[str, Any]) -> None:
@@ -76,7 +118,17 @@ def test_what_has_a_default_or_is_optional_is_not_required(declaration: str, sch
 
 @pytest.mark.parametrize(
     "annotation",
-    ["tuple", "Tuple[int, str]", "datetime", "bytes", "set", "Item", "Dict[int, str]", "list[Item]", "'x y'"],
+    [
+        "bytes",
+        "Item",
+        "Dict[float, str]",
+        "list[Item]",
+        "'x y'",
+        "Callable[[int], str]",
+        "Literal[f]",
+        "T[int]",
+        "Loop",
+    ],
 )
 def test_other_types_are_refused_by_name(annotation: str) -> None:
     with pytest.raises(InvalidInput, match="parameter 'p' of f has the type"):
@@ -118,7 +170,7 @@ def f(a: int, b: str = "x", *args, agent_state: "AgentState" = None, **kwargs) -
         "type": "object",
         "properties": {
             "a": {"type": "integer", "description": "first line\nsecond line"},
-            "b": {"type": "string", "description": "the b. Defaults to x."},
+            "b": {"type": "string", "description": "the b. Defaults to x.", "default": "x"},
         },
         "required": ["a"],
     }
@@ -138,7 +190,9 @@ def test_a_tool_without_parameters_and_with_decorator() -> None:
         ("def f(:\n", "not valid Python: .* in line 1"),
         ("x = 1\n", "holds no function"),
         ('class A:\n    def f(self):\n        """D."""\n', "holds no function"),
-        ('async def f():\n    """D."""\n', "async"),
+        ('def f():\n    """D. \\ud800"""\n', "half a character"),
+        ('def f():\n    """D. \\x00"""\n', "NUL"),
+        ("def f(p: " + "int | " * 3000 + 'int):\n    """D.\n\n    Args:\n        p: p\n    """\n', "source_code"),
         ("a\x00b", "source_code"),
         ("x = " + "(" * 5000 + ")" * 5000, "source_code"),
         ("#" * (SOURCE_CHARS_MAX + 1), "at most"),
@@ -147,6 +201,28 @@ def test_a_tool_without_parameters_and_with_decorator() -> None:
 def test_what_is_missing_is_named(source: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         schema_from_source(source)
+
+
+def test_async_functions_and_helpers_beside_the_tool() -> None:
+    source = '"""A module."""\n\nasync def f():\n    """Do f."""\n\n\ndef _helper(a, b):\n    return a\n'
+    assert schema_from_source(source)["name"] == "f"
+    assert (
+        schema_from_source('try:\n    import x\nexcept ImportError:\n    x = 1\nif x:\n    def g():\n        "G."\n')[
+            "name"
+        ]
+        == "g"
+    )
+    assert schema_from_source('def _only():\n    "One."\n')["name"] == "_only"
+
+
+def test_the_annotation_may_describe_the_parameter() -> None:
+    source = (
+        'def f(a: Annotated[int, "the a"], b: Annotated[int, Field(description="the b", ge=0)] = 1):\n    "Do f."\n'
+    )
+    assert schema_from_source(source)["parameters"]["properties"] == {
+        "a": {"type": "integer", "description": "the a"},
+        "b": {"type": "integer", "minimum": 0, "description": "the b", "default": 1},
+    }
 
 
 def test_the_source_is_never_executed() -> None:

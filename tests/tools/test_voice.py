@@ -8,9 +8,8 @@ import pytest
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.messages import Role
-from kelpie.core.passages import PassageQuery
-from kelpie.storage import passages
-from kelpie.tools.builtin.archival import PASSAGE_CHARS_MAX
+from kelpie.core.passages import PASSAGE_CHARS_MAX, PassageQuery
+from kelpie.storage import archives, passages
 from kelpie.tools.builtin.voice import CHUNKS_MAX
 from tests.tools.test_conversation import say
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
@@ -23,7 +22,7 @@ def chunk(start: int, end: int, context: str = "about it") -> dict[str, Any]:
 
 
 def filed(shop: Workshop, agent_id: AgentId = ANN) -> list[str]:
-    archive = passages.archive_of(shop.tx, agent_id)
+    archive = archives.archive_of(shop.tx, agent_id)
     return sorted(p.text for p, _ in passages.search(shop.tx, archive, PassageQuery(limit=200))) if archive else []
 
 

@@ -18,7 +18,8 @@ from kelpie.tools.port import CallContext, Outcome
 from kelpie.world.http import NetworkHttp
 from kelpie.world.ids import SeededIds
 from kelpie.world.processes import SystemProcesses
-from kelpie.world.sqlite import SqliteDatabase, memory_connection
+from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.sqlite_connection import memory_connection
 from kelpie.world.world import World
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))

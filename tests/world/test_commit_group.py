@@ -20,7 +20,7 @@ from kelpie.world.commit_group import (
     watch_statements,
 )
 from kelpie.world.database import Tx
-from kelpie.world.sqlite import memory_connection
+from kelpie.world.sqlite_connection import memory_connection
 from tests.contract.database import Refused, create, put, put_then_refuse, stored
 
 FULL = ("database or disk is full", sqlite3.SQLITE_FULL)

@@ -82,6 +82,11 @@ class Dispatcher(Generic[H]):
         actor = self._actors.get(key)
         return actor is not None and actor.tell(note)
 
+    def tell_all(self, note: Callable[[H], None]) -> None:
+        """Calls note with every handler that is live or being loaded, as `tell` does."""
+        for actor in self._actors.values():
+            actor.tell(note)
+
     def drop(self, key: str, error: BaseException) -> None:
         """Declares the handler of a key broken: it is put away, then loaded again with backoff when next used."""
         actor = self._actors.get(key)

@@ -4,6 +4,7 @@ Loading also settles what an earlier life left behind: a turn the server died in
 and a turn whose client was told of a failure is closed.
 """
 
+import asyncio
 from dataclasses import replace
 
 from kelpie.agent import journal, state
@@ -16,12 +17,12 @@ from kelpie.agent.listener import Turn
 from kelpie.agent.rows import tool_row
 from kelpie.agent.state import Hot
 from kelpie.agent.turn import Equipment, TurnLoop
-from kelpie.core.errors import AgentStopped, InvariantBroken, KelpieError, StorageError
-from kelpie.core.ids import AgentId, ConversationId, MessageId
+from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, StorageError
+from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId
 from kelpie.core.messages import Usage
 from kelpie.core.runs import UNFINISHED, Run, RunStatus, StopReason
 from kelpie.observe import logs
-from kelpie.storage import agents, heads, messages, runs
+from kelpie.storage import agents, heads, journal_keys, messages, runs
 from kelpie.storage.heads import Claim, Node
 from kelpie.storage.runs import Given, Unfinished
 from kelpie.world.database import Tx
@@ -31,6 +32,7 @@ CUT_SHORT = {
     "type": "interrupted",
     "message": "The server stopped before the first step of this turn; nothing of it is in the history. Send it again.",
 }
+CUT_OFF = "The turn was cut off. What it had done by then stays; look at the history before sending it again."
 STOPPED = {"type": "stopped", "message": "The server stopped during this turn, and the agent is stopped."}
 TOLD_FAILED = {"type": "storage", "message": "The turn could not be recorded, and its sender was told so."}
 
@@ -60,14 +62,17 @@ class Activation:
     def agent_id(self) -> AgentId:
         return self._hot.agent.id
 
+    @property
+    def organization_id(self) -> OrganizationId:
+        return self._hot.agent.organization_id
+
     def touch(self) -> None:
         """Somebody changed settings, tools or blocks: they are read again before the next model call."""
         self._hot.stale = True
 
     def forget_context(self) -> None:
-        """Somebody changed what the model sees of the history."""
-        self._hot.stale = True
-        self._hot.contexts.clear()
+        """Somebody changed what the model sees of the history, or may have."""
+        self._hot.forget_contexts()
 
     async def turn(self, send: Send, turn: Turn) -> None:
         """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
@@ -75,6 +80,9 @@ class Activation:
         try:
             await self.recover(conversation)
             await self._new_turn(send, turn, conversation)
+        except asyncio.CancelledError:  # perhaps in the middle of a commit, which goes on without it
+            turn.tell(broken_off(turn, CommitUnknown(CUT_OFF)))
+            raise
         except KelpieError as error:
             turn.tell(broken_off(turn, error))
             raise
@@ -168,7 +176,7 @@ class Activation:
         run = unfinished.run
 
         def read(tx: Tx) -> tuple[int, LeftOpen | None]:
-            return runs.journal_length(tx, run.agent_id, run.id), left_open(messages.of_run(tx, run.id))
+            return journal_keys.length(tx, run.agent_id, run.id), left_open(messages.of_run(tx, run.id))
 
         number, left = await self._equipment.world.database.read(read)
         return Position(self._hot.claim, run, number, run.conversation_id or ""), left

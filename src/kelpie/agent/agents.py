@@ -11,32 +11,55 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import changing, making, state, views
+from kelpie.agent import changing, making, overview, state, views
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import Send
 from kelpie.agent.listener import Turn
+from kelpie.agent.overview import Overview
 from kelpie.agent.prompt import system_text
 from kelpie.agent.types import spec_of
-from kelpie.core.agents import EVERYTHING, ActivationStatus, AgentQuery, AgentView, Include, ModelChoice, NewAgent
-from kelpie.core.errors import Conflict, InvariantBroken, KelpieError
-from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId, RunId
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import (
+    EVERYTHING,
+    ActivationStatus,
+    Agent,
+    AgentQuery,
+    AgentView,
+    Include,
+    ModelChoice,
+    NewAgent,
+)
+from kelpie.core.errors import Conflict, InvariantBroken, KelpieError, NotFound
+from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
-from kelpie.storage import agents, blocks, messages, passages, tools
+from kelpie.storage import agents, archives, blocks, conversations, messages, scope, tools
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 DEFAULT_LANE = ""
+ALL = AgentQuery(show_hidden=True)
 
 
 class Agents:
-    def __init__(self, world: World, models: Models, dispatcher: Dispatcher[Activation], settings: Settings) -> None:
+    """Agents of the caller's organisation."""
+
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        dispatcher: Dispatcher[Activation],
+        settings: Settings,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
         self._world = world
         self._models = models
         self._dispatcher = dispatcher
         self._settings = settings
+        self._caller = caller
+        self._organization = caller.organization_id
 
     # --- making and looking --------------------------------------------------------------------------------------
 
@@ -46,28 +69,32 @@ class Agents:
         Raises InvalidInput, NotFound (model, block), Conflict (two blocks of one label), ModelError, StorageError.
         """
         spec = spec_of(new.agent_type)
-        new = replace(new, embedding=new.embedding or self._settings.default_embedding)
+        settings = self._settings
+        timezone = new.timezone or settings.default_timezone
+        new = replace(new, embedding=new.embedding or settings.default_embedding, timezone=timezone)
         model = await self._model(new)
         ids, now = self._world.ids, self._world.clock.now()
         agent_id = ids.new(AgentId)
-        made = making.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit)
+        made = making.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
         secrets = making.make_secrets(new.secrets, ids, now)
         first = making.first_messages(agent_id, spec, new.initial_messages, ids, now)
         names = (*(spec.base_tools if new.include_base_tools else ()), *new.tools)
 
         def write(tx: Tx) -> AgentView:
-            attached = changing.find_tools(tx, tuple(dict.fromkeys(names)), new.tool_ids)
-            agent = making.make_agent(new, agent_id, model, attached, now)
+            attached = changing.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), new.tool_ids)
+            agent = making.make_agent(new, agent_id, model, attached, now, self._caller)
             agents.create(tx, agent)
             blocks.give_to_new(tx, agent_id, made)
             for block_id in new.block_ids:
+                scope.block(tx, self._organization, block_id)
                 blocks.attach(tx, agent_id, block_id)
             tools.give_to_new(tx, agent_id, [tool.id for tool in attached])
             if secrets:
                 agents.replace_secrets(tx, agent_id, secrets)
+            linked = changing.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(blocks.of_agent(tx, agent_id)) if new.block_ids else made
             _start_history(tx, state.Loaded(agent, hung, attached), first)
-            return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets)
+            return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked)
 
         return self._with_status(await self._world.database.transact(write))
 
@@ -80,15 +107,18 @@ class Agents:
 
     async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
         """Raises NotFound."""
-        return self._with_status(await self._world.database.read(lambda tx: views.one(tx, agent_id, include)))
+        return self._with_status(await self._world.database.read(lambda tx: self._one(tx, agent_id, include)))
 
     async def get_many(self, ids: list[AgentId], include: Include) -> list[AgentView]:
         """The agents with these ids, in that order; ids that do not exist are left out."""
-        found = await self._world.database.read(lambda tx: views.many(tx, agents.get_many(tx, ids), include))
+        found = await self._world.database.read(
+            lambda tx: views.many(tx, agents.get_many(tx, self._organization, ids), include)
+        )
         return [self._with_status(view) for view in found]
 
-    async def count(self) -> int:
-        return await self._world.database.read(lambda tx: agents.count(tx, DEFAULT_ORGANIZATION))
+    async def count(self, query: AgentQuery = ALL) -> int:
+        """How many agents match, on all pages together."""
+        return await self._world.database.read(lambda tx: agents.count(tx, self._organization, query))
 
     def status(self, agent_id: AgentId) -> ActivationStatus:
         """How the agent's activation is doing; says nothing about agents that do not exist."""
@@ -108,8 +138,9 @@ class Agents:
             await self._models.resolve_embedding(changes["embedding"])
 
         def write(tx: Tx) -> AgentView:
-            agent = agents.get(tx, agent_id)
-            agents.update_agent(tx, agent_id, changing.row_changes(changes, model, agent), now)
+            agent = self._ours(tx, agent_id)
+            columns = changing.row_changes(changes, model, agent, self._caller.user_id)
+            agents.update_agent(tx, agent_id, columns, now)
             changing.apply_relations(tx, agent, changes, secrets)
             return views.one(tx, agent_id, EVERYTHING)
 
@@ -122,7 +153,7 @@ class Agents:
     async def _changed_model(self, agent_id: AgentId, changes: Mapping[str, Any]) -> ModelChoice | None:
         if not changing.changes_model(changes):
             return None
-        agent = await self._world.database.read(lambda tx: agents.get(tx, agent_id))
+        agent = await self._world.database.read(lambda tx: self._ours(tx, agent_id))
         info = await self._models.resolve(changes.get("model") or agent.model.handle)
         return changing.new_model(agent, info, changes, self._settings.context_window)
 
@@ -130,7 +161,9 @@ class Agents:
         """Deletes an agent with its history. A turn that is running is cut off. Raises NotFound."""
 
         def write(tx: Tx) -> None:
-            passages.remove_owned(tx, agent_id)
+            scope.agent(tx, self._organization, agent_id)
+            archives.remove_owned(tx, agent_id)
+            conversations.remove_blocks_of_agent(tx, agent_id)
             agents.remove(tx, agent_id)
             fulltext.remove_scope(tx, "message", agent_id)
 
@@ -142,20 +175,30 @@ class Agents:
         for agent_id in ids:
             self._dispatcher.tell(agent_id, Activation.touch)
 
+    def forgotten(self, ids: Iterable[AgentId]) -> None:
+        """Tells live agents that somebody changed what their models see of the history."""
+        for agent_id in ids:
+            self._dispatcher.tell(agent_id, Activation.forget_context)
+
     # --- history -------------------------------------------------------------------------------------------------
 
     async def messages(self, agent_id: AgentId, query: MessageQuery) -> list[Message]:
         """Messages of an agent, oldest first. Raises NotFound for an unknown agent or cursor."""
 
         def read(tx: Tx) -> list[Message]:
-            agents.require(tx, agent_id)
+            scope.agent(tx, self._organization, agent_id)
             return messages.select_of_agent(tx, agent_id, query)
 
         return await self._world.database.read(read)
 
     async def message(self, message_id: MessageId) -> Message:
         """Raises NotFound."""
-        return await self._world.database.read(lambda tx: messages.get(tx, message_id))
+
+        def read(tx: Tx) -> Message:
+            scope.message(tx, self._organization, message_id)
+            return messages.get(tx, message_id)
+
+        return await self._world.database.read(read)
 
     async def reset_messages(self, agent_id: AgentId, add_default_initial: bool) -> AgentView:
         """Empties what the model sees and deletes the history. Raises NotFound."""
@@ -164,7 +207,7 @@ class Agents:
         first = making.first_messages(agent_id, spec, None if add_default_initial else (), self._world.ids, now)
 
         def write(tx: Tx) -> AgentView:
-            loaded = state.load(tx, agents.get(tx, agent_id))
+            loaded = state.load(tx, self._ours(tx, agent_id))
             messages.remove_all(tx, agent_id)
             _start_history(tx, loaded, first)
             return views.one(tx, agent_id, EVERYTHING)
@@ -178,7 +221,7 @@ class Agents:
         now = self._world.clock.now()
 
         def write(tx: Tx) -> str:
-            loaded = state.load(tx, agents.get(tx, agent_id))
+            loaded = state.load(tx, self._ours(tx, agent_id))
             text = system_text(loaded.agent, loaded.blocks, now)
             if not dry_run:
                 ids = messages.context_ids(tx, agent_id)
@@ -190,6 +233,11 @@ class Agents:
         database = self._world.database
         return await (database.read(write) if dry_run else database.transact(write))
 
+    async def overview(self, agent_id: AgentId) -> Overview:
+        """Where the agent's context window goes. Raises NotFound."""
+        now = self._world.clock.now()
+        return await self._world.database.read(lambda tx: overview.of_agent(tx, self._ours(tx, agent_id), now))
+
     # --- life ----------------------------------------------------------------------------------------------------
 
     async def send(self, agent_id: AgentId, send: Send) -> Turn:
@@ -198,6 +246,7 @@ class Agents:
         Raises NotFound, AgentStopped, MailboxFull, Overloaded, ActivationFailed, or StorageError, if that is known
         before the turn begins; later troubles are told by its last event.
         """
+        await self._require(agent_id)
         turn = Turn(self._world.ids.new(RunId))
         live = self._dispatcher.handler(agent_id) is not None
         reply = self._dispatcher.submit(agent_id, DEFAULT_LANE, lambda activation: activation.turn(send, turn))
@@ -210,6 +259,14 @@ class Agents:
             if reply.done() and not turn.has_opened:
                 reply.result()
         return turn
+
+    async def _require(self, agent_id: AgentId) -> None:
+        """Raises NotFound when the agent is not the caller's. A live one is asked itself: a hot turn reads nothing."""
+        live = self._dispatcher.handler(agent_id)
+        if live is None:
+            await self._world.database.read(lambda tx: scope.agent(tx, self._organization, agent_id))
+        elif live.organization_id != self._organization:
+            raise NotFound("Agent", agent_id)
 
     async def recover(self, agent_id: AgentId) -> None:
         """Goes on with the turns a crash cut short. Raises what loading or storing raises."""
@@ -234,24 +291,37 @@ class Agents:
 
     async def _set_stopped(self, agent_id: AgentId, stopped: bool) -> None:
         now = self._world.clock.now()
-        await self._world.database.transact(lambda tx: agents.update_agent(tx, agent_id, {"stopped": stopped}, now))
+
+        def write(tx: Tx) -> None:
+            scope.agent(tx, self._organization, agent_id)
+            agents.update_agent(tx, agent_id, {"stopped": stopped}, now)
+
+        await self._world.database.transact(write)
+
+    def _ours(self, tx: Tx, agent_id: AgentId) -> Agent:
+        agent = agents.get(tx, agent_id)
+        if agent.organization_id != self._organization:
+            raise NotFound("Agent", agent_id)
+        return agent
+
+    def _one(self, tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
+        return views.many(tx, [self._ours(tx, agent_id)], include)[0]
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: AgentQuery, include: Include) -> list[AgentView]:
         """Raises InvalidInput for a page that cannot be."""
 
         def read(tx: Tx) -> "list[AgentView]":  # type: ignore[valid-type]
-            return views.many(tx, agents.select_agents(tx, DEFAULT_ORGANIZATION, query), include)
+            return views.many(tx, agents.select_agents(tx, self._organization, query), include)
 
         return [self._with_status(view) for view in await self._world.database.read(read)]
 
 
 def _start_history(tx: Tx, loaded: state.Loaded, first: tuple[Message, ...]) -> None:
-    """Writes the first messages, the system message with what it says now."""
+    """Writes the first messages of an agent that has none, the system message with what it says now."""
     system = system_text(loaded.agent, loaded.blocks, first[0].created_at)
     rows = (replace(first[0], content=(Text(system),)), *first[1:])
-    messages.append(tx, rows)
-    messages.replace_context(tx, loaded.agent.id, [row.id for row in rows])
+    messages.begin(tx, rows)
 
 
 def _tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:

@@ -41,7 +41,7 @@ async def ask(
     message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
     started = world.clock.monotonic_ns()
     preview = (
-        Preview(message_id, step_id, world.clock.now(), hot.spec.inner_thoughts, listen) if listen is not None else None
+        Preview(message_id, step_id, world.clock.now(), hot.speaks_in_calls, listen) if listen is not None else None
     )
     request = _request(hot, model, entries, deltas=preview is not None, system=hot.system(world.clock.now()))
     reply: Reply | None = None

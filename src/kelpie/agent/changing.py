@@ -6,11 +6,12 @@ from typing import Any
 from kelpie.agent import making
 from kelpie.core.agents import Agent, ModelChoice, Secret
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, BlockId, MessageId, ToolId
+from kelpie.core.identities import Identity
+from kelpie.core.ids import BlockId, IdentityId, MessageId, OrganizationId, ToolId, UserId
 from kelpie.core.paging import Page
 from kelpie.core.tools import Tool, ToolQuery
 from kelpie.llm.port import ModelInfo
-from kelpie.storage import agents, blocks, messages, tools
+from kelpie.storage import agents, blocks, identities, messages, scope, tools
 from kelpie.world.database import Tx
 
 # Fields that go into the row as they are given.
@@ -22,7 +23,7 @@ _PLAIN = frozenset(
     }
 )  # fmt: skip
 MODEL_FIELDS = ("model", "context_window_limit", "max_tokens", "model_settings", "parallel_tool_calls")
-_RELATIONS = frozenset({"tool_ids", "block_ids", "secrets", "message_ids"})
+_RELATIONS = frozenset({"tool_ids", "block_ids", "identity_ids", "secrets", "message_ids"})
 _CHECKED = {"name": making.check_name, "timezone": making.check_timezone}
 
 
@@ -51,7 +52,7 @@ def new_model(
     return making.choose_model(info, {**kept, **given}, window_max)
 
 
-def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Agent) -> dict[str, Any]:
+def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Agent, user: UserId) -> dict[str, Any]:
     """The columns a change sets. Raises InvalidInput for a value that cannot be."""
     unknown = [
         name for name in changes if name not in _PLAIN | _RELATIONS | {*MODEL_FIELDS, *_CHECKED, "compaction_settings"}
@@ -66,22 +67,31 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
         columns["model"] = model
     if making.SUBAGENT_TAG in columns.get("tags", ()):
         columns["hidden"] = True
-    return columns | {"last_updated_by_id": DEFAULT_USER}
+    return columns | {"last_updated_by_id": user}
 
 
 def apply_relations(tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: Sequence[Secret]) -> None:
     """Replaces the sets that hang on the agent. Raises NotFound, Conflict, InvalidInput."""
     if (ids := changes.get("tool_ids")) is not None:
-        find_tools(tx, (), ids)
+        find_tools(tx, agent.organization_id, (), ids)
         tools.replace_for_agent(tx, agent.id, ids)
     if (ids := changes.get("block_ids")) is not None:
         for block_id in ids:
-            blocks.get(tx, BlockId(block_id))
+            scope.block(tx, agent.organization_id, BlockId(block_id))
         blocks.replace_for_agent(tx, agent.id, ids)
+    if (ids := changes.get("identity_ids")) is not None:
+        link_identities(tx, agent, ids)
     if changes.get("secrets") is not None:
         agents.replace_secrets(tx, agent.id, secrets)
     if (ids := changes.get("message_ids")) is not None:
         _set_context(tx, agent, ids)
+
+
+def link_identities(tx: Tx, agent: Agent, ids: Sequence[IdentityId]) -> tuple[Identity, ...]:
+    """Makes these the identities of the agent and no others. Raises Conflict for one that does not exist."""
+    identities.require_all(tx, agent.organization_id, ids)
+    identities.of_agents.replace(tx, agent.id, ids)
+    return tuple(identities.of_agents.of_rows(tx, [agent.id]).get(agent.id, ()))
 
 
 def _set_context(tx: Tx, agent: Agent, ids: Sequence[MessageId]) -> None:
@@ -92,14 +102,14 @@ def _set_context(tx: Tx, agent: Agent, ids: Sequence[MessageId]) -> None:
     messages.replace_context(tx, agent.id, ids)
 
 
-def find_tools(tx: Tx, names: Sequence[str], ids: Sequence[ToolId]) -> tuple[Tool, ...]:
+def find_tools(tx: Tx, organization: OrganizationId, names: Sequence[str], ids: Sequence[ToolId]) -> tuple[Tool, ...]:
     """The tools asked for by name and by id, each once. Raises InvalidInput naming what does not exist."""
-    by_name = tools.by_names(tx, DEFAULT_ORGANIZATION, names) if names else {}
+    by_name = tools.by_names(tx, organization, names) if names else {}
     missing = [name for name in names if name not in by_name]
     if missing:
         raise InvalidInput("tools", f"there is no tool named {', '.join(missing)}; create it first")
     query = ToolQuery(page=Page(limit=None), tool_ids=tuple(ids))
-    by_id = {tool.id: tool for tool in tools.select(tx, DEFAULT_ORGANIZATION, query)} if ids else {}
+    by_id = {tool.id: tool for tool in tools.select(tx, organization, query)} if ids else {}
     unknown = [i for i in ids if i not in by_id]
     if unknown:
         raise InvalidInput("tool_ids", f"there is no tool with the id {', '.join(unknown)}")

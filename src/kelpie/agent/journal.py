@@ -16,12 +16,13 @@ from kelpie.agent.state import Loaded
 from kelpie.agent.stop import Called, Decision, decide
 from kelpie.agent.types import spec_of
 from kelpie.core.agents import Agent
+from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, Role, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, blocks, heads, messages, runs
+from kelpie.storage import agents, blocks, heads, journal_keys, messages, runs, steps
 from kelpie.storage.heads import Claim
 from kelpie.storage.runs import Given
 from kelpie.tools.port import CallContext
@@ -75,6 +76,7 @@ class Write:
     step: Step | None = None
     answers: tuple[Answer, ...] = ()
     ending: Ending | None = None
+    block_limit: int = DEFAULT_LIMIT  # of blocks that the calls make
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ async def commit(
 
     def numbered(tx: Tx) -> T:
         heads.advance(tx, position.claim)
-        runs.journal_add(tx, position.claim, run.id, position.number, kind, at)
+        journal_keys.add(tx, position.claim, run.id, position.number, kind, at)
         return body(tx)
 
     for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -117,7 +119,7 @@ async def commit(
                 raise
         except CommitUnknown as unknown:
             try:
-                if await database.read(lambda tx: runs.journal_has(tx, run.agent_id, run.id, position.number)):
+                if await database.read(lambda tx: journal_keys.has(tx, run.agent_id, run.id, position.number)):
                     return await database.read(recall)
             except StorageError as error:  # it stays unknown, and only that keeps a client from sending it again
                 raise unknown from error
@@ -151,7 +153,7 @@ async def write_step(database: Database, position: Position, loaded: Loaded, wri
 def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
     run = position.run
     rows, touched = list(write.rows), list[AgentId]()
-    context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows)
+    context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit)
     answered = [_answer(tx, answer, context, touched) for answer in write.answers]
     if answered:
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
@@ -160,7 +162,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
     messages.append(tx, rows, position.conversation)
     if write.step is not None:
-        runs.add_step(tx, write.step, loaded.agent.organization_id)
+        steps.add(tx, write.step, loaded.agent.organization_id)
     now, cleared = state.refresh(tx, loaded), False
     if decision.stop is None:
         runs.progress(tx, run)
@@ -206,7 +208,7 @@ async def close_turn(
     def body(tx: Tx) -> bool:
         messages.append(tx, orphans, position.conversation)
         if step is not None:
-            runs.add_step(tx, step, loaded.agent.organization_id)
+            steps.add(tx, step, loaded.agent.organization_id)
         return finish(tx, run, state.refresh(tx, loaded).agent, position.conversation)
 
     assert run.completed_at is not None

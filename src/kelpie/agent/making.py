@@ -12,11 +12,12 @@ import orjson
 
 from kelpie.agent import instructions
 from kelpie.agent.prompt import packed_event
-from kelpie.agent.types import EXITS, TypeSpec, instructions_for, spec_of
+from kelpie.agent.types import EXITS, SPEAK, TypeSpec, instructions_for, spec_of
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent, ModelChoice, NewAgent, Secret, ToolRule
 from kelpie.core.blocks import DEFAULT_LIMIT, Block, NewBlock
 from kelpie.core.errors import Conflict, InvalidInput
-from kelpie.core.ids import DEFAULT_USER, AgentId, BlockId, MessageId, SecretId
+from kelpie.core.ids import AgentId, BlockId, MessageId, SecretId
 from kelpie.core.messages import Message, NewMessage, Reasoning, Role, Text, ToolCall, ToolReturn
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool, ToolType
@@ -33,6 +34,10 @@ _BASE_TYPES = frozenset({ToolType.letta_core, ToolType.letta_memory_core, ToolTy
 _NO_BASE_RULES = ("claude-4-sonnet", "claude-3-5-sonnet", "gpt-5", "gemini-2.5-pro")
 # context window up to -> (files open at once, characters of each that are shown)
 _FILE_WINDOWS = ((8_000, 3, 5_000), (32_000, 5, 15_000), (128_000, 10, 25_000), (200_000, 10, 40_000))
+_COMMON_SETTINGS = frozenset(
+    {"max_output_tokens", "temperature", "parallel_tool_calls", "response_format", "fallbacks"}
+)
+_SUMMARIZERS = {"openai": "openai/gpt-5-mini", "anthropic": "anthropic/claude-haiku-4-5"}
 _FILE_WINDOW_LARGEST = (15, 40_000)
 SUMMARY_INSTRUCTIONS = (
     "Messages at the beginning of the conversation are about to leave the context. Write a summary that lets the rest "
@@ -63,7 +68,7 @@ def check_timezone(name: str) -> str:
 
 def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONTEXT_WINDOW_DEFAULT_MAX) -> ModelChoice:
     """How the agent uses its model: what was asked for over what the model offers. Raises InvalidInput."""
-    settings: Mapping[str, Any] = new.get("model_settings") or {}
+    settings = {**info.settings, **_meant_for(info, new.get("model_settings") or {})}
     window = new.get("context_window_limit") or min(info.context_window, window_max)
     if window < 1:
         raise InvalidInput("context_window_limit", "must be a positive number of tokens")
@@ -75,8 +80,18 @@ def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONT
         max_tokens=limit,
         temperature=settings.get("temperature", 1.0),
         parallel_tool_calls=bool(parallel),
-        settings=dict(settings),
+        settings=settings,
     )
+
+
+def _meant_for(info: ModelInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that this model is told: all of its own provider's, or of OpenAI's where its words are spoken; of
+    any other's only those that all have."""
+    meant = given.get("provider_type", info.provider_type)
+    own = meant == info.provider_type or (meant == "openai" and info.provider_type != "anthropic")
+    return {
+        name: value for name, value in given.items() if name != "provider_type" and (own or name in _COMMON_SETTINGS)
+    }
 
 
 def file_window(context_window: int) -> tuple[int, int]:
@@ -87,7 +102,7 @@ def compaction(given: Mapping[str, Any] | None, model: ModelChoice) -> Mapping[s
     """How the history will be shortened: what was asked for over the defaults."""
     provider = model.handle.partition("/")[0]
     defaults = {
-        "model": "openai/gpt-5-mini" if provider == "openai" else model.handle,
+        "model": _SUMMARIZERS.get(provider, model.handle),
         "model_settings": None,
         "prompt": SUMMARY_INSTRUCTIONS,
         "prompt_acknowledgement": False,
@@ -126,7 +141,14 @@ def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: Model
     return tuple(rules)
 
 
-def make_agent(new: NewAgent, agent_id: AgentId, model: ModelChoice, tools: Sequence[Tool], now: Micros) -> Agent:
+def make_agent(
+    new: NewAgent,
+    agent_id: AgentId,
+    model: ModelChoice,
+    tools: Sequence[Tool],
+    now: Micros,
+    caller: Caller = DEFAULT_CALLER,
+) -> Agent:
     """The agent's row. Raises InvalidInput."""
     spec = spec_of(new.agent_type)
     if spec.needs_companion and not new.enable_sleeptime:
@@ -157,19 +179,25 @@ def make_agent(new: NewAgent, agent_id: AgentId, model: ModelChoice, tools: Sequ
         enable_sleeptime=new.enable_sleeptime,
         max_files_open=new.max_files_open or files,
         per_file_view_window_char_limit=new.per_file_view_window_char_limit or chars,
-        created_by_id=DEFAULT_USER,
-        last_updated_by_id=DEFAULT_USER,
+        organization_id=caller.organization_id,
+        created_by_id=caller.user_id,
+        last_updated_by_id=caller.user_id,
     )
 
 
-def make_blocks(new: Sequence[NewBlock], ids: Ids, now: Micros, limit: int = DEFAULT_LIMIT) -> tuple[Block, ...]:
+def make_blocks(
+    new: Sequence[NewBlock], ids: Ids, now: Micros, limit: int = DEFAULT_LIMIT, caller: Caller = DEFAULT_CALLER
+) -> tuple[Block, ...]:
     """The blocks an agent is made with. Raises Conflict for two of one label."""
     labels = [block.label for block in new]
     for label in labels:
         if labels.count(label) > 1:
             raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
     # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
-    return tuple(blocks.make(block, ids.new(BlockId), now + i, limit=limit) for i, block in enumerate(new))
+    user, organization = caller.user_id, caller.organization_id
+    return tuple(
+        blocks.make(block, ids.new(BlockId), now + i, user, organization, limit=limit) for i, block in enumerate(new)
+    )
 
 
 def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Secret, ...]:
@@ -185,15 +213,22 @@ def first_messages(
         for message in given:
             rows += _given_rows(agent_id, message, spec, ids, now)
     elif spec.boot_messages:
-        thought = Reasoning(instructions.BOOT_THOUGHT, native=False)
-        rows += _spoken(agent_id, instructions.BOOT_MESSAGE, (thought,), ids, now)
+        rows += _boot(agent_id, spec, ids, now)
         login = packed_event("login", now, last_login="Never (first login)")
         rows.append(Message(ids.new(MessageId), agent_id, Role.user, now, (Text(login),)))
     return tuple(rows)
 
 
+def _boot(agent_id: AgentId, spec: TypeSpec, ids: Ids, now: Micros) -> list[Message]:
+    """Shows the model how its type answers: never with a tool that it does not have."""
+    thought, said = Reasoning(instructions.BOOT_THOUGHT, native=False), instructions.BOOT_MESSAGE
+    if spec.speaks_by_tool:
+        return _spoken(agent_id, said, (thought,), ids, now)
+    return [Message(ids.new(MessageId), agent_id, Role.assistant, now, (Text(said),))]
+
+
 def _given_rows(agent_id: AgentId, message: NewMessage, spec: TypeSpec, ids: Ids, now: Micros) -> list[Message]:
-    if message.role is Role.assistant and spec.heartbeats:
+    if message.role is Role.assistant and spec.speaks_by_tool:
         text = "\n".join(part.text for part in message.content if isinstance(part, Text))
         return _spoken(agent_id, text, (), ids, now)
     return [Message(ids.new(MessageId), agent_id, message.role, now, message.content, name=message.name)]
@@ -201,7 +236,7 @@ def _given_rows(agent_id: AgentId, message: NewMessage, spec: TypeSpec, ids: Ids
 
 def _spoken(agent_id: AgentId, text: str, thoughts: tuple[Reasoning, ...], ids: Ids, now: Micros) -> list[Message]:
     """An answer given by tool, with its result, as if the agent had said it."""
-    call = ToolCall(f"call_{ids.uuid()[:8]}", "send_message", orjson.dumps({"message": text}).decode())
+    call = ToolCall(f"call_{ids.uuid()[:8]}", SPEAK, orjson.dumps({"message": text}).decode())
     result = ToolReturn(call.id, call.name, True, SENT)
     return [
         Message(ids.new(MessageId), agent_id, Role.assistant, now, thoughts, (call,)),

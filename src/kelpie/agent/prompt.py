@@ -23,15 +23,20 @@ _COUNTS_LINES = frozenset({"anthropic"})  # providers whose models use line numb
 
 def system_text(agent: Agent, blocks: Sequence[Block], now: Micros) -> str:
     """Instructions and memory as one text. It changes with memory, settings and the day, not with every call."""
-    spec = spec_of(agent.agent_type)
-    numbered = spec.numbered_lines and agent.model.handle.partition("/")[0] in _COUNTS_LINES
-    memory = render_blocks(blocks, numbered=numbered) if spec.memory_in_prompt else ""
-    today = as_datetime(now).strftime("%Y-%m-%d")
-    facts = f"<memory_metadata>\n- AGENT_ID: {agent.id}\n- Today: {today} (UTC)\n</memory_metadata>"
+    memory, facts = memory_parts(agent, blocks, now)
     memory = f"{memory}\n\n{facts}" if memory else facts
     if _MEMORY_PLACE in agent.system:
         return agent.system.replace(_MEMORY_PLACE, memory)
     return f"{agent.system}\n\n{memory}"
+
+
+def memory_parts(agent: Agent, blocks: Sequence[Block], now: Micros) -> tuple[str, str]:
+    """The blocks as text, and what the agent is told about itself."""
+    spec = spec_of(agent.agent_type)
+    numbered = spec.numbered_lines and agent.model.handle.partition("/")[0] in _COUNTS_LINES
+    memory = render_blocks(blocks, numbered=numbered) if spec.memory_in_prompt else ""
+    today = as_datetime(now).strftime("%Y-%m-%d")
+    return memory, f"<memory_metadata>\n- AGENT_ID: {agent.id}\n- Today: {today} (UTC)\n</memory_metadata>"
 
 
 def prepare(message: Message, spec: TypeSpec) -> Prepared:

@@ -1,46 +1,118 @@
 """The door to runs and steps: what happened, for people and SDKs to look at."""
 
-from kelpie.core.errors import Conflict
-from kelpie.core.ids import DEFAULT_ORGANIZATION, RunId, StepId
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import Agent
+from kelpie.core.errors import Conflict, NotFound
+from kelpie.core.ids import RunId, StepId
 from kelpie.core.messages import Message
 from kelpie.core.paging import Page
-from kelpie.core.runs import UNFINISHED, Run, RunQuery, Step, StepQuery
-from kelpie.storage import messages, runs
+from kelpie.core.runs import UNFINISHED, Run, RunQuery, Step, StepQuery, Trace
+from kelpie.storage import agents, messages, runs, scope, steps, traces
 from kelpie.world.database import Database, Tx
 
 
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What a step exchanged with its provider, with what is known of the step."""
+
+    trace: Trace
+    step: Step
+    agent: Agent  # as it is now
+    messages: tuple[Message, ...]
+
+
 class Runs:
-    def __init__(self, database: Database) -> None:
+    """Runs and steps of the caller's organisation."""
+
+    def __init__(self, database: Database, caller: Caller = DEFAULT_CALLER) -> None:
         self._database = database
+        self._organization = caller.organization_id
 
     async def get(self, run_id: RunId) -> Run:
         """Raises NotFound."""
-        return await self._database.read(lambda tx: runs.get(tx, run_id))
+        return await self._database.read(lambda tx: self._run(tx, run_id))
+
+    def _run(self, tx: Tx, run_id: RunId) -> Run:
+        scope.run(tx, self._organization, run_id)
+        return runs.get(tx, run_id)
 
     async def steps(self, query: StepQuery) -> list[Step]:
-        return await self._database.read(lambda tx: runs.select_steps(tx, DEFAULT_ORGANIZATION, query))
+        return await self._database.read(lambda tx: steps.select_steps(tx, self._organization, query))
 
     async def step(self, step_id: StepId) -> Step:
         """Raises NotFound."""
-        return await self._database.read(lambda tx: runs.get_step(tx, step_id))
+
+        def read(tx: Tx) -> Step:
+            scope.step(tx, self._organization, step_id)
+            return steps.get(tx, step_id)
+
+        return await self._database.read(read)
+
+    async def metrics(self, run_id: RunId) -> tuple[Run, list[str]]:
+        """The run, and the ids of the tools it called. Raises NotFound."""
+        return await self._database.read(lambda tx: (self._run(tx, run_id), runs.tools_used(tx, run_id)))
+
+    async def trace(self, step_id: StepId) -> Traced | None:
+        """What went over the wire, if it is still kept and the step used a wire at all. Raises NotFound."""
+
+        def read(tx: Tx) -> Traced | None:
+            scope.step(tx, self._organization, step_id)
+            step, trace = steps.get(tx, step_id), traces.find(tx, step_id)
+            if trace is None:
+                return None
+            return Traced(trace, step, agents.get(tx, step.agent_id), tuple(messages.of_step(tx, step_id)))
+
+        return await self._database.read(read)
+
+    async def judge(self, step_id: StepId, feedback: str | None, tags: Sequence[str] | None) -> Step:
+        """Sets what a person thinks of a step; None takes the feedback back, but leaves the tags. Raises NotFound."""
+
+        def write(tx: Tx) -> Step:
+            scope.step(tx, self._organization, step_id)
+            steps.judge(tx, step_id, feedback, tags)
+            return steps.get(tx, step_id)
+
+        return await self._database.transact(write)
+
+    async def set_transaction(self, step_id: StepId, transaction_id: str) -> Step:
+        """Notes under which id a step was accounted for elsewhere. Raises NotFound."""
+
+        def write(tx: Tx) -> Step:
+            scope.step(tx, self._organization, step_id)
+            steps.set_transaction(tx, step_id, transaction_id)
+            return steps.get(tx, step_id)
+
+        return await self._database.transact(write)
 
     async def messages(self, run_id: RunId, page: Page) -> list[Message]:
         """The messages of a run in the order asked for. Raises NotFound for an unknown run."""
 
         def read(tx: Tx) -> list[Message]:
-            runs.get(tx, run_id)
+            scope.run(tx, self._organization, run_id)
             return _slice(messages.of_run(tx, run_id), page)
 
         return await self._database.read(read)
 
     async def step_messages(self, step_id: StepId, page: Page) -> list[Message]:
-        return await self._database.read(lambda tx: _slice(messages.of_step(tx, step_id), page))
+        """The messages of a step in the order asked for; none for a step that does not exist."""
+
+        def read(tx: Tx) -> list[Message]:
+            try:
+                scope.step(tx, self._organization, step_id)
+            except NotFound:
+                return []
+            return _slice(messages.of_step(tx, step_id), page)
+
+        return await self._database.read(read)
 
     async def delete(self, run_id: RunId) -> None:
         """Deletes the record of an ended run. Raises NotFound, or Conflict while it is under way."""
 
         def write(tx: Tx) -> None:
-            if runs.get(tx, run_id).status in UNFINISHED:
+            if self._run(tx, run_id).status in UNFINISHED:
                 raise Conflict(f"{run_id} is still running; wait until it has ended")
             runs.remove(tx, run_id)
 
@@ -48,7 +120,7 @@ class Runs:
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: RunQuery) -> list[Run]:
-        return await self._database.read(lambda tx: runs.select_runs(tx, DEFAULT_ORGANIZATION, query))
+        return await self._database.read(lambda tx: runs.select_runs(tx, self._organization, query))
 
 
 def _slice(found: list[Message], page: Page) -> list[Message]:

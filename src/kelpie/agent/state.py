@@ -1,11 +1,13 @@
 """What an activation holds in memory: settings, blocks, tools and context of one agent, as last committed."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, chain, islice
 
 from kelpie.agent.history import healed, weight
 from kelpie.agent.prompt import prepare, system_text, tool_schemas
-from kelpie.agent.types import TypeSpec, spec_of
+from kelpie.agent.types import TypeSpec, spec_for, spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
 from kelpie.core.messages import Message, Role
@@ -45,39 +47,45 @@ def refresh(tx: Tx, known: Loaded) -> Loaded:
     return known if known.is_current(tx) else load(tx, agents.get(tx, known.agent.id))
 
 
-@dataclass(slots=True)
 class Context:
-    """What the model sees of one conversation: the history, encoded once."""
+    """What the model sees of one conversation: the history, encoded once and weighed once."""
 
-    entries: list[Prepared]
+    __slots__ = ("_entries", "_weights")
 
-    chars: int = 0  # roughly what the entries weigh
-
-    def __post_init__(self) -> None:
-        self.chars = sum(weight(entry.message) for entry in self.entries)
+    def __init__(self, entries: Sequence[Prepared]) -> None:
+        self._entries: list[Prepared] = []
+        self._weights: list[int] = []  # roughly what the entries up to and with each take, in characters
+        self._add(entries)
 
     def extend(self, new: Sequence[Message], spec: TypeSpec) -> None:
-        added = [prepare(message, spec) for message in new]
-        self.entries += added
-        self.chars += sum(weight(entry.message) for entry in added)
+        self._add([prepare(message, spec) for message in new])
+
+    def _add(self, entries: Sequence[Prepared]) -> None:
+        self._entries += entries
+        sums = accumulate((weight(entry.message) for entry in entries), initial=self.chars)
+        self._weights += islice(sums, 1, None)
+
+    @property
+    def chars(self) -> int:
+        """Roughly what the entries take together."""
+        return self._weights[-1] if self._weights else 0
 
     def within(self, chars_max: int) -> list[Prepared]:
-        """The entries, or the newest of them that fit, beginning with something the user said."""
+        """The entries, or the newest of them that fit, beginning with something the user said.
+
+        However little fits, the user's last message and what followed it are there.
+        """
         if self.chars <= chars_max:
-            return list(self.entries)
-        left, start = self.chars, 0
-        for i, entry in enumerate(self.entries):
-            if entry.message.role is Role.user:
-                start = i
-                if left <= chars_max:
-                    break
-            left -= weight(entry.message)
-        return self.entries[start:]
+            return self._entries[:]
+        first = bisect_left(self._weights, self.chars - chars_max) + 1
+        later, earlier = range(first, len(self._entries)), range(first - 1, -1, -1)
+        start = next((i for i in chain(later, earlier) if self._entries[i].message.role is Role.user), 0)
+        return self._entries[start:]
 
 
 def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
     """Reads the newest part of a context; what stands before it would not fit into a prompt anyway."""
-    spec = spec_of(agent.agent_type)
+    spec = spec_for(agent)
     found = messages.context_messages(tx, agent.id, conversation, CONTEXT_ROWS_MAX)
     said = found[1:] if found and found[0].role is Role.system else found
     return Context([prepare(m, spec) for m in healed(said)])
@@ -91,8 +99,15 @@ class Hot:
     loaded: Loaded
     contexts: dict[str, Context] = field(default_factory=dict[str, Context])
     stale: bool = False
+    forgotten: int = 0  # how often the contexts were given up; one read before that must not come back after it
     _system: tuple[Loaded, Micros, str] | None = None
     _schemas: tuple[Loaded, tuple[ToolSchema, ...]] | None = None
+
+    def forget_contexts(self) -> None:
+        """What is held may no longer be what is stored, the history included: all of it is read again."""
+        self.stale = True
+        self.forgotten += 1
+        self.contexts.clear()
 
     @property
     def agent(self) -> Agent:
@@ -100,7 +115,12 @@ class Hot:
 
     @property
     def spec(self) -> TypeSpec:
-        return spec_of(self.loaded.agent.agent_type)
+        return spec_for(self.loaded.agent)
+
+    @property
+    def speaks_in_calls(self) -> bool:
+        """Whether thoughts and answers are looked for in tool calls: a matter of its type, whoever thinks."""
+        return spec_of(self.loaded.agent.agent_type).inner_thoughts
 
     @property
     def exits(self) -> frozenset[str]:

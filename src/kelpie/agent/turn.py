@@ -19,7 +19,8 @@ from kelpie.agent.prompt import prepare
 from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record
 from kelpie.agent.state import Hot
 from kelpie.agent.stop import Called
-from kelpie.core.errors import KelpieError, ModelError
+from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.errors import KelpieError, ModelError, StorageBusy
 from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, Role, ToolCall
 from kelpie.core.runs import Run, Step, StepStatus, StopReason
@@ -39,6 +40,7 @@ class Equipment:
     models: Models
     external: ExternalTool | None
     touched: Callable[[Iterable[AgentId]], None]
+    block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
 
 
 class TurnLoop:
@@ -127,6 +129,8 @@ class TurnLoop:
                 return
             hot.stale = False
             await self._reload(conversation)
+        if conversation not in hot.contexts:
+            raise StorageBusy(f"The history of {hot.agent.id} changed faster than it could be read. Send it again.")
 
     async def _reload(self, conversation: str) -> None:
         hot, database = self._hot, self._world.database
@@ -137,8 +141,10 @@ class TurnLoop:
         else:  # another lane committed meanwhile and may know better: look again
             hot.stale = True
         if conversation not in hot.contexts:
-            agent = hot.agent
-            hot.contexts[conversation] = await database.read(lambda tx: state.load_context(tx, agent, conversation))
+            agent, forgotten = hot.agent, hot.forgotten
+            context = await database.read(lambda tx: state.load_context(tx, agent, conversation))
+            if hot.forgotten == forgotten:
+                hot.contexts[conversation] = context
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
@@ -234,7 +240,7 @@ class TurnLoop:
             asked.message_id,
             asked.step_id,
             asked.reply,
-            inner_thoughts=self._hot.spec.inner_thoughts,
+            inner_thoughts=self._hot.speaks_in_calls,
             at=self._world.clock.now(),
         )
 
@@ -242,8 +248,9 @@ class TurnLoop:
         return step_record(self._position.run, self._hot.agent, step_id, status, self._world.clock.now())
 
     def _write(self, kind: str, step_id: StepId, **fields: Any) -> Write:
-        ids = self._world.ids
-        return Write(kind, self._world.clock.now(), step_id, ids.new(MessageId), ids.new(MessageId), **fields)
+        ids, now = self._world.ids, self._world.clock.now()
+        fields["block_limit"] = self._equipment.block_limit
+        return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)
 
     def _plan(self, calls: Iterable[ToolCall]) -> list[Planned]:
         loaded = self._hot.loaded

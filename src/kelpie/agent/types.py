@@ -1,13 +1,14 @@
 """The agent types as a table: they differ in configuration, never in code. One loop runs them all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kelpie.agent import instructions
-from kelpie.core.agents import AgentType
+from kelpie.core.agents import Agent, AgentType
 from kelpie.core.errors import InvalidInput
 
 BaseRules = Literal["never", "by_model", "always"]
+SPEAK = "send_message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class TypeSpec:
     one_turn_memory: bool = False  # what was said is out of sight after each turn, whatever its maker says
     exits: frozenset[str] = frozenset()  # tools that end a turn, whether or not a rule says so
     needs_companion: bool = False  # it only works with another agent that looks after its memory
+
+    @property
+    def speaks_by_tool(self) -> bool:
+        """Whether it comes with a tool to speak with; otherwise what it writes is what it says."""
+        return SPEAK in self.base_tools
 
 
 _CLASSIC_TOOLS = (
@@ -93,7 +99,7 @@ TYPES: dict[AgentType, TypeSpec] = {
         inner_thoughts=True,
         must_call_tool=True,
         base_rules="by_model",
-        boot_messages=True,
+        boot_messages=False,  # it would see them with its first task and with no other
         memory_in_prompt=False,
         one_turn_memory=True,
     ),
@@ -133,8 +139,16 @@ TYPES: dict[AgentType, TypeSpec] = {
 EXITS = frozenset({"send_message", "send_message_to_agent_async", "memory_finish_edits"})
 
 
+_NATIVE = {kind: replace(spec, inner_thoughts=False) for kind, spec in TYPES.items()}
+
+
 def spec_of(agent_type: AgentType) -> TypeSpec:
     return TYPES[agent_type]
+
+
+def spec_for(agent: Agent) -> TypeSpec:
+    """Its type as its model is prompted: one that thinks by itself is not asked for its thoughts a second time."""
+    return (_NATIVE if agent.model.thinks else TYPES)[agent.agent_type]
 
 
 def instructions_for(agent_type: AgentType, given: str | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kelpie.core.agents import ActivationStatus, Agent, AgentView, Include
 from kelpie.core.ids import AgentId
 from kelpie.core.lifecycle import State
-from kelpie.storage import agents, blocks, messages, tools
+from kelpie.storage import agents, blocks, identities, messages, tools
 from kelpie.world.database import Tx
 
 
@@ -23,6 +23,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     blocks_of = blocks.of_agents(tx, ids) if include.blocks else {}
     tools_of = tools.of_agents(tx, ids) if include.tools else {}
     secrets_of = agents.secrets_of(tx, ids) if include.secrets else {}
+    identities_of = identities.of_agents.of_rows(tx, ids) if include.identities else {}
     return [
         AgentView(
             agent=agent,
@@ -30,6 +31,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
             blocks=tuple(blocks_of.get(agent.id, ())),
             tools=tuple(tools_of.get(agent.id, ())),
             secrets=secrets_of.get(agent.id, ()),
+            identities=tuple(identities_of.get(agent.id, ())),
         )
         for agent in found
     ]

@@ -7,16 +7,22 @@ import typer
 
 from kelpie.cli.agents import find
 from kelpie.cli.exit_codes import USAGE
-from kelpie.cli.options import Agent, AsJson, Limit, Url, client, group, path
+from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_rows
+from kelpie.core.agents import AgentType
 from kelpie.core.errors import InvalidInput
 
 RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
 
-commands = group("List, make, look at, start and stop agents.")
+commands = group("List, make, look at, start and stop agents.", "agents create ada", "agents list", "agents show ada")
 
 
-@commands.command("list", epilog="Examples: `kelpie agents list`, `kelpie agents list --tag team --json`")
+def _types(incomplete: str) -> list[str]:
+    """For shell completion: agent types that begin like this."""
+    return [kind.value for kind in AgentType if kind.value.startswith(incomplete)]
+
+
+@commands.command("list", epilog=examples("agents list", "agents list --tag team --json"))
 def list_agents(
     limit: Limit = 50,
     name: Annotated[str | None, typer.Option(help="Only agents of this name.")] = None,
@@ -36,7 +42,7 @@ def list_agents(
     print_rows(("name", "id", "model", "state", "tags"), rows, "There are no agents; `kelpie demo` makes one.")
 
 
-@commands.command(epilog="Examples: `kelpie agents show demo`, `kelpie agents show demo --json`")
+@commands.command(epilog=examples("agents show demo", "agents show demo --json"))
 def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     """Show one agent: its model, its memory blocks, its tools and how it is doing."""
     server = client(url)
@@ -68,14 +74,17 @@ def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
 
 
 @commands.command(
-    epilog="Examples: `kelpie agents create ada`, "
-    "`kelpie agents create ada --model openai/gpt-4o --block human='Likes tea.' --tag team`"
+    epilog=examples(
+        "agents create ada", "agents create ada --model openai/gpt-4o --block human='Likes tea.' --tag team"
+    )
 )
 def create(
     name: Annotated[str, typer.Argument(help="Name of the new agent.")],
     model: Annotated[str | None, typer.Option(help="Handle of its model; without it, the server's default.")] = None,
     embedding: Annotated[str | None, typer.Option(help="Handle of its embedding model.")] = None,
-    agent_type: Annotated[str | None, typer.Option("--type", help="Its type, e.g. `memgpt_v2_agent`.")] = None,
+    agent_type: Annotated[
+        str | None, typer.Option("--type", help="Its type, e.g. `memgpt_v2_agent`.", autocompletion=_types)
+    ] = None,
     description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
     system: Annotated[str | None, typer.Option(help="Its system prompt, instead of that of its type.")] = None,
     block: Annotated[list[str] | None, typer.Option(help="A memory block, `LABEL=VALUE`; may be given again.")] = None,
@@ -103,7 +112,7 @@ def create(
         print(f"The agent '{made['name']}' is there: {made['id']} (model {made['model']}).")
 
 
-@commands.command(epilog="Examples: `kelpie agents delete ada`, `kelpie agents delete ada --yes`")
+@commands.command(epilog=examples("agents delete ada", "agents delete ada --yes"))
 def delete(
     agent: Agent,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -121,19 +130,19 @@ def delete(
     print(f"The agent '{found['name']}' is gone.")
 
 
-@commands.command(epilog="Example: `kelpie agents start ada`")
+@commands.command(epilog=examples("agents start ada"))
 def start(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     """Let a stopped agent work again."""
     _switch(agent, "start", as_json, url)
 
 
-@commands.command(epilog="Example: `kelpie agents stop ada`")
+@commands.command(epilog=examples("agents stop ada"))
 def stop(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     """Stop an agent: it takes no messages until it is started."""
     _switch(agent, "stop", as_json, url)
 
 
-@commands.command(epilog="Example: `kelpie agents restart ada`")
+@commands.command(epilog=examples("agents restart ada"))
 def restart(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     """Put an agent away and load it afresh."""
     _switch(agent, "restart", as_json, url)

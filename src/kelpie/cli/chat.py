@@ -7,23 +7,23 @@ so that a script reading the output gets the answers alone.
 import re
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
+from pathlib import Path
 from typing import Any, TextIO
 
 from kelpie.cli import agents, typed
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.core.errors import KelpieError
 from kelpie.world.client import Client
+from kelpie.world.line_history import line_history
 
-with suppress(ImportError):  # not every Python has it
-    import readline  # noqa: F401 - input() gets editing and a history from it
-
+TYPED = "chat_history"  # in the data directory
 SILENCE_S = 120.0  # the server pings a quiet stream far more often
 HISTORY, HISTORY_MAX = 20, 1000  # messages
 ENDS = ("/exit", "/quit")
 HELP = """/history [N]  the last messages of this conversation
 /help         this
-/exit         end, as does Ctrl-D; Ctrl-C during an answer stops listening
+/exit         end, as does Ctrl-D
+Ctrl-C drops what you are typing, twice it ends; during an answer it stops listening.
 A \\ at the end of a line goes on in the next; \"\"\" begins a text of several lines and ends it."""
 _WHO = {
     "user_message": "you",
@@ -36,8 +36,11 @@ _SHOWN_MAX = 300  # characters of a tool's arguments and result
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def chat(client: Client, who: str, said: str | None = None) -> int:
-    """Talks with the agent: one message if given, else until the input ends. Returns the exit code."""
+def chat(client: Client, who: str, said: str | None = None, keep_in: Path | None = None) -> int:
+    """Talks with the agent: one message if given, else until the input ends. Returns the exit code.
+
+    At a terminal the typed lines are kept in the directory, if there is one.
+    """
     agent = agents.find(client, who)
     turns = Turns(client, agent, Screen(agent["name"]))
     if said is not None:
@@ -46,15 +49,31 @@ def chat(client: Client, who: str, said: str | None = None) -> int:
         went_well = [turns.take(text) for text in typed.messages(typed.from_stream(sys.stdin))]
         return OK if all(went_well) else ERROR
     print(f"You are talking to {agent['name']} ({agent['id']}). /help says what you can type.", file=sys.stderr)
-    for text in typed.messages(input):
+    with line_history(keep_in / TYPED if keep_in else None):
+        _converse(turns)
+    return OK
+
+
+def _converse(turns: "Turns") -> None:
+    for text in typed.messages(_prompted):
         if text in ENDS:
-            return OK
+            return
         if text.startswith("/"):
             _command(turns, text)
         else:
             turns.take(text)
     print(file=sys.stderr)
-    return OK
+
+
+def _prompted(prompt: str) -> str:
+    if not sys.stdout.isatty():  # whoever keeps the answers wants no prompts among them
+        print(prompt, end="", file=sys.stderr, flush=True)
+        prompt = ""
+    try:
+        return input(prompt)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the next prompt gets a line of its own
+        raise
 
 
 def _command(turns: "Turns", text: str) -> None:
@@ -92,7 +111,7 @@ class Turns:
         except KelpieError as error:
             self._screen.trouble(str(error))
             return
-        for message in reversed(found):
+        for message in found[-count:]:  # the newest, but oldest first: so does Letta's API list an agent's messages
             self._screen.remember(message)
 
 

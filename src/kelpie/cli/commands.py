@@ -11,33 +11,39 @@ from typing import Annotated
 import typer
 
 from kelpie import __version__
-from kelpie.cli import agent_commands, config_commands, control, log_command, model_commands, run_commands
+from kelpie.cli import agent_commands, config_commands, control, key_commands, log_command, model_commands, run_commands
 from kelpie.cli import chat as talking
 from kelpie.cli import demo as trying
 from kelpie.cli import doctor as examining
 from kelpie.cli import status as looking
 from kelpie.cli.agents import UnknownAgent
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
-from kelpie.cli.options import MARKUP, Agent, AsJson, Url, as_environment, client, flags, group
+from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
 from kelpie.core.errors import ConfigurationError
 from kelpie.world.client import Refused, Unreachable
+from kelpie.world.data_dir import place
 from kelpie.world.settings_file import VARIABLE, load
 
 NOT_FOUND_STATUS = 404  # over HTTP
 
 kelpie = typer.Typer(
     help="A server on which stateful LLM agents live, remember and use tools.",
-    epilog="Settings come from options, the environment and kelpie.toml; `kelpie config show` lists them.",
+    epilog=examples("server start", "demo", "chat demo", "config show", "doctor"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
-server = group("Start, stop and look at the server.")
-simulation = group("Play scenarios of the simulation: the whole server in virtual time, with faults.")
+server = group("Start, stop and look at the server.", "server start", "server status", "server stop")
+simulation = group(
+    "Play scenarios of the simulation: the whole server in virtual time, with faults.",
+    "sim list",
+    "sim search --seeds 1..20",
+)
 kelpie.add_typer(server, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(model_commands.commands, name="models")
+kelpie.add_typer(key_commands.commands, name="keys")
 kelpie.add_typer(config_commands.commands, name="config")
 kelpie.add_typer(simulation, name="sim")
 
@@ -64,10 +70,19 @@ def _told(error: Exception, code: int) -> int:
     return code
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
 @kelpie.callback()
 def settings_of_all(
     config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
     data_dir: Annotated[str | None, typer.Option(help="Whose server is meant; like KELPIE_DATA_DIR.")] = None,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
 ) -> None:
     # The environment is where settings live, for this process and for those it starts.
     if config is not None:
@@ -76,27 +91,27 @@ def settings_of_all(
         os.environ |= as_environment(flags({"data_dir": data_dir}))
 
 
-@kelpie.command(epilog="Example: `kelpie version`")
+@kelpie.command(epilog=examples("version"))
 def version() -> None:
     """Show the version."""
     print(f"kelpie {__version__}")
 
 
-@server.command(
-    epilog="Examples: `kelpie server start`, `kelpie server start --port 9000 --set agents.block_limit=5000`"
-)
+@server.command(epilog=examples("server start", "server start --port 9000 --set agents.block_limit=5000"))
 def start(
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay in the terminal, and log there.")] = False,
     host: Annotated[str | None, typer.Option(help="Address to listen on; like KELPIE_HOST.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; like KELPIE_PORT.")] = None,
     data_dir: Annotated[str | None, typer.Option(help="Where the data lies; like KELPIE_DATA_DIR.")] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Ask for a password, on a loopback address too; like KELPIE_SERVER_SECURE.")
+    ] = False,
     config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
-    assign: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting, `KEY=VALUE`; may be given again.")
-    ] = None,
+    assign: Assign = None,
 ) -> None:
     """Start the server in the background, and wait until it answers."""
-    given = flags({"host": host, "port": port, "data_dir": data_dir}, assign or ())
+    named = {"host": host, "port": port, "data_dir": data_dir, "secure": "true" if secure else None}
+    given = flags(named, assign or ())
     if foreground:
         from kelpie.cli.serve import serve_here
 
@@ -112,43 +127,41 @@ def start(
         raise found.located(error) from error
 
 
-@server.command(epilog="Example: `kelpie server stop`")
+@server.command(epilog=examples("server stop"))
 def stop() -> None:
     """Stop the server, letting the turns in flight finish first."""
     raise typer.Exit(control.stop(load().settings))
 
 
-@server.command(epilog="Example: `kelpie server status || kelpie server start`")
-def status() -> None:
+@server.command(epilog=examples("server status || kelpie server start", "server status --json"))
+def status(as_json: AsJson = False) -> None:
     """Say whether the server runs: exit code 0 if it does, 3 if not."""
-    raise typer.Exit(looking.status())
+    raise typer.Exit(looking.status(as_json=as_json))
 
 
-@kelpie.command(
-    epilog="Examples: `kelpie chat demo`, `kelpie chat demo -m 'Hello!'`, `kelpie chat demo < questions.txt`"
-)
+@kelpie.command(epilog=examples("chat demo", "chat demo -m 'Hello!'", "chat demo < questions.txt"))
 def chat(
     agent: Agent,
     message: Annotated[str | None, typer.Option("--message", "-m", help="Say this and leave.")] = None,
     url: Url = None,
 ) -> None:
     """Talk with an agent: at the prompt, or from a pipe. At the prompt, /help says what can be typed."""
-    raise typer.Exit(talking.chat(client(url), agent, message))
+    raise typer.Exit(talking.chat(client(url), agent, message, place(load().settings.data_dir)))
 
 
-@kelpie.command(epilog="Example: `kelpie demo`")
+@kelpie.command(epilog=examples("demo"))
 def demo(url: Url = None) -> None:
     """Make the agent 'demo' if it is not there, and show what to try."""
     raise typer.Exit(trying.demo(client(url)))
 
 
-@kelpie.command(epilog="Examples: `kelpie doctor`, `kelpie doctor --json`")
+@kelpie.command(epilog=examples("doctor", "doctor --json"))
 def doctor(as_json: AsJson = False, url: Url = None) -> None:
     """Look at settings, server, models and machine; exit code 1 if something needs a hand."""
     raise typer.Exit(examining.doctor(load(), url, as_json=as_json))
 
 
-@kelpie.command(epilog="Examples: `kelpie logs`, `kelpie logs --follow`, `kelpie logs -n 500 --level warning --json`")
+@kelpie.command(epilog=examples("logs", "logs --follow", "logs -n 500 --level warning --json"))
 def logs(
     count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="How many of the last lines.")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
@@ -161,7 +174,7 @@ def logs(
     raise typer.Exit(log_command.logs(load().settings, count, follow=follow, level=level, as_json=as_json))
 
 
-@simulation.command("run", epilog="Example: `kelpie sim run --scenario many-agents --seed 7`")
+@simulation.command("run", epilog=examples("sim run --scenario many-agents --seed 7"))
 def sim_run(
     scenario: Annotated[str, typer.Option(help="Name of the scenario; `kelpie sim list` shows them.")],
     seed: Annotated[int, typer.Option(help="The same seed is the same run.")],
@@ -174,7 +187,7 @@ def sim_run(
     raise typer.Exit(sim.run(scenario, seed, events=events, as_json=as_json))
 
 
-@simulation.command("search", epilog="Example: `kelpie sim search --seeds 1..20 --scenario many-agents`")
+@simulation.command("search", epilog=examples("sim search --seeds 1..20 --scenario many-agents"))
 def sim_search(
     seeds: Annotated[str, typer.Option(help="Which seeds: `A..B`, both included.")],
     scenario: Annotated[list[str] | None, typer.Option(help="Only this scenario; may be given more than once.")] = None,
@@ -187,7 +200,7 @@ def sim_search(
     raise typer.Exit(sim.look(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
 
 
-@simulation.command("list", epilog="Example: `kelpie sim list`")
+@simulation.command("list", epilog=examples("sim list"))
 def sim_list(as_json: AsJson = False) -> None:
     """Show the scenarios and the faults each is about."""
     from kelpie.cli import sim

@@ -5,24 +5,20 @@ from typing import Annotated, Any
 
 import typer
 
-from kelpie.cli.options import AsJson, flags, group
+from kelpie.cli.options import AsJson, Assign, examples, flags, group
 from kelpie.cli.output import print_json, print_rows
 from kelpie.core.settings import SETTINGS, Resolved, Settings
 from kelpie.world.settings_file import load
 
-commands = group("Look at the settings.")
+commands = group("Look at the settings.", "config show")
 
 SET = "(set)"
 
 
-@commands.command(
-    epilog="Examples: `kelpie config show`, `kelpie config show --json`, `kelpie config show --set server.port=9000`"
-)
+@commands.command(epilog=examples("config show", "config show --json", "config show --set server.port=9000"))
 def show(
     config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
-    assign: Annotated[
-        list[str] | None, typer.Option("--set", help="As for `kelpie server start`: KEY=VALUE; may be given again.")
-    ] = None,
+    assign: Assign = None,
     as_json: AsJson = False,
 ) -> None:
     """Show every setting, its value and its origin: option, variable, file and line, or default."""

@@ -3,6 +3,8 @@
 import sys
 
 from kelpie.cli.exit_codes import ERROR, NOT_RUNNING, OK
+from kelpie.cli.first_password import ensure_password
+from kelpie.cli.output import waiting
 from kelpie.cli.running import running
 from kelpie.core.settings import Settings
 from kelpie.world.background import Child, alive, ask_to_stop, wait_until
@@ -10,7 +12,6 @@ from kelpie.world.data_dir import DataDir
 from kelpie.world.health import version_at
 
 OUTPUT = "start.log"  # in the data directory: what a background server prints beside its log
-START_S = 60.0
 STOP_SPARE_S = 15.0  # beyond the time that turns in flight are given
 
 # -P: the directory the command happens to be called in must not be a place to import from.
@@ -23,14 +24,18 @@ def start(settings: Settings) -> int:
     if server is not None:
         print(f"Kelpie is already running at {server.url} (process {server.pid}).")
         return OK
-    child = Child(_SERVER, DataDir.open(settings.data_dir).path / OUTPUT)
-    answered = wait_until(lambda: child.ended() is not None or _answers(settings, child.pid), START_S)
+    if told := ensure_password(settings):  # here and not by the child, whose words end in a file
+        print(told, flush=True)
+    output = DataDir.open(settings.data_dir).path / OUTPUT
+    child = Child(_SERVER, output)
+    with waiting("Starting Kelpie ..."):
+        answered = wait_until(lambda: child.ended() is not None or _answers(settings, child.pid), settings.start_s)
     if child.ended() is not None:
         print(child.last_line() or f"kelpie: the server ended at once, code {child.ended()}", file=sys.stderr)
         return ERROR
     if not answered:
         ask_to_stop(child.pid)
-        print(f"kelpie: the server did not answer within {START_S:.0f} s; see {OUTPUT}", file=sys.stderr)
+        print(f"kelpie: the server did not answer within {settings.start_s:.0f} s; see {output}", file=sys.stderr)
         return ERROR
     server = running(settings)
     print(f"Kelpie is running at {server.url if server else '?'} (process {child.pid}).")
@@ -55,7 +60,9 @@ def stop(settings: Settings) -> int:
         print(f"kelpie: process {server.pid} belongs to another user; ask them, or use sudo", file=sys.stderr)
         return ERROR
     patience_s = settings.drain_s + STOP_SPARE_S
-    if not wait_until(lambda: not (_holds(settings, server.pid) or alive(server.pid)), patience_s):
+    with waiting("Letting the turns in flight finish ..."):
+        gone = wait_until(lambda: not (_holds(settings, server.pid) or alive(server.pid)), patience_s)
+    if not gone:
         print(f"kelpie: process {server.pid} is still there after {patience_s:.0f} s", file=sys.stderr)
         return ERROR
     print("Kelpie has stopped.")

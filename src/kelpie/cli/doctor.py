@@ -9,32 +9,36 @@ from dataclasses import asdict
 from typing import Any
 
 from kelpie.cli.config_commands import described
+from kelpie.cli.credential import credential
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.cli.model_commands import abilities
-from kelpie.cli.output import print_json, print_rows
+from kelpie.cli.output import print_json, print_rows, waiting
 from kelpie.cli.running import address
 from kelpie.core.errors import KelpieError
 from kelpie.core.settings import VARIABLES, Resolved
+from kelpie.core.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.client import Client
+from kelpie.world.isolation import isolation
 
 # A listing may ask several providers, each for some seconds.
 PATIENCE_S = 60.0
 NO_SANDBOX = (
     "Kelpie has no sandbox yet: tools with code of their own are refused, and the built-in ones need none. "
-    "The list says what this machine shows, not that it works."
+    "What follows was tried on this machine just now; a sandbox could build on what works."
 )
 
 
 def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
     """Prints what there is to know; 1 when the server or a provider does not answer."""
-    told = {
-        "system": machine.system(),
-        "settings": settings(found),
-        "server": server(url or address(found.settings)),
-        "isolation": {"sandbox": None, "note": NO_SANDBOX, "machine": [asdict(each) for each in machine.isolation()]},
-        "letta": letta(),
-    }
+    with waiting("Asking the server and its providers, and trying what this machine offers ..."):
+        told = {
+            "system": machine.system(),
+            "settings": settings(found),
+            "server": server(url or address(found.settings), credential(found, url)),
+            "isolation": {"sandbox": None, "note": NO_SANDBOX, "machine": [asdict(each) for each in isolation()]},
+            "letta": letta(),
+        }
     if as_json:
         print_json(told)
     else:
@@ -50,16 +54,26 @@ def settings(found: Resolved) -> dict[str, Any]:
     return {"file": found.file, "set": chosen, "ignored": ignored}
 
 
-def server(url: str) -> dict[str, Any]:
-    """The server and what it says of its providers and models; the error when it does not answer."""
-    told: dict[str, Any] = {"url": url, "version": None, "error": None, "providers": [], "absent": []}
-    client = Client(url, PATIENCE_S)
+def server(url: str, shown: str | None) -> dict[str, Any]:
+    """The server and what it says of its providers and models; the error when it does not. It is `shown` a key."""
+    told: dict[str, Any] = {
+        "url": url, "version": None, "error": None, "providers": [], "absent": [], "shadowed_tools": []
+    }  # fmt: skip
+    client = Client(url, PATIENCE_S, shown)
     try:
         told["version"] = client.get("/v1/health/")["version"]
         told |= client.get("/v1/kelpie/models")
+        told["shadowed_tools"] = _shadowed(client)
     except KelpieError as error:
         told["error"] = str(error)
     return told
+
+
+def _shadowed(client: Client) -> list[dict[str, str]]:
+    """Custom tools that keep the name of a built-in one, which agents therefore do not get."""
+    found = client.get("/v1/tools/", names=BUILTIN_NAMES, tool_types="custom", limit=len(BUILTIN_NAMES))
+    remedy = "rename or remove it, and start the server again, to have the built-in tool of this name"
+    return [{"name": each["name"], "id": each["id"], "remedy": remedy} for each in found]
 
 
 def letta() -> dict[str, Any]:
@@ -92,7 +106,8 @@ def _print(told: dict[str, Any]) -> None:
     _heading("Isolation")
     print(told["isolation"]["note"])
     print_rows(
-        ("", "there", "seen"), [(each["name"], each["present"], each["seen"]) for each in told["isolation"]["machine"]]
+        ("means", "works", "seen", "remedy"),
+        [(each["name"], each["works"], each["seen"], each["remedy"]) for each in told["isolation"]["machine"]],
     )
     _heading("The package letta")
     version = told["letta"]["version"]
@@ -121,6 +136,10 @@ def _print_server(told: dict[str, Any]) -> None:
     if hidden:
         print()
         print_rows(("hidden model", "why"), hidden)
+    if told["shadowed_tools"]:
+        print()
+        rows = [(each["name"], each["id"], each["remedy"]) for each in told["shadowed_tools"]]
+        print_rows(("custom tool in the place of a built-in one", "id", "remedy"), rows)
     if told["absent"]:
         print()
         print_rows(("not set up", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])

@@ -36,6 +36,10 @@ def _dispatch(arguments: list[str]) -> int:
             from kelpie.cli.status import status
 
             return status()
+        case ["server", "status", "--json"]:
+            from kelpie.cli.status import status
+
+            return status(as_json=True)
         case ["server", "start", "--foreground"]:
             _hide_rich()
             from kelpie.cli.serve import serve_here

@@ -12,11 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from kelpie.cli.exit_codes import ERROR
-from kelpie.cli.options import AsJson, Url, client, group
-from kelpie.cli.output import cell, print_json, print_rows
-from kelpie.world.client import Client
+from kelpie.cli.options import AsJson, Url, client, examples, group
+from kelpie.cli.output import cell, print_json, print_rows, waiting
 
-commands = group("List, check, fetch and remove models.")
+commands = group("List, check, fetch and remove models.", "models list", "models check kelpie/demo")
 
 LIST_S = 60.0  # several providers may be asked, each for some seconds
 CHECK_S = 660.0  # a large local model may have to be loaded first
@@ -27,7 +26,7 @@ _ABILITIES = ("tools", "vision", "structured_output", "reasoning", "streaming")
 Handle = Annotated[str, typer.Argument(help="Handle of the model, `provider/model`.")]
 
 
-@commands.command("list", epilog="Examples: `kelpie models list`, `kelpie models list --provider ollama --json`")
+@commands.command("list", epilog=examples("models list", "models list --provider ollama --json"))
 def list_models(
     provider: Annotated[str | None, typer.Option(help="Only the models of this provider.")] = None,
     embeddings: Annotated[bool, typer.Option("--embeddings", help="Embedding models instead of chat models.")] = False,
@@ -35,7 +34,7 @@ def list_models(
     url: Url = None,
 ) -> None:
     """List the models that agents can use now, and what each can do."""
-    server = Client(client(url).base_url, LIST_S)
+    server = client(url, LIST_S)
     found = server.get("/v1/models/embedding" if embeddings else "/v1/models/")
     chosen = [each for each in found if provider in (None, each["provider_name"])]
     if as_json:
@@ -54,10 +53,11 @@ def list_models(
         )
 
 
-@commands.command(epilog="Examples: `kelpie models check kelpie/demo`, `kelpie models check ollama/qwen3:8b --json`")
+@commands.command(epilog=examples("models check kelpie/demo", "models check ollama/qwen3:8b --json"))
 def check(handle: Handle, as_json: AsJson = False, url: Url = None) -> None:
     """Ask a model for one word; exit code 1 if it does not answer."""
-    answer = client(url).post(f"{PATH}/check", {"handle": handle}, CHECK_S)
+    with waiting(f"Asking {handle} ..."):
+        answer = client(url).post(f"{PATH}/check", {"handle": handle}, CHECK_S)
     if as_json:
         print_json(answer)
     elif answer["ok"]:
@@ -67,7 +67,7 @@ def check(handle: Handle, as_json: AsJson = False, url: Url = None) -> None:
     raise typer.Exit(0 if answer["ok"] else ERROR)
 
 
-@commands.command(epilog="Example: `kelpie models pull ollama/qwen3:8b`")
+@commands.command(epilog=examples("models pull ollama/qwen3:8b"))
 def pull(handle: Handle, url: Url = None) -> None:
     """Have a local server (Ollama, LocalAI) fetch a model, and watch how far it is."""
     heard = client(url).events(f"{PATH}/pull", {"handle": handle}, SILENCE_S)
@@ -79,7 +79,7 @@ def pull(handle: Handle, url: Url = None) -> None:
     print(f"{handle} is there.")
 
 
-@commands.command(epilog="Example: `kelpie models remove ollama/qwen3:8b`")
+@commands.command(epilog=examples("models remove ollama/qwen3:8b"))
 def remove(handle: Handle, url: Url = None) -> None:
     """Have a local server (Ollama, LocalAI) remove a model."""
     client(url).post(f"{PATH}/remove", {"handle": handle}, CHECK_S)

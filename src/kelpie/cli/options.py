@@ -7,12 +7,14 @@ from urllib.parse import quote
 
 import typer
 
+from kelpie.cli.credential import credential
 from kelpie.cli.running import address
 from kelpie.core.errors import InvalidInput, KelpieError
 from kelpie.core.settings import KEYS, SETTINGS
 from kelpie.world.client import Client
 from kelpie.world.settings_file import Flags, load
 
+CALL_S = 10.0
 COMPLETE_S = 2.0
 MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes and colours
 NAMES_MAX = 50
@@ -27,23 +29,40 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How 
 def _agent_names(incomplete: str) -> list[str]:
     """For shell completion: names of agents that begin like this; none when no server answers."""
     try:
-        found = Client(address(load().settings), COMPLETE_S).get("/v1/agents/", limit=NAMES_MAX, include="agent.tags")
+        found = client(None, COMPLETE_S).get("/v1/agents/", limit=NAMES_MAX, include="agent.tags")
     except KelpieError:
         return []
     return sorted(agent["name"] for agent in found if agent["name"].startswith(incomplete))
 
 
+def _keys(incomplete: str) -> list[str]:
+    """For shell completion: settings that begin like this."""
+    return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
+
+
 Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
+Assign = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any setting, `KEY=VALUE`; may be given again.", autocompletion=_keys),
+]
 
 
-def group(help: str) -> typer.Typer:
-    """A command that has commands."""
-    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=MARKUP)
+def group(help: str, *commands: str) -> typer.Typer:
+    """A command that has commands, with examples of them."""
+    return typer.Typer(help=help, epilog=examples(*commands), no_args_is_help=True, rich_markup_mode=MARKUP)
 
 
-def client(url: str | None) -> Client:
-    """A client of the server that is meant. Raises ConfigurationError."""
-    return Client(url or address(load().settings))
+def examples(*commands: str) -> str:
+    """The end of a command's help: how it can be called, a line each, ready to be copied; `kelpie` goes before each."""
+    if MARKUP is None:
+        return "\b\nExamples:\n" + "\n".join(f"  kelpie {command}" for command in commands)
+    return "Examples:\n\n" + "\n\n".join(f"- `kelpie {command}`" for command in commands)
+
+
+def client(url: str | None, timeout_s: float = CALL_S) -> Client:
+    """A client of the server that is meant, with the key or password that is set. Raises ConfigurationError."""
+    found = load()
+    return Client(url or address(found.settings), timeout_s, credential(found, url))
 
 
 def path(*parts: str) -> str:

@@ -6,10 +6,12 @@ Control characters that names or texts of others may hold never reach the termin
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -42,6 +44,31 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
         print(f"{name:<{width}}  {value}")
+
+
+@contextmanager
+def waiting(what: str) -> Generator[None]:
+    """Shows on a terminal that something goes on; says nothing anywhere else."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
+def counted(what: str, total: int) -> Generator[Callable[[], None]]:
+    """A bar on a terminal, moved on by calling what it gives; nothing anywhere else. What is printed stays readable."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    # Only what goes to the same terminal must be kept apart from the bar; a pipe gets its lines as they are.
+    together = sys.stdout.isatty()
+    with Progress(*columns, console=console, transient=True, redirect_stdout=together, auto_refresh=False) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda: progress.update(task, advance=1, refresh=True)
 
 
 def cell(value: Any) -> str:

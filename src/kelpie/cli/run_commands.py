@@ -5,13 +5,13 @@ from typing import Annotated, Any
 import typer
 
 from kelpie.cli.agents import find
-from kelpie.cli.options import AsJson, Limit, Url, client, group, path
+from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_rows
 
-commands = group("Look at runs: the record of every turn.")
+commands = group("Look at runs: the record of every turn.", "runs list --agent demo", "runs list --active")
 
 
-@commands.command("list", epilog="Examples: `kelpie runs list`, `kelpie runs list --agent demo --active --json`")
+@commands.command("list", epilog=examples("runs list", "runs list --agent demo --active --json"))
 def list_runs(
     agent: Annotated[str | None, typer.Option(help="Only runs of this agent, by name or id.")] = None,
     active: Annotated[bool, typer.Option("--active", help="Only runs that are not finished.")] = False,
@@ -35,7 +35,7 @@ def list_runs(
     print_rows(("id", "agent", "status", "stopped by", "begun", "seconds"), rows, "There are no runs.")
 
 
-@commands.command(epilog="Examples: `kelpie runs show run-...`, `kelpie runs show run-... --json`")
+@commands.command(epilog=examples("runs show run-...", "runs show run-... --json"))
 def show(
     run: Annotated[str, typer.Argument(help="Id of the run; `kelpie runs list` shows them.")],
     as_json: AsJson = False,

@@ -29,5 +29,6 @@ def address(settings: Settings) -> str:
 
 
 def address_of(host: str, port: int) -> str:
-    """The address as clients write it."""
+    """The address as clients on this machine write it; a server on all addresses is reached on its loopback one."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

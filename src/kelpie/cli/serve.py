@@ -7,11 +7,12 @@ import sys
 
 from kelpie.app import open_kelpie
 from kelpie.cli.exit_codes import OK
+from kelpie.cli.first_password import ensure_password
 from kelpie.cli.running import LOG_FILE, address_of
 from kelpie.core.errors import ConfigurationError, KelpieError
 from kelpie.core.settings import Resolved
 from kelpie.observe import logs
-from kelpie.server.run import check_host, run, serve
+from kelpie.server.run import run, serve
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.log_file import RotatedFile
@@ -30,7 +31,11 @@ def serve_here(flags: Flags | None = None, config: str | None = None) -> int:
 def serve_detached() -> int:
     """Serves with the log in the data directory. Raises KelpieError when it cannot start, having logged it."""
     found = load()
-    file = RotatedFile(DataDir.open(found.settings.data_dir).path / LOG_FILE)
+    file = RotatedFile(
+        DataDir.open(found.settings.data_dir).path / LOG_FILE,
+        bytes_max=found.settings.log_bytes_max,
+        files_max=found.settings.log_files_max,
+    )
     logs.configure(found.settings.log_level, file, now=SystemClock().now)
     try:
         return _serve(found)
@@ -44,7 +49,8 @@ def _serve(found: Resolved) -> int:
     if found.file is not None:
         _log.info("settings file", path=found.file)
     try:
-        check_host(settings.host)  # before anything is made on disk
+        if told := ensure_password(settings):
+            print(told, file=sys.stderr, flush=True)
         kelpie = open_kelpie(settings)
 
         def listening(host: str, port: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli.output import counted
 from kelpie.core.errors import InvalidInput
 from kelpie.observe import logs
 from kelpie.sim.faults import Aim
@@ -87,13 +88,15 @@ def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool)
     broken: list[dict[str, Any]] = []
 
     def tell(report: Report) -> None:
+        advance()
         if report.broken is None:
             return
         broken.append(_facts(report))
         if not as_json:
             print(f"{report.scenario} seed {report.seed}: {report.broken} (trace hash {report.trace_hash})", flush=True)
 
-    done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), tell=tell)
+    with counted(scenario.name, len(seeds)) as advance:
+        done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), tell=tell)
     if not as_json:
         print(_summary(done), flush=True)
     unfired = [f"{aim.fault} at {aim.place}" for aim in done.unfired]

@@ -1,21 +1,27 @@
 """`kelpie server status`: scripts call it often, so this module and all it imports stay small."""
 
+import json
+
 from kelpie.cli.exit_codes import ERROR, NOT_RUNNING, OK
 from kelpie.cli.running import running
 from kelpie.world.health import version_at
 from kelpie.world.settings_file import load
 
 
-def status() -> int:
+def status(*, as_json: bool = False) -> int:
     """Says whether the server of the data directory runs, and returns the exit code. Raises ConfigurationError."""
     settings = load().settings
     server = running(settings)
-    if server is None:
+    version = version_at(server.url) if server else None
+    if as_json:
+        known = {"url": server.url if server else None, "pid": server.pid if server else None, "version": version}
+        print(json.dumps({"running": version is not None, **known, "data_dir": settings.data_dir}))
+    elif server is None:
         print(f"Kelpie is not running (data directory: {settings.data_dir}).")
-        return NOT_RUNNING
-    version = version_at(server.url)
-    if version is None:
+    elif version is None:
         print(f"Kelpie has process {server.pid} but does not answer at {server.url}.")
-        return ERROR
-    print(f"Kelpie {version} is running at {server.url} (process {server.pid}).")
-    return OK
+    else:
+        print(f"Kelpie {version} is running at {server.url} (process {server.pid}).")
+    if server is None:
+        return NOT_RUNNING
+    return ERROR if version is None else OK

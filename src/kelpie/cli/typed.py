@@ -14,18 +14,21 @@ Read = Callable[[str], str]  # shows a prompt and gives a line; raises EOFError 
 
 
 def messages(read: Read) -> Iterator[str]:
-    """The messages until the input ends or is interrupted; an interrupted draft is dropped."""
+    """The messages until the input ends. An interrupt drops what was typed; a second one in a row ends."""
+    interrupted = False
     while True:
         try:
-            first = read(PROMPT)
-        except (EOFError, KeyboardInterrupt):
+            text = _whole(read(PROMPT), read).strip()
+        except EOFError:
             return
-        try:
-            text = _whole(first, read)
         except KeyboardInterrupt:
+            if interrupted:
+                return
+            interrupted = True
             continue
-        if text.strip():
-            yield text.strip()
+        interrupted = False
+        if text:
+            yield text
 
 
 def from_stream(stream: TextIO) -> Read:

@@ -6,10 +6,12 @@ from enum import StrEnum
 from typing import Any
 
 from kelpie.core.blocks import Block, NewBlock
+from kelpie.core.identities import Identity
 from kelpie.core.ids import (
     DEFAULT_ORGANIZATION,
     AgentId,
     BlockId,
+    IdentityId,
     MessageId,
     OrganizationId,
     SecretId,
@@ -45,6 +47,12 @@ class ModelChoice:
     temperature: float | None = None
     parallel_tool_calls: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model is told to think by itself first, so that its thoughts need no place in a tool call."""
+        asked: object = self.settings.get("thinking")
+        return isinstance(asked, Mapping) and asked.get("type") in ("enabled", "adaptive")  # pyright: ignore[reportUnknownMemberType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,7 @@ class AgentView:
     blocks: tuple[Block, ...] = ()
     tools: tuple[Tool, ...] = ()
     secrets: tuple[Secret, ...] = ()
+    identities: tuple[Identity, ...] = ()
     status: ActivationStatus = ActivationStatus(State.unloaded)
 
 
@@ -149,6 +158,7 @@ class NewAgent:
     tool_ids: tuple[ToolId, ...] = ()
     tool_rules: tuple[ToolRule, ...] | None = None
     tags: tuple[str, ...] = ()
+    identity_ids: tuple[IdentityId, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     include_base_tools: bool = True
     include_base_tool_rules: bool | None = None
@@ -180,6 +190,8 @@ class AgentQuery:
     base_template_id: str | None = None
     created_by_id: str | None = None
     last_stop_reason: str | None = None
+    identity_id: str | None = None
+    identifier_keys: tuple[str, ...] = ()
     show_hidden: bool = False
 
 
@@ -191,6 +203,7 @@ class Include:
     tools: bool = False
     tags: bool = False
     secrets: bool = False
+    identities: bool = False
 
 
-EVERYTHING = Include(blocks=True, tools=True, tags=True, secrets=True)
+EVERYTHING = Include(blocks=True, tools=True, tags=True, secrets=True, identities=True)

@@ -77,4 +77,6 @@ class BlockQuery:
     connected_count_gt: int | None = None
     connected_count_lt: int | None = None
     connected_count_eq: tuple[int, ...] = ()
+    identity_id: str | None = None
+    identifier_keys: tuple[str, ...] = ()
     show_hidden: bool = False

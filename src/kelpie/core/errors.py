@@ -4,6 +4,8 @@ KelpieError
 ├── CallerError              the caller can fix it
 │   ├── InvalidInput         a value is wrong; names the field and the remedy
 │   │   └── InvalidId        an id has the wrong shape
+│   ├── Unauthorized         it is not known who asks
+│   ├── Forbidden            it is known, and the credential does not reach that far
 │   ├── NotFound
 │   ├── Conflict
 │   │   └── AgentStopped     the agent was stopped by its operator
@@ -51,6 +53,14 @@ class InvalidId(InvalidInput):
         super().__init__(f"{prefix}_id", f"'{text[:80]}' is not an id of the form {prefix}-<uuid4>")
         self.prefix = prefix
         self.text = text
+
+
+class Unauthorized(CallerError):
+    """Unauthorized"""
+
+
+class Forbidden(CallerError):
+    """The credential does not allow this."""
 
 
 class NotFound(CallerError):

@@ -63,12 +63,40 @@ class ConversationId(Id):
     prefix = "conv"
 
 
+class GroupId(Id):
+    prefix = "group"
+
+
+class JobId(Id):
+    prefix = "job"
+
+
+class TraceId(Id):
+    prefix = "provider_trace"
+
+
 class ArchiveId(Id):
     prefix = "archive"
 
 
 class PassageId(Id):
     prefix = "passage"
+
+
+class IdentityId(Id):
+    prefix = "identity"
+
+
+class McpServerId(Id):
+    prefix = "mcp_server"
+
+
+class SandboxConfigId(Id):
+    prefix = "sandbox"
+
+
+class SandboxVariableId(Id):
+    prefix = "sandbox-env"
 
 
 class SecretId(Id):
@@ -81,6 +109,14 @@ class UserId(Id):
 
 class OrganizationId(Id):
     prefix = "org"
+
+
+class KeyId(Id):
+    prefix = "key"
+
+
+class TokenId(Id):
+    prefix = "token"
 
 
 DEFAULT_USER = UserId("user-00000000-0000-4000-8000-000000000000")

@@ -169,3 +169,18 @@ class MessageQuery:
     run_id: RunId | None = None
     step_id: StepId | None = None
     conversation_id: str | None = None  # None = all, "default" = the unthreaded ones
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSearch:
+    """What to look for among the messages of all agents. Without words every message matches, the newest first."""
+
+    text: str
+    limit: int = 50
+    agent_id: AgentId | None = None
+    conversation_id: str | None = None  # as in MessageQuery
+    roles: tuple[Role, ...] = ()
+    project_id: str | None = None
+    template_id: str | None = None
+    created_from: Micros | None = None
+    created_to: Micros | None = None

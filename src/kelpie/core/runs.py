@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from kelpie.core.errors import InvariantBroken
 from kelpie.core.ids import AgentId, ConversationId, RunId, StepId
@@ -104,6 +104,8 @@ class Step:
     usage: Usage = field(default_factory=Usage)
     tags: tuple[str, ...] = ()
     feedback: str | None = None
+    transaction_id: str | None = None
+    project_id: str | None = None
     error: Mapping[str, Any] | None = None
     llm_ns: int | None = None
     tool_ns: int | None = None
@@ -111,16 +113,50 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """What one step sent to the provider and what came back, as bytes; cut where it was longer than the bound.
+
+    Without a response in one piece (a stream) there is none: what came is in the step's messages.
+    """
+
+    step_id: StepId
+    number: int
+    created_at: Micros
+    request: bytes
+    request_bytes: int  # before the cut
+    response: bytes | None
+    response_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A number a value is held against; which operators there are depends on the value."""
+
+    operator: Literal["eq", "gt", "gte", "lt", "lte"]
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs to list."""
+    """Which runs to list. `statuses` goes before `active`. `duration_percentile` keeps the slowest: of what else
+    matches, the runs that took at least as long as that share of them."""
 
     page: Page = Page(limit=100)
-    agent_id: AgentId | None = None
+    run_id: RunId | None = None
+    agent_ids: tuple[AgentId, ...] = ()
     statuses: tuple[RunStatus, ...] = ()
     background: bool | None = None
     stop_reason: StopReason | None = None
-    conversation_id: ConversationId | None = None
+    conversation_id: str | None = None  # None = all, "default" = outside of conversations
     active: bool = False
+    tools_used: tuple[str, ...] = ()  # ids; one of them is enough
+    project_id: str | None = None
+    template_family: str | None = None
+    step_count: Comparison | None = None  # eq, gte, lte
+    duration_ns: Comparison | None = None  # eq, gt, lt
+    duration_percentile: int | None = None
+    created_from: Micros | None = None
+    created_to: Micros | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +167,9 @@ class StepQuery:
     agent_id: AgentId | None = None
     run_id: RunId | None = None
     model: str | None = None
+    feedback: str | None = None
+    has_feedback: bool | None = None
+    tags: tuple[str, ...] = ()  # one of them is enough
+    project_id: str | None = None
+    created_from: Micros | None = None
+    created_to: Micros | None = None

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kelpie.core.hosts import is_loopback
 from kelpie.core.setting import setting
 
 BYTES_MAX = 1024**3
@@ -12,12 +13,35 @@ COUNT_MAX = 1_000_000
 class ServerSettings:
     host: str = setting(
         "server.host",
-        "Address to listen on. Kelpie has no login yet and therefore refuses every address but the loopback ones.",
+        "Address to listen on. On any but a loopback address the server asks for a password.",
         "KELPIE_HOST",
         default="127.0.0.1",
     )
     port: int = setting(
         "server.port", "Port to listen on; 0 takes a free one.", "KELPIE_PORT", default=8283, low=0, high=65535
+    )
+    password: str | None = setting(
+        "server.password",
+        "What clients must send as `Authorization: Bearer ...`. Where one is needed and none is set, it is made and "
+        "shown once.",
+        "KELPIE_SERVER_PASSWORD",
+        "LETTA_SERVER_PASSWORD",
+        secret=True,
+    )
+    secure: bool = setting(
+        "server.secure",
+        "Whether a password is asked for on a loopback address too.",
+        "KELPIE_SERVER_SECURE",
+        "LETTA_SERVER_SECURE",
+        default=False,
+    )
+    client_key: str | None = setting(
+        "client.api_key",
+        "What commands send to a server that asks for a credential: an API key, or its password. Without it, "
+        "`server.password` is sent.",
+        "KELPIE_API_KEY",
+        "LETTA_API_KEY",
+        secret=True,
     )
     data_dir: str = setting(
         "server.data_dir",
@@ -52,6 +76,50 @@ class ServerSettings:
         default=20.0,
         seconds=True,
     )
+    start_s: float = setting(
+        "server.start_seconds",
+        "How long `kelpie server start` waits for the server to answer.",
+        "KELPIE_START_SECONDS",
+        default=60.0,
+        seconds=True,
+    )
+    keep_alive_s: float = setting(
+        "server.keep_alive_seconds",
+        "How long a connection without requests is kept; more than a proxy in front keeps its own.",
+        "KELPIE_KEEP_ALIVE_SECONDS",
+        default=30.0,
+        seconds=True,
+    )
+    ping_s: float = setting(
+        "server.ping_seconds",
+        "After this long without news a stream says that it is alive; less than proxies on the way allow.",
+        "KELPIE_PING_SECONDS",
+        default=20.0,
+        seconds=True,
+    )
+    stall_s: float = setting(
+        "server.stall_seconds",
+        "How long a client may leave a stream unread, or pause within a request, before it is given up.",
+        "KELPIE_STALL_SECONDS",
+        default=60.0,
+        seconds=True,
+    )
+    log_bytes_max: int = setting(
+        "server.log_bytes_max",
+        "Size of the log file at which a new one is begun.",
+        "KELPIE_LOG_BYTES_MAX",
+        default=10 * 1024 * 1024,
+        low=1024,
+        high=BYTES_MAX,
+    )
+    log_files_max: int = setting(
+        "server.log_files_max",
+        "Log files that are kept, the current one included.",
+        "KELPIE_LOG_FILES_MAX",
+        default=5,
+        low=1,
+        high=1000,
+    )
     default_model: str = setting(
         "agents.default_model",
         "Handle of the model for agents that name none.",
@@ -64,6 +132,12 @@ class ServerSettings:
         "Handle of the embedding model for agents that name none.",
         "KELPIE_DEFAULT_EMBEDDING",
         "LETTA_DEFAULT_EMBEDDING_HANDLE",
+    )
+    default_timezone: str = setting(
+        "agents.default_timezone",
+        "Time zone of agents that name none, such as `Europe/Berlin`.",
+        "KELPIE_DEFAULT_TIMEZONE",
+        default="UTC",
     )
     block_limit: int = setting(
         "agents.block_limit",
@@ -127,3 +201,8 @@ class ServerSettings:
         default=600.0,
         seconds=True,
     )
+
+    @property
+    def protected(self) -> bool:
+        """Whether whoever asks must show a credential: always, unless only this machine can ask and nobody wants it."""
+        return self.secure or self.password is not None or not is_loopback(self.host)

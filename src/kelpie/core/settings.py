@@ -1,39 +1,24 @@
 """Everything an operator can set: one table with names, default, bounds and meaning, and the order of who is heard.
 
 A flag goes before a variable of the environment, that before kelpie.toml, that before the default. A wrong value is
-refused with the place it stands at. Reading flags, environment and file is the caller's business.
+refused with the place it stands at, and so is a file that would take a key of the environment to an address of its own:
+kelpie.toml may come with a directory that somebody else filled. Reading flags, environment and file is the caller's
+business.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.origins import Given, Origin, decide
-from kelpie.core.server_settings import ServerSettings
+from kelpie.core.model_settings import ModelSettings
+from kelpie.core.origins import Given, Origin, Source, decide
 from kelpie.core.setting import Setting, setting, specs
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(ServerSettings):
-    """All settings: those of the server and its agents, and here those of models and their providers."""
+class Settings(ModelSettings):
+    """All settings: those of the server and its agents, of the use of models, and here those of their providers."""
 
-    model_timeout_s: float = setting(
-        "models.timeout_seconds",
-        "How long one model call may take, retries included.",
-        "KELPIE_MODEL_TIMEOUT_SECONDS",
-        default=600.0,
-        seconds=True,
-    )
-    model_attempts: int = setting(
-        "models.attempts",
-        "How often a model call is tried when the provider is busy or down.",
-        "KELPIE_MODEL_ATTEMPTS",
-        default=4,
-        low=1,
-        high=100,
-    )
     openai_api_key: str | None = setting(
         "providers.openai.api_key",
         "Key for the OpenAI API or a compatible server; with it, the models of `openai/` are offered.",
@@ -46,6 +31,14 @@ class Settings(ServerSettings):
         "OPENAI_BASE_URL",
         "OPENAI_API_BASE",
         default="https://api.openai.com/v1",
+    )
+    openai_responses: str = setting(
+        "providers.openai.responses",
+        "Whether reasoning models are asked through OpenAI's responses protocol: `auto` (at api.openai.com only), "
+        "`always` or `never`.",
+        "KELPIE_OPENAI_RESPONSES",
+        default="auto",
+        choices=("auto", "always", "never"),
     )
     anthropic_api_key: str | None = setting(
         "providers.anthropic.api_key",
@@ -135,38 +128,6 @@ class Settings(ServerSettings):
         "Address of a LocalAI server, such as `http://127.0.0.1:8080`.",
         "LOCALAI_BASE_URL",
     )
-    pull_missing_models: bool = setting(
-        "models.pull_missing",
-        "Whether a local model that is missing is fetched when an agent names it.",
-        "KELPIE_PULL_MISSING_MODELS",
-        default=False,
-    )
-    model_fallbacks: tuple[str, ...] = setting(
-        "models.fallbacks",
-        "Models to ask when an agent's own fails, in order: `anthropic/claude-sonnet-4-5, ollama/qwen3:8b`.",
-        "KELPIE_MODEL_FALLBACKS",
-        default=(),
-    )
-    provider_limits: tuple[str, ...] = setting(
-        "models.limits",
-        "Limits per provider, shared by all agents: `openai: calls=8 requests=500 tokens=200000 dollars=5, ollama: "
-        "calls=1` (calls at once, requests and tokens a minute, dollars a day).",
-        "KELPIE_PROVIDER_LIMITS",
-        default=(),
-    )
-    model_prices: tuple[str, ...] = setting(
-        "models.prices",
-        "Dollars per million tokens, input/output: `openai/gpt-4o=2.50/10.00, groq/*=0.10/0.20`.",
-        "KELPIE_MODEL_PRICES",
-        default=(),
-    )
-    provider_wait_s: float = setting(
-        "models.wait_seconds",
-        "How long a call may wait for the limits of its provider before it is answered with 429.",
-        "KELPIE_PROVIDER_WAIT_SECONDS",
-        default=30.0,
-        seconds=True,
-    )
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
@@ -177,6 +138,12 @@ class Settings(ServerSettings):
 SETTINGS: Mapping[str, Setting] = specs(fields(Settings))
 KEYS: Mapping[str, str] = {spec.key: name for name, spec in SETTINGS.items()}
 VARIABLES: Mapping[str, str] = {variable: name for name, spec in SETTINGS.items() for variable in spec.env}
+# Field of a key -> field of the address that it is sent to.
+SENT_TO: Mapping[str, str] = {
+    name: KEYS[address]
+    for name, spec in SETTINGS.items()
+    if spec.secret and (address := spec.key.removesuffix("api_key") + "base_url") in KEYS
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,4 +172,17 @@ def resolve(
     Raises ConfigurationError naming the origin of a wrong value and the remedy.
     """
     values, origins = decide(SETTINGS, flags, env, given or {})
+    _keep_keys_home(origins)
     return Resolved(Settings(**values), origins, file)  # pyright: ignore[reportArgumentType]
+
+
+def _keep_keys_home(origins: Mapping[str, Origin]) -> None:
+    """Raises ConfigurationError when a file names the address to which a key from elsewhere would be sent."""
+    for key, address in SENT_TO.items():
+        named, to = origins[key], origins[address]
+        if to.source is Source.file and named.source in (Source.flag, Source.environment):
+            raise ConfigurationError(
+                to.where,
+                f"the key of {named} would be sent to this address, which only the file names; if you trust it, "
+                f"set {SETTINGS[address].env[0]} to it or keep the key in this file alone, else remove the line",
+            )

@@ -10,6 +10,26 @@ from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 
 DEFAULT_RETURN_CHAR_LIMIT = 50_000
+# What Kelpie brings with it. What they do stands in `tools.builtin`; whoever only asks about them needs the names.
+BUILTIN_NAMES = (
+    "archival_memory_insert",
+    "archival_memory_search",
+    "conversation_search",
+    "core_memory_append",
+    "core_memory_replace",
+    "finish_rethinking_memory",
+    "memory",
+    "memory_apply_patch",
+    "memory_finish_edits",
+    "memory_insert",
+    "memory_replace",
+    "memory_rethink",
+    "rethink_memory",
+    "rethink_user_memory",
+    "search_memory",
+    "send_message",
+    "store_memories",
+)
 
 
 class ToolType(StrEnum):
@@ -82,4 +102,24 @@ class ToolQuery:
     tool_types: tuple[ToolType, ...] = ()
     exclude_tool_types: tuple[ToolType, ...] = ()
     only_letta: bool = False
+    exclude_letta: bool = False
     project_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearch:
+    """Tools to look for by words; without words, the newest. `tags` are any of which a tool must have."""
+
+    words: str = ""
+    tool_types: tuple[ToolType, ...] = ()
+    tags: tuple[str, ...] = ()
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHit:
+    """`rank` is the place by words, from 1; None when no words were asked for."""
+
+    tool: Tool
+    rank: int | None
+    score: float

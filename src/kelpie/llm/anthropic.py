@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kelpie.core.errors import ModelError
-from kelpie.llm import catalog, faults
+from kelpie.llm import catalog, faults, thinking
 from kelpie.llm.anthropic_body import encode_request, forget_thoughts
 from kelpie.llm.anthropic_reply import Assembly
 from kelpie.llm.call_ids import made_call_id
@@ -21,7 +21,6 @@ from kelpie.world.world import World
 
 VERSION = "2023-06-01"
 SPEAKS = "Anthropic's API or one compatible with it, such as https://api.anthropic.com"
-LISTING_S_MAX = 20.0
 LISTING_PAGES_MAX = 10
 PAGE = 1000
 
@@ -76,7 +75,7 @@ class Anthropic:
 
     async def models(self) -> Sequence[ModelInfo]:
         """The models that the server lists. Raises ModelError."""
-        limits = replace(self._limits, attempts=2, total_s=LISTING_S_MAX)
+        limits = self._limits.for_listing(attempts=2)
         found: list[ModelInfo] = []
         async with aclosing(retried(self._list, limits, self._world.random)) as pages:
             async for page in pages:
@@ -114,7 +113,8 @@ class Anthropic:
 
     def _info(self, name: str, entry: Mapping[str, Any]) -> ModelInfo:
         info = catalog.info(self.kind, self._endpoint, name, entry)
+        info = replace(info, settings=thinking.of_claude(info.reasoning))
         longest = entry.get("max_tokens")
         if isinstance(longest, int) and longest > 0:
-            return replace(info, max_tokens=min(longest, catalog.MAX_TOKENS_DEFAULT))
+            return replace(info, max_tokens=min(longest, self._endpoint.output_tokens))
         return info

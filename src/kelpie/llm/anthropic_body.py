@@ -14,13 +14,14 @@ from kelpie.llm.anthropic_rows import CACHED, encode_messages, encode_row, has_t
 from kelpie.llm.claude import Traits, traits
 from kelpie.llm.json_bytes import array, dumps, plain
 from kelpie.llm.port import Request, ToolSchema
+from kelpie.llm.thinking import BUDGET_TOKENS_MIN
 
-BUDGET_TOKENS_MIN = 1024
 METADATA_CHARS_MAX = 256
 
 
 def encode_request(request: Request, *, thoughts: bool = True) -> bytes:
-    """The body of the call; without `thoughts`, those of earlier turns are not shown to the model again."""
+    """The body of the call; without `thoughts`, those of earlier turns are not shown to the model again, and it is not
+    asked for new ones where that has to be asked for."""
     known, asked = traits(request.model), request.options.get("thinking")
     asked = asked if isinstance(asked, Mapping) else {}
     thinking, thinks = _thinking(request, known, asked, thoughts)
@@ -53,7 +54,7 @@ def _thinking(
 ) -> tuple[dict[str, Any] | None, bool]:
     """What to say about thinking, and whether the model will think."""
     kind = asked.get("type")
-    if not known.thinks_unasked and kind in (None, "disabled"):
+    if not known.can_think or (not known.thinks_unasked and kind in (None, "disabled")):
         return None, False
     if known.off and (kind == "disabled" or (kind is None and _forced(request))):
         return {"type": known.off}, False
@@ -61,7 +62,7 @@ def _thinking(
         return None, True  # it thinks all the same
     if known.adaptive:
         return {"type": "adaptive", "display": "summarized"}, True
-    if not _may_think(request, thoughts):
+    if not thoughts or not _may_think(request):
         return None, False
     if kind == "adaptive":
         return {"type": "adaptive"}, True
@@ -70,11 +71,11 @@ def _thinking(
     return {"type": "enabled", "budget_tokens": max(tokens, BUDGET_TOKENS_MIN)}, True
 
 
-def _may_think(request: Request, thoughts: bool) -> bool:
+def _may_think(request: Request) -> bool:
     """A model with a budget goes on after tool calls only if the thoughts before them are shown to it again."""
     for row in reversed(request.messages):
         if not row.message.tool_returns:
-            return not row.message.tool_calls or (thoughts and has_thoughts(row.message))
+            return not row.message.tool_calls or has_thoughts(row.message)
     return True
 
 

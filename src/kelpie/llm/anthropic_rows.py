@@ -94,6 +94,8 @@ def _blocks(message: Message, thoughts: bool) -> Iterator[Mapping[str, Any]]:
 
 
 def _said(message: Message, thoughts: bool) -> Iterator[Mapping[str, Any]]:
+    # A thought that nothing follows is refused.
+    thoughts = thoughts and bool(message.tool_calls or message.text.strip())
     for part in message.content:
         if isinstance(part, Text) and part.text.strip():
             yield {"type": "text", "text": part.text}

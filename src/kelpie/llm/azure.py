@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from kelpie.llm import catalog, faults
+from kelpie.llm import catalog, faults, thinking
 from kelpie.llm.channel import Channel
 from kelpie.llm.exchange import Call
 from kelpie.llm.faults import Endpoint
@@ -75,4 +75,6 @@ class Azure(OpenAIChat):
                 yield self._info(name, {})
 
     def _info(self, name: str, entry: Mapping[str, Any]) -> ModelInfo:
-        return catalog.info(self.kind, self._endpoint, name, entry, known_as=self._models.get(name))
+        model = self._models.get(name, name)
+        info = catalog.info(self.kind, self._endpoint, name, entry, known_as=model)
+        return replace(info, settings=thinking.of_openai(model))

@@ -12,7 +12,6 @@ from typing import Any
 from kelpie.llm.faults import Endpoint
 from kelpie.llm.port import ModelInfo
 
-CONTEXT_WINDOW_UNKNOWN = 32_000
 MAX_TOKENS_DEFAULT = 16_384
 
 EMBEDDING_DIMENSIONS = {
@@ -145,9 +144,9 @@ def info(kind: str, endpoint: Endpoint, name: str, entry: Mapping[str, Any], kno
         name=name,
         provider_name=endpoint.provider,
         provider_type=kind,
-        context_window=context_window(known_as or name, entry),
+        context_window=context_window(known_as or name, entry) or endpoint.window_unknown,
         endpoint=endpoint.shown,
-        max_tokens=max_output_tokens(known_as or name),
+        max_tokens=max_output_tokens(known_as or name, endpoint.output_tokens),
         tools=_declared(entry, ("tools", "function_calling"), known.tools),
         vision=_declared(entry, ("image", "vision", "image_input"), known.vision),
         structured_output=_declared(entry, ("structured_outputs",), known.structured_output),
@@ -155,19 +154,19 @@ def info(kind: str, endpoint: Endpoint, name: str, entry: Mapping[str, Any], kno
     )
 
 
-def context_window(name: str, declared: Mapping[str, Any]) -> int:
-    """Tokens the model can take in: what the server declares, else what is known, else a careful guess."""
+def context_window(name: str, declared: Mapping[str, Any]) -> int | None:
+    """Tokens the model can take in: what the server declares, else what is known."""
     for field in _DECLARED:
         value = declared.get(field)
         if isinstance(value, int) and value > 0:
             return value
-    return facts(name).context_window or CONTEXT_WINDOW_UNKNOWN
+    return facts(name).context_window
 
 
-def max_output_tokens(name: str) -> int | None:
-    """The longest reply to ask for by default: 16,384 tokens or, where that is less, what the model can give."""
+def max_output_tokens(name: str, usual: int = MAX_TOKENS_DEFAULT) -> int | None:
+    """The longest reply to ask for by default: the usual or, where that is less, what the model can give."""
     longest = facts(name).longest_reply
-    return None if longest is None else min(longest, MAX_TOKENS_DEFAULT)
+    return None if longest is None else min(longest, usual)
 
 
 def _declared(entry: Mapping[str, Any], names: tuple[str, ...], known: bool) -> bool:

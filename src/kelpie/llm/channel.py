@@ -19,8 +19,6 @@ from kelpie.world.world import World
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
-CONNECT_S_MAX = 15.0
-_TIMEOUT = httpx.Timeout(None, connect=CONNECT_S_MAX).as_dict()  # the other waits are bounded by `Patience`
 
 
 class PatientStream(httpx.AsyncByteStream):
@@ -82,7 +80,7 @@ class Channel:
         url = self.endpoint.url(path)
         limits = patience.limits
         try:
-            request = self._request(method or ("GET" if body is None else "POST"), url, body, streams)
+            request = self._request(method or ("GET" if body is None else "POST"), url, body, streams, limits.connect_s)
             response = await patience.wait(
                 self._connection().handle_async_request(request),
                 limits.first_byte_s if streams else limits.total_s,
@@ -131,7 +129,7 @@ class Channel:
             self._transport = self._world.http.transport()
         return self._transport
 
-    def _request(self, method: str, url: str, body: bytes | None, streams: bool) -> httpx.Request:
+    def _request(self, method: str, url: str, body: bytes | None, streams: bool, connect_s: float) -> httpx.Request:
         headers = {
             "accept": "text/event-stream" if streams else "application/json",
             "accept-encoding": "gzip, deflate",
@@ -140,7 +138,8 @@ class Channel:
         if body is not None:
             headers["content-type"] = "application/json"
         headers.update(self._headers)
-        return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": _TIMEOUT})
+        timeout = {"connect": connect_s, "read": None, "write": None, "pool": None}  # those are bounded by `Patience`
+        return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
 
     async def _refusal(self, response: httpx.Response, model: str | None) -> ModelError:
         return faults.refused(

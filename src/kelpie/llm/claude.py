@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 _NAME = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)(?:-(\d+)(?!\d))?(?:-(\d{1,2})(?!\d))?")
+_NEVER_THINKS = re.compile(r"claude-(instant|2|3(?!-7))")
 _ALWAYS_NEW = ("fable", "mythos")
 
 
@@ -16,6 +17,7 @@ _ALWAYS_NEW = ("fable", "mythos")
 class Traits:
     """`off` is the way to say that the model shall not think first, None where there is none or none is needed."""
 
+    can_think: bool = True
     adaptive: bool = False  # decides itself how much to think; a budget is refused
     thinks_unasked: bool = False
     off: str | None = None
@@ -28,7 +30,7 @@ def traits(model: str) -> Traits:
     """What the model accepts; a name we do not know is taken for an old one, which accepts the most."""
     found = _NAME.search(model.lower())
     if found is None:
-        return Traits()
+        return Traits(can_think=_NEVER_THINKS.search(model.lower()) is None)
     line, version = found[1], (int(found[2] or 0), int(found[3] or 0))
     always = line in _ALWAYS_NEW
     adaptive = always or version >= ((4, 7) if line == "opus" else (5, 0))

@@ -26,6 +26,8 @@ class Endpoint:
     url_variable: str = "OPENAI_BASE_URL"
     api_version: str | None = None  # Azure's dated interface; None is its undated one
     models: tuple[str, ...] = ()  # what is on offer where no listing tells it
+    window_unknown: int = 32_000  # context window of a model of which nobody tells one
+    output_tokens: int = 16_384  # the longest reply to ask for unless told otherwise
     responses: bool | None = None  # whether reasoning models go through OpenAI's responses; None: at OpenAI's own
     speaks: str = "an OpenAI-compatible API; it usually ends in /v1"
 

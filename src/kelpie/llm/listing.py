@@ -8,7 +8,7 @@ from kelpie.llm.port import ModelInfo, Provider
 from kelpie.observe import logs
 
 LISTING_FRESH_S = 300.0
-LISTING_RETRY_S = 15.0  # how soon a failed listing, or one that lacks a model, is asked for again
+LISTING_RETRY_S = 15.0
 
 _log = logs.get("llm")
 
@@ -16,17 +16,21 @@ _log = logs.get("llm")
 class Listing:
     """The models of one provider, asked for at most once at a time."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, fresh_s: float = LISTING_FRESH_S, retry_s: float = LISTING_RETRY_S) -> None:
+        """`retry_s` is how soon a failed listing, or one that lacks a model, is asked for again."""
         self.provider = provider
+        self._fresh_s = fresh_s
+        self._retry_s = min(retry_s, fresh_s)
         self._lock = asyncio.Lock()
         self._models: Sequence[ModelInfo] | None = None
         self._error: ModelError | None = None
         self._asked_at = 0.0
 
-    async def models(self, fresh_s: float = LISTING_FRESH_S) -> Sequence[ModelInfo]:
+    async def models(self, fresh_s: float | None = None) -> Sequence[ModelInfo]:
         """The models, asked for again when the last answer is older than `fresh_s`. Raises ModelError."""
+        fresh_s = self._fresh_s if fresh_s is None else fresh_s
         async with self._lock:
-            if self._age() > (min(LISTING_RETRY_S, fresh_s) if self._error else fresh_s):
+            if self._age() > (min(self._retry_s, fresh_s) if self._error else fresh_s):
                 await self._ask()
             if self._models is None:
                 assert self._error is not None
@@ -35,7 +39,7 @@ class Listing:
 
     async def find(self, handle: str, *, renew: bool = False) -> ModelInfo | None:
         """The model with this handle; a listing that lacks it is renewed first. Raises ModelError."""
-        for fresh_s in (-1.0,) if renew else (LISTING_FRESH_S, LISTING_RETRY_S):
+        for fresh_s in (-1.0,) if renew else (self._fresh_s, self._retry_s):
             for model in await self.models(fresh_s):
                 if model.handle == handle:
                     return model

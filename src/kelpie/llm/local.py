@@ -16,15 +16,14 @@ from kelpie.llm import catalog, faults
 from kelpie.llm.channel import Channel
 from kelpie.llm.faults import Endpoint
 from kelpie.llm.local_listings import find
-from kelpie.llm.ollama import PULL_LIMITS, Ollama
+from kelpie.llm.ollama import Ollama
 from kelpie.llm.openai_chat import OpenAIChat
 from kelpie.llm.port import EmbeddingInfo, Event, Hidden, ModelInfo, Request
 from kelpie.llm.probing import Asker, Found, Progress
-from kelpie.llm.retry import Limits
+from kelpie.llm.retry import Limits, Patience
 from kelpie.world.world import World
 
 JOB_EVERY_S = 1.0
-JOB_LOOKS_MAX = int(PULL_LIMITS.total_s / JOB_EVERY_S)
 _SELF_SERVICE = {
     "lmstudio": "LM Studio fetches and removes its models itself; use `lms get` and its window",
     "vllm": "vLLM serves the model it was started with; start it again with another one",
@@ -44,6 +43,7 @@ class LocalServer:
         root = endpoint.base_url.rstrip("/").removesuffix("/v1")
         self._endpoint = replace(endpoint, base_url=root)
         self._expected = expected
+        self._limits = limits
         self._channel = Channel(world, self._endpoint)
         self._ollama = Ollama(world, self._channel, limits)
         self._chat = OpenAIChat(world, replace(endpoint, base_url=f"{root}/v1"), limits)
@@ -63,7 +63,7 @@ class LocalServer:
     async def models(self) -> Sequence[ModelInfo]:
         """The chat models that the server has. Raises ModelError."""
         async with self._finding:
-            self._found = await find(Asker(self._channel), self._expected)
+            self._found = await find(Asker(self._channel, self._limits), self._expected)
         return self._found.models
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
@@ -158,7 +158,8 @@ class LocalServer:
         job = (await self._localai("models/apply", {"id": name})).get("uuid")
         if not isinstance(job, str):
             raise faults.unreadable(self._endpoint, "it names no job", "")
-        for _ in range(JOB_LOOKS_MAX):
+        patience = Patience(replace(self._limits, total_s=self._limits.pull_s))
+        while patience.left_s() > 0:
             state = await self._localai(f"models/jobs/{quote(job, safe='')}")
             if problem := state.get("error"):
                 raise ModelError(ModelFault.server, f"{self.name} could not install '{name}'.", detail=str(problem))
@@ -169,7 +170,7 @@ class LocalServer:
         raise ModelError(ModelFault.timeout, f"{self.name} did not finish installing '{name}'.")
 
     async def _localai(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        return await Asker(self._channel).read(path, body)
+        return await Asker(self._channel, self._limits).read(path, body)
 
 
 def _is_missing(error: ModelError) -> bool:

@@ -48,7 +48,10 @@ class Models:
     def __init__(self, world: World, settings: Settings, providers: Sequence[Provider] | None = None) -> None:
         self._world = world
         made = make_providers(world, settings) if providers is None else providers
-        self._listings = {provider.name: Listing(provider) for provider in made}
+        self._listings = {
+            provider.name: Listing(provider, settings.model_listing_fresh_s, settings.model_listing_retry_s)
+            for provider in made
+        }
         self._fallbacks = fallbacks(settings, tuple(self._listings))
 
     async def report(self) -> list[Report]:

@@ -5,6 +5,7 @@ It never asks for a smaller context window than before: every change makes Ollam
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,9 +24,7 @@ from kelpie.llm.probing import Found, Progress, lines
 from kelpie.llm.retry import Limits, Patience, retried
 from kelpie.world.world import World
 
-# A model is gigabytes: the whole may take hours, but it must go on.
-PULL_LIMITS = Limits(attempts=5, total_s=12 * 3600.0, first_byte_s=300.0, idle_s=300.0)
-REMOVE_LIMITS = Limits(attempts=1, total_s=60.0)
+PULL_ATTEMPTS = 5
 
 
 class Ollama:
@@ -53,7 +52,7 @@ class Ollama:
 
     async def remove(self, name: str) -> None:
         """Deletes a model. Raises ModelError."""
-        patience = Patience(REMOVE_LIMITS)
+        patience = Patience(self._limits)
         body = orjson.dumps({"model": name})
         async with self._channel.open("api/delete", patience, body=body, model=name, method="DELETE") as (response, _):
             await response.aread()
@@ -99,7 +98,8 @@ class Ollama:
 
     async def _pull(self, name: str) -> AsyncGenerator[Progress, None]:
         done = False
-        asked = lines(self._channel, "api/pull", {"model": name, "stream": True}, PULL_LIMITS)
+        limits = replace(self._limits, total_s=self._limits.pull_s)
+        asked = lines(self._channel, "api/pull", {"model": name, "stream": True}, limits)
         async with aclosing(asked) as told:
             async for data in told:
                 status = str(data.get("status") or "")
@@ -110,8 +110,8 @@ class Ollama:
 
 
 async def _persistently(once: Callable[[], AsyncGenerator[Progress, None]]) -> AsyncGenerator[Progress, None]:
-    """Goes on after a break, as often as PULL_LIMITS say: what has arrived stays with the server."""
-    for attempt in range(1, PULL_LIMITS.attempts + 1):
+    """Goes on after a break, a few times: what has arrived stays with the server."""
+    for attempt in range(1, PULL_ATTEMPTS + 1):
         arrived = False
         try:
             async with aclosing(once()) as steps:
@@ -121,7 +121,7 @@ async def _persistently(once: Callable[[], AsyncGenerator[Progress, None]]) -> A
             return
         except ModelError as error:
             broke = error.kind in (ModelFault.connection, ModelFault.timeout) and arrived
-            if not broke or attempt == PULL_LIMITS.attempts:
+            if not broke or attempt == PULL_ATTEMPTS:
                 raise
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,8 +17,6 @@ from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import EmbeddingInfo, Event, Hidden, ModelInfo, Request
 from kelpie.llm.retry import Limits, Patience, retried
 from kelpie.world.world import World
-
-LISTING_S_MAX = 20.0
 
 
 class ChatCall:
@@ -61,7 +58,7 @@ class OpenAIChat:
 
     async def models(self) -> Sequence[ModelInfo]:
         """The chat models that the server lists. Raises ModelError."""
-        limits = replace(self._limits, attempts=2, total_s=LISTING_S_MAX)
+        limits = self._limits.for_listing(attempts=2)
         found: list[ModelInfo] = []
         async with aclosing(retried(self._list, limits, self._world.random)) as models:
             async for model in models:

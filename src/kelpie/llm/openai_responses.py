@@ -2,18 +2,20 @@
 completions. A server that is merely compatible has the first only if the operator says so.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 from kelpie.core.errors import ModelError
-from kelpie.llm import catalog
+from kelpie.llm import catalog, thinking
 from kelpie.llm.call_ids import made_call_id
 from kelpie.llm.exchange import Call
 from kelpie.llm.faults import Endpoint
 from kelpie.llm.openai_body import reasons
 from kelpie.llm.openai_chat import OpenAIChat
-from kelpie.llm.port import Request
+from kelpie.llm.port import ModelInfo, Request
 from kelpie.llm.responses_body import encode_request, forget_thoughts
 from kelpie.llm.responses_reply import Assembly
 from kelpie.llm.retry import Limits
@@ -73,3 +75,6 @@ class OpenAI(OpenAIChat):
 
     def _offers(self, name: str) -> bool:
         return catalog.chats(name, responses=self._responses)
+
+    def _info(self, name: str, entry: Mapping[str, Any]) -> ModelInfo:
+        return replace(super()._info(name, entry), settings=thinking.of_openai(name))

@@ -93,6 +93,9 @@ class ModelInfo:
     structured_output: bool = False  # whether a reply can be held to a JSON schema
     reasoning: bool = False
     streaming: bool = True
+    settings: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # what an agent asks of it unless told otherwise
 
 
 @dataclass(frozen=True, slots=True)

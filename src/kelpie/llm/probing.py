@@ -16,7 +16,6 @@ from kelpie.llm.channel import Channel
 from kelpie.llm.port import EmbeddingInfo, Hidden, ModelInfo
 from kelpie.llm.retry import Limits, Patience
 
-PROBE_S_MAX = 20.0
 TEXT_BYTES_MAX = 4096
 _UNREACHED = (ModelFault.connection, ModelFault.timeout)
 
@@ -44,11 +43,11 @@ class Progress:
 class Asker:
     """Asks one server a series of questions within one bound of time. A refusal is an answer: None."""
 
-    def __init__(self, channel: Channel, limits: Limits | None = None) -> None:
+    def __init__(self, channel: Channel, limits: Limits) -> None:
         self.endpoint = channel.endpoint
         self.refusal: ModelError | None = None
         self._channel = channel
-        self._patience = Patience(limits or Limits(attempts=1, total_s=PROBE_S_MAX))
+        self._patience = Patience(limits.for_listing(attempts=1))
 
     async def json(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The JSON object at this path; None when the server has none there. Raises ModelError when it is gone."""

@@ -22,6 +22,7 @@ from kelpie.llm.retry import Limits
 from kelpie.world.world import World
 
 FALLBACKS_VARIABLE = "KELPIE_MODEL_FALLBACKS"
+_RESPONSES = {"auto": None, "always": True, "never": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,17 +107,24 @@ def _endpoint(offer: Offer, settings: Settings) -> Endpoint | None:
     """Where the provider is and how to be let in; None when it is not set up."""
     key: str | None = getattr(settings, f"{offer.name}_api_key", None)
     url: str | None = offer.url or getattr(settings, f"{offer.name}_base_url")
-    if offer in LOCAL_OFFERS:
-        if not url:
-            return None
-        return Endpoint(offer.name, url, None, offer.variable, offer.variable, speaks=f"a server such as {offer.name}")
+    local = offer in LOCAL_OFFERS
     compatible = offer.name == "openai" and (url or "").rstrip("/") != Settings().openai_base_url
-    if not (key or compatible) or not url:
+    if not url or not (key or compatible or local):
         return None
-    made = Endpoint(offer.name, url, key, offer.variable, offer.url_variable or offer.variable)
+    made = Endpoint(
+        offer.name,
+        url,
+        key,
+        offer.variable,
+        offer.url_variable or offer.variable,
+        window_unknown=settings.context_window_unknown,
+        output_tokens=settings.output_tokens,
+    )
+    if local:
+        return replace(made, speaks=f"a server such as {offer.name}")
     if offer.name == "azure":
         return replace(made, api_version=settings.azure_api_version, models=settings.azure_deployments)
-    return made
+    return replace(made, responses=_RESPONSES[settings.openai_responses]) if offer.name == "openai" else made
 
 
 def _maker(world: World, offer: Offer, endpoint: Endpoint, settings: Settings) -> Callable[[Limits], Provider]:
@@ -136,11 +144,25 @@ def _within(
     settings: Settings,
     random: Random,
 ) -> Provider:
-    limits = Limits(attempts=settings.model_attempts, total_s=settings.model_timeout_s)
+    limits = _limits(settings)
     if bounds is None:
         return make(limits)
     limiter = Limiter(name, bounds, settings.provider_wait_s)
     return Bounded(make(replace(limits, attempts=1)), limiter, limits, prices, random)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        attempts=settings.model_attempts,
+        total_s=settings.model_timeout_s,
+        first_byte_s=settings.model_first_byte_s,
+        idle_s=settings.model_silence_s,
+        backoff_s=settings.model_backoff_s,
+        retry_after_s_max=settings.model_retry_after_s,
+        connect_s=settings.model_connect_s,
+        listing_s=settings.model_listing_s,
+        pull_s=settings.model_pull_s,
+    )
 
 
 def _bounds(settings: Settings) -> dict[str, Bounds]:

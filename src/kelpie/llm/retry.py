@@ -7,7 +7,7 @@ the caller has been told anything, because it would then be told twice.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from random import Random
@@ -22,6 +22,7 @@ T = TypeVar("T")
 RETRIED = frozenset(
     {ModelFault.rate_limit, ModelFault.timeout, ModelFault.connection, ModelFault.server, ModelFault.malformed}
 )
+SILENCES = "KELPIE_MODEL_FIRST_BYTE_SECONDS or KELPIE_MODEL_SILENCE_SECONDS"
 _log = logs.get("llm")
 
 
@@ -39,6 +40,12 @@ class Limits:
     backoff_s: float = 0.5
     backoff_s_max: float = 30.0
     retry_after_s_max: float = 60.0
+    connect_s: float = 15.0
+    listing_s: float = 20.0  # for finding out what a provider offers
+    pull_s: float = 12 * 3600.0  # for fetching a model onto a local server: it is gigabytes
+
+    def for_listing(self, attempts: int) -> "Limits":
+        return replace(self, attempts=attempts, total_s=self.listing_s)
 
 
 class Patience:
@@ -60,11 +67,13 @@ class Patience:
             async with asyncio.timeout_at(min(self._end, self._loop.time() + at_most_s)):
                 return await what
         except TimeoutError:
-            waited = f"{self.limits.total_s:g} s in all" if self.left_s() <= 0 else f"{at_most_s:g} s"
+            over = self.left_s() <= 0
+            waited = f"{self.limits.total_s:g} s in all" if over else f"{at_most_s:g} s"
+            settings = "KELPIE_MODEL_TIMEOUT_SECONDS" if over else SILENCES
             raise ModelError(
                 ModelFault.timeout,
                 f"{told} within {waited}.",
-                hint="Try again, or raise KELPIE_MODEL_TIMEOUT_SECONDS if the model is only slow.",
+                hint=f"Try again, or raise {settings} if the model is only slow.",
             ) from None
 
 

@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.blocks import DEFAULT_LIMIT, Block, BlockQuery, NewBlock
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.memory.edits import cleaned
-from kelpie.storage import agents as agent_rows
 from kelpie.storage import blocks as rows
+from kelpie.storage import scope
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 LABEL_CHARS_MAX = 500
+ALL = BlockQuery(show_hidden=True)
 
 _STOCK_DESCRIPTIONS = {
     "human": "What you know about the person you talk with: name, preferences and facts that make answers personal.",
@@ -68,86 +70,99 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Blocks:
-    """Blocks of the default organisation. `touched` is told which agents must reload, after the commit."""
+    """Blocks of the caller's organisation. `touched` is told which agents must reload, after the commit."""
 
-    def __init__(self, world: World, touched: Callable[[Iterable[AgentId]], None], limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self,
+        world: World,
+        touched: Callable[[Iterable[AgentId]], None],
+        limit: int = DEFAULT_LIMIT,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
         self._world = world
         self._touched = touched
         self._limit = limit
+        self._user = caller.user_id
+        self._organization = caller.organization_id
 
     async def create(self, new: NewBlock) -> Block:
         """Makes a block that no agent carries yet. Raises InvalidInput."""
-        block = make(new, self._world.ids.new(BlockId), self._world.clock.now(), limit=self._limit)
+        block_id, now = self._world.ids.new(BlockId), self._world.clock.now()
+        block = make(new, block_id, now, self._user, self._organization, limit=self._limit)
         return await self._world.database.transact(lambda tx: _create(tx, block))
 
     async def get(self, block_id: BlockId) -> Block:
         """Raises NotFound."""
-        return await self._world.database.read(lambda tx: rows.get(tx, block_id))
+        return await self._world.database.read(lambda tx: rows.get(tx, self._ours(tx, block_id)))
 
-    async def count(self) -> int:
-        """How many blocks there are, hidden ones included."""
-        return await self._world.database.read(lambda tx: rows.count(tx, DEFAULT_ORGANIZATION))
+    async def count(self, query: BlockQuery = ALL) -> int:
+        """How many blocks match, on all pages together."""
+        return await self._world.database.read(lambda tx: rows.count(tx, self._organization, query))
 
     async def update(self, block_id: BlockId, changes: Mapping[str, Any]) -> Block:
         """Changes fields by name; what is equal already changes nothing. Raises NotFound, Conflict, InvalidInput."""
-        return await self._update(lambda tx: block_id, changes)
+        return await self._update(lambda tx: self._ours(tx, block_id), changes)
 
     async def update_by_label(self, agent_id: AgentId, label: str, changes: Mapping[str, Any]) -> Block:
         """Changes the block of this label that the agent carries. Raises NotFound, Conflict, InvalidInput."""
-        return await self._update(lambda tx: _labelled(tx, agent_id, label).id, changes)
+        return await self._update(lambda tx: self._labelled(tx, agent_id, label).id, changes)
 
     async def _update(self, which: Callable[[Tx], BlockId], changes: Mapping[str, Any]) -> Block:
         values, now = _checked(changes), self._world.clock.now()
         block, _, affected = await self._world.database.transact(
-            lambda tx: rows.update(tx, which(tx), values, now, None)
+            lambda tx: rows.update(tx, which(tx), values, now, self._user)
         )
         self._touched(affected)
         return block
 
     async def delete(self, block_id: BlockId) -> None:
         """Removes the block from everywhere. Raises NotFound."""
-        self._touched(await self._world.database.transact(lambda tx: rows.delete(tx, block_id)))
+        self._touched(await self._world.database.transact(lambda tx: rows.delete(tx, self._ours(tx, block_id))))
 
     async def agents_of(self, block_id: BlockId, page: Page) -> list[AgentId]:
         """The agents that carry the block; none for an unknown block."""
-        return await self._world.database.read(lambda tx: rows.agents_page(tx, block_id, page))
+        return await self._world.database.read(lambda tx: rows.agents_page(tx, self._organization, block_id, page))
 
     async def of_agent(self, agent_id: AgentId) -> list[Block]:
         """The agent's blocks, oldest first. Raises NotFound for an unknown agent."""
-        return await self._world.database.read(lambda tx: _of_agent(tx, agent_id))
+        return await self._world.database.read(lambda tx: rows.of_agent(tx, self._our_agent(tx, agent_id)))
 
     async def of_agent_by_label(self, agent_id: AgentId, label: str) -> Block:
         """Raises NotFound."""
-        return await self._world.database.read(lambda tx: _labelled(tx, agent_id, label))
+        return await self._world.database.read(lambda tx: self._labelled(tx, agent_id, label))
 
     async def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Hangs the block on the agent. Raises NotFound, or Conflict when it has another block of that label."""
-        await self._world.database.transact(lambda tx: rows.attach(tx, agent_id, block_id))
+        await self._world.database.transact(
+            lambda tx: rows.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
+        )
         self._touched((agent_id,))
 
     async def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Takes the block off the agent. Raises NotFound when it does not carry it."""
-        await self._world.database.transact(lambda tx: rows.detach(tx, agent_id, block_id))
+        await self._world.database.transact(lambda tx: rows.detach(tx, self._our_agent(tx, agent_id), block_id))
         self._touched((agent_id,))
+
+    def _ours(self, tx: Tx, block_id: BlockId) -> BlockId:
+        scope.block(tx, self._organization, block_id)
+        return block_id
+
+    def _our_agent(self, tx: Tx, agent_id: AgentId) -> AgentId:
+        scope.agent(tx, self._organization, agent_id)
+        return agent_id
+
+    def _labelled(self, tx: Tx, agent_id: AgentId, label: str) -> Block:
+        block = rows.by_label(tx, self._our_agent(tx, agent_id), label)
+        if block is None:
+            raise NotFound("Block", label)
+        return block
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: BlockQuery) -> list[Block]:
         """Raises InvalidInput for a page that cannot be."""
-        return await self._world.database.read(lambda tx: rows.select(tx, DEFAULT_ORGANIZATION, query))
+        return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
 
 
 def _create(tx: Tx, block: Block) -> Block:
     rows.insert(tx, block)
     return replace(block, tags=tuple(sorted(set(block.tags))))
-
-
-def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
-    block = rows.by_label(tx, agent_id, label)
-    if block is None:
-        raise NotFound("Block", label)
-    return block
-
-
-def _of_agent(tx: Tx, agent_id: AgentId) -> list[Block]:
-    agent_rows.require(tx, agent_id)
-    return rows.of_agent(tx, agent_id)

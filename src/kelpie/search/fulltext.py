@@ -6,10 +6,24 @@ The functions run inside the caller's transaction, so an item and its index entr
 """
 
 import re
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import BigInteger, Connection, Executable, Text, bindparam, column, delete, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Executable,
+    Integer,
+    Text,
+    bindparam,
+    column,
+    delete,
+    literal_column,
+    select,
+)
 from sqlalchemy import table as plain_table
 from sqlalchemy import text as plain_sql
 from sqlalchemy.dialects import sqlite
@@ -22,8 +36,21 @@ Kind: TypeAlias = Literal["message", "passage"]
 QUERY_TERMS_MAX = 32
 QUERY_CHARS_MAX = 2000
 
+ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
+
 # Every ASCII character that is neither letter nor digit parts words; what lies beyond ASCII is left to the tokenizer.
 _BETWEEN_WORDS = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What a match must meet besides its words: a condition on the row of ITEM_ID, and its parameters.
+
+    The condition is part of a prepared statement: build it once, at import, and not for every search.
+    """
+
+    condition: ColumnElement[bool]
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +61,8 @@ class _Statements:
     put_text: Executable  # id, text
     drop_text: Executable  # kind, item_id
     drop_texts: Executable  # kind, scope
-    search: Executable  # kind, scope, any_term, all_terms, limit, offset -> item_id, score
+    # (scoped, condition) -> kind, scope, any_term, all_terms, limit, offset -> item_id, score
+    search: Callable[[bool, ColumnElement[bool] | None], Executable]
 
 
 def index(tx: Connection, kind: Kind, scope: str, item_id: str, text: str) -> None:
@@ -58,23 +86,30 @@ def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
     tx.execute(_DROP_ITEMS, wanted)
 
 
-def search(tx: Connection, kind: Kind, scope: str, query: str, limit: int, offset: int = 0) -> list[tuple[str, float]]:
+def search(
+    tx: Connection, kind: Kind, scope: str | None, query: str, limit: int, offset: int = 0, only: Only | None = None
+) -> list[tuple[str, float]]:
     """The items of the scope that hold a word of the query, with their BM25 score (more is better).
 
-    Those that hold every word come first, within that the best score. A query without words finds nothing.
+    Those that hold every word come first, within that the best score. A query without words finds nothing. Without a
+    scope, `only` must say whose items may be found.
     """
+    if scope is None and only is None:
+        raise InvariantBroken("A search must say among whose items.")
     terms = _terms(query)
     if not terms:
         return []
-    wanted = {
+    wanted: dict[str, Any] = {
         "the_kind": kind,
-        "the_scope": scope,
+        **({} if scope is None else {"the_scope": scope}),
+        **(only.parameters if only else {}),
         "any_term": " OR ".join(terms),
         "all_terms": " AND ".join(terms),
         "row_limit": limit,
         "row_offset": offset,
     }
-    return [(row.item_id, row.score) for row in tx.execute(_statements(tx).search, wanted)]
+    statement = _statements(tx).search(scope is not None, only.condition if only else None)
+    return [(row.item_id, row.score) for row in tx.execute(statement, wanted)]
 
 
 def _terms(query: str) -> list[str]:
@@ -103,14 +138,27 @@ _DROP_ITEMS = delete(search_items).where(_of_scope)
 
 # CROSS JOIN fixes the order: asking the text index per item of the scope took 451 s, once for all 0.1 s (150,000 rows).
 # Ordering by a bare bm25() would make FTS5 rank everyone's matches and not only those of the scope.
-_SQLITE_SEARCH = """
-    SELECT search_items.item_id AS item_id, -bm25(search_text) AS score
-    FROM search_text CROSS JOIN search_items ON search_items.id = search_text.rowid
-    WHERE search_text MATCH :any_term AND search_items.kind = :the_kind AND search_items.scope = :the_scope
-    ORDER BY search_text.rowid IN (SELECT rowid FROM search_text WHERE search_text MATCH :all_terms) DESC,
-        score DESC, search_text.rowid
-    LIMIT :row_limit OFFSET :row_offset
-"""
+_SQLITE_MATCHES = (
+    select(ITEM_ID.label("item_id"), literal_column("-bm25(search_text)").label("score"))
+    .select_from(plain_sql("search_text CROSS JOIN search_items ON search_items.id = search_text.rowid"))
+    .where(plain_sql("search_text MATCH :any_term AND search_items.kind = :the_kind"))
+    .order_by(
+        plain_sql(
+            "search_text.rowid IN (SELECT rowid FROM search_text WHERE search_text MATCH :all_terms) DESC, "
+            "score DESC, search_text.rowid"
+        )
+    )
+    .limit(bindparam("row_limit", type_=Integer))
+    .offset(bindparam("row_offset", type_=Integer))
+)
+
+
+@lru_cache(maxsize=64)
+def _sqlite_search(scoped: bool, condition: ColumnElement[bool] | None) -> Executable:
+    statement = _SQLITE_MATCHES
+    if scoped:
+        statement = statement.where(plain_sql("search_items.scope = :the_scope"))
+    return statement if condition is None else statement.where(condition)
 
 
 def _sqlite_statements() -> _Statements:
@@ -124,7 +172,7 @@ def _sqlite_statements() -> _Statements:
         put_text=sqlite.insert(fts).values(rowid=bindparam("id"), text=bindparam("text")).prefix_with("OR REPLACE"),
         drop_text=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_item))),
         drop_texts=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_scope))),
-        search=plain_sql(_SQLITE_SEARCH),
+        search=_sqlite_search,
     )
 
 

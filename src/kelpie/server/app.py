@@ -9,9 +9,33 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
 from kelpie.server import errors
+from kelpie.server.auth import Auth
 from kelpie.server.guard import Guard, Trace
+from kelpie.server.kelpie import keys
 from kelpie.server.kelpie import models as model_care
-from kelpie.server.letta import agents, blocks, health, messages, models, runs, steps, tools
+from kelpie.server.letta import (
+    absent,
+    access_tokens,
+    admin,
+    agents,
+    archives,
+    auth,
+    blocks,
+    conversations,
+    groups,
+    health,
+    identities,
+    internal_runs,
+    jobs,
+    messages,
+    messages_search,
+    models,
+    passages,
+    runs,
+    steps,
+    tags,
+    tools,
+)
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -21,19 +45,40 @@ _ABOUT = (
     "so `letta-client` works against it; what is marked (Kelpie) is an addition."
 )
 _LOCAL_ORIGIN = r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?"
+_ANY_ORIGIN = ".*"  # no page has a credential unless it was given one: there are no cookies
 
 _ROUTERS = (
     health.router,
+    messages_search.router,
     agents.router,
     blocks.agent_router,
     tools.agent_router,
+    archives.agent_router,
+    passages.agent_router,
+    identities.agent_router,
     messages.router,
+    identities.block_router,
     blocks.router,
     tools.router,
     runs.router,
+    internal_runs.router,
     steps.router,
+    steps.telemetry_router,
+    conversations.router,
+    groups.agent_router,
+    groups.router,
+    jobs.router,
+    archives.router,
+    passages.router,
+    identities.router,
+    tags.router,
     models.router,
     model_care.router,
+    admin.organization_router,
+    admin.user_router,
+    access_tokens.router,
+    auth.router,
+    keys.router,
 )
 
 
@@ -45,17 +90,25 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.add_api_route("/", _to_docs, include_in_schema=False)
     errors.register(app)
+    absent.register(app)
     settings = kelpie.settings
     # The one added last is the first to see a request.
+    app.add_middleware(Auth, kelpie=kelpie)
     app.add_middleware(Latest)
     app.add_middleware(
         CORSMiddleware,
-        allow_origin_regex=_LOCAL_ORIGIN,
+        allow_origin_regex=_ANY_ORIGIN if settings.protected else _LOCAL_ORIGIN,
         allow_methods=["*"],
         allow_headers=["*"],
         expose_headers=["X-Request-Id"],
     )
-    app.add_middleware(Guard, hosts=[settings.host], body_bytes_max=settings.body_bytes_max)
+    app.add_middleware(
+        Guard,
+        hosts=[settings.host],
+        body_bytes_max=settings.body_bytes_max,
+        stall_s=settings.stall_s,
+        protected=settings.protected,
+    )
     app.add_middleware(Trace, ids=kelpie.world.ids)
     return app
 

@@ -13,6 +13,9 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kelpie.server import reach
+from kelpie.server.dependencies import lean
+
 DEPTH_MAX = 64
 
 
@@ -20,14 +23,19 @@ class JsonRequest(Request):
     """A request whose `json()` is ours. Raises JSONDecodeError for anything that is not an acceptable document."""
 
     async def json(self) -> Any:
-        return parse(await self.body())
+        document = parse(await self.body())
+        reach.check_body(self.scope.get("pass"), document)
+        return document
 
 
 class JsonRoute(APIRoute):
-    """A route that reads its body through `JsonRequest`."""
+    """A route that reads its body through `JsonRequest`, and leaves to FastAPI only the dependencies that need it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        whole = self.dependant  # what the schema is made from
+        self.dependant = lean(whole)
         handle = super().get_route_handler()
+        self.dependant = whole
 
         async def handle_json(request: Request) -> Response:
             return await handle(JsonRequest(request.scope, request.receive))

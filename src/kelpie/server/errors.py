@@ -20,6 +20,7 @@ from kelpie.core.errors import (
     CommitUnknown,
     ConfigurationError,
     Conflict,
+    Forbidden,
     InvalidInput,
     KelpieError,
     ModelError,
@@ -27,6 +28,7 @@ from kelpie.core.errors import (
     NotFound,
     Overloaded,
     StorageError,
+    Unauthorized,
 )
 from kelpie.observe import logs
 from kelpie.server.answer import Answer
@@ -52,6 +54,8 @@ class Halfway(KelpieError):
 _STATUS: dict[type[KelpieError], int] = {
     Unprocessable: 422,
     InvalidInput: 400,
+    Unauthorized: 401,
+    Forbidden: 403,
     NotFound: 404,
     Conflict: 409,
     Overloaded: 429,
@@ -164,6 +168,8 @@ async def _on_invalid_request(request: Request, error: Exception) -> Answer:
 def _headers(error: KelpieError) -> Mapping[str, str]:
     if isinstance(error, Overloaded | ActivationFailed):
         return _retry_after(error.retry_after_s)
+    if isinstance(error, Unauthorized):
+        return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, Conflict | CommitUnknown):
         return _NOT_AGAIN
     return _retry_after(_STORAGE_RETRY_S) if isinstance(error, StorageError) else {}

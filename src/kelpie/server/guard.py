@@ -2,11 +2,11 @@
 
 `Trace` gives every request an id and a line in the log, and turns what nobody caught into a 500. `Guard` decides who
 may ask and how much: a web page must not drive a server that trusts its own machine, so the Host must be a name of
-this machine (a rebound DNS name is not) and an Origin must be local; bodies are bounded in size and in time.
+this machine (a rebound DNS name is not) and an Origin must be local, unless the server asks for a credential, which no
+page has by itself; bodies are bounded in size and in time.
 """
 
 import asyncio
-import ipaddress
 import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kelpie.core.settings import LOOPBACK
+from kelpie.core.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
 from kelpie.server.answer import Answer
 from kelpie.server.errors import UNKNOWN
@@ -82,10 +82,20 @@ class Trace:
 class Guard:
     """Refuses strangers and excess before anything is parsed."""
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str], body_bytes_max: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Iterable[str],
+        body_bytes_max: int,
+        *,
+        stall_s: float = BODY_STALL_S,
+        protected: bool = False,
+    ) -> None:
         self._app = app
         self._hosts = frozenset(host.lower() for host in (*LOOPBACK, *hosts))
         self._body_bytes_max = body_bytes_max
+        self._stall_s = stall_s
+        self._protected = protected
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -95,15 +105,15 @@ class Guard:
         elif refused := self._refusal(scope):
             await refused(scope, receive, send)
         else:
-            await self._app(scope, _bounded(receive, self._body_bytes_max), send)
+            await self._app(scope, _bounded(receive, self._body_bytes_max, self._stall_s), send)
 
     def _refusal(self, scope: Scope) -> Answer | None:
         headers = Headers(scope=scope)
-        if not self._is_ours(host_of(headers.get("host", ""))):
+        if not self._protected and not self._is_ours(host_of(headers.get("host", ""))):
             return Answer(
                 {"detail": "This server answers only to the names of its own machine; see the host setting."}, 403
             )
-        if not self._may_ask(scope["method"], headers):
+        if not self._protected and not self._may_ask(scope["method"], headers):
             return Answer({"detail": "A web page of another site may not use this server."}, 403)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return Answer({"detail": "The address holds a NUL character; remove it."}, 400)
@@ -124,7 +134,7 @@ class Guard:
         return True
 
     def _is_ours(self, host: str) -> bool:
-        return host in self._hosts or _is_loopback(host)
+        return host in self._hosts or is_loopback(host)
 
 
 def host_of(authority: str) -> str:
@@ -135,14 +145,7 @@ def host_of(authority: str) -> str:
     return text.partition(":")[0]
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _bounded(receive: Receive, bytes_max: int) -> Receive:
+def _bounded(receive: Receive, bytes_max: int, stall_s: float) -> Receive:
     seen = 0
     complete = False
 
@@ -151,7 +154,7 @@ def _bounded(receive: Receive, bytes_max: int) -> Receive:
         if complete:
             return await receive()  # waits for the client to go away, for as long as it stays
         try:
-            async with asyncio.timeout(BODY_STALL_S):
+            async with asyncio.timeout(stall_s):
                 message = await receive()
         except TimeoutError:
             raise HTTPException(408, "The body stopped coming; send it again.", {"Connection": "close"}) from None

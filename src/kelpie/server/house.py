@@ -1,4 +1,4 @@
-"""How an endpoint gets at the product: `kelpie: House` as a parameter, filled from the app's state."""
+"""How an endpoint gets at the product: `kelpie: House` as a parameter is the doors of whoever asks."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,14 +6,14 @@ from fastapi import Depends
 from starlette.requests import Request
 
 if TYPE_CHECKING:
-    from kelpie.app import Kelpie
+    from kelpie.doors import Doors
 
 
-async def _kelpie(request: Request) -> Any:  # async on purpose: FastAPI runs a plain function on a thread
-    return request.app.state.kelpie
+async def _doors(request: Request) -> Any:  # async on purpose: FastAPI runs a plain function on a thread
+    return request.app.state.kelpie.doors(request.scope["caller"])
 
 
 if TYPE_CHECKING:
-    House = Kelpie
+    House = Doors
 else:
-    House = Annotated[Any, Depends(_kelpie)]
+    House = Annotated[Any, Depends(_doors)]

@@ -153,7 +153,7 @@ def _event(block: str) -> Event | None:
 
 
 def _head(client: str, method: str, path: str, body: bytes, headers: Mapping[str, str] | None) -> RequestHead:
-    fields = {"host": "kelpie", "user-agent": "kelpie-sim", "accept": "*/*", **(headers or {})}
+    fields = {"host": "localhost", "user-agent": "kelpie-sim", "accept": "*/*", **(headers or {})}
     if body:
         fields.update({"content-type": "application/json", "content-length": str(len(body))})
     encoded = tuple((name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields.items())

@@ -24,6 +24,7 @@ from kelpie.world.commit_group import (
     Outcome,
     Point,
     driver_connection,
+    in_doubt,
     run_group,
     run_read,
 )
@@ -57,12 +58,21 @@ class SimDatabase:
         self._idle.set()
         self._closed = False
         self._waiting_max = waiting_max
+        self._in_doubt: Callable[[], None] = lambda: None
 
     async def transact(self, fn: Callable[[Tx], T]) -> T:
         future = self._accept()
         self._queue.append(_Waiting(fn, future))
         self._flush_later()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                self._in_doubt()
+            raise
+
+    def when_in_doubt(self, tell: Callable[[], None]) -> None:
+        self._in_doubt = tell
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         future = self._accept()
@@ -102,7 +112,8 @@ class SimDatabase:
             return
         del self._queue[: len(outcomes)]
         self._loop.note(f"commit {self._node} {len(outcomes)}")
-        self._loop.call_later(self._rng.uniform(*COMMIT_S), self._settle, list(zip(group, outcomes, strict=False)))
+        settled = list(zip(group, outcomes, strict=False))
+        self._loop.call_later(self._rng.uniform(*COMMIT_S), self._settle_writes, settled)
         self._flushing = False
         self._flush_later()
 
@@ -123,6 +134,12 @@ class SimDatabase:
     def _cut(self) -> None:
         self._loop.note(f"power cut {self._node}")
         self._node.crash()
+
+    def _settle_writes(self, settled: list[tuple[_Waiting, Outcome]]) -> None:
+        doubtful = any(in_doubt(outcome, awaited=not entry.future.done()) for entry, outcome in settled)
+        self._settle(settled)
+        if doubtful:
+            self._in_doubt()
 
     def _settle(self, settled: list[tuple[_Waiting, Outcome]]) -> None:
         for entry, outcome in settled:
@@ -158,6 +175,7 @@ class _Points:
             case Point.begin:
                 self._crash(Fault.crash_before_write, "database.begin")
                 self._fail(Fault.storage_write_fail, "database.begin")
+                self._refuse("database.begin")
             case Point.statement:
                 self._crash_in_statement()
                 self._fail(Fault.storage_write_fail, "database.statement")
@@ -165,6 +183,7 @@ class _Points:
             case Point.commit:
                 self._crash(Fault.crash_during_transaction, "database.commit")
                 self._fail(Fault.storage_write_fail, "database.commit")
+                self._refuse("database.commit")
                 self._fill("database.commit")
             case Point.read:
                 self._fail(Fault.storage_read_fail, "database.read")
@@ -194,6 +213,10 @@ class _Points:
     def _fail(self, fault: Fault, place: str) -> None:
         if self._faults.fires(fault, place):
             raise sqlite_error("disk I/O error", sqlite3.SQLITE_IOERR)
+
+    def _refuse(self, place: str) -> None:
+        if self._faults.fires(Fault.storage_busy, place):
+            raise sqlite_error("database is locked", sqlite3.SQLITE_BUSY)
 
     def _fill(self, place: str) -> None:
         if self._faults.fires(Fault.disk_full, place):

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from kelpie.world.commit_group import FaultPoints, Point, driver_connection, watch_statements
-from kelpie.world.sqlite import memory_connection
+from kelpie.world.sqlite_connection import memory_connection
 
 Watcher = Callable[["Disk"], None]
 

@@ -20,6 +20,7 @@ T = TypeVar("T")
 class Fault(StrEnum):
     storage_write_fail = "StorageWriteFail"
     storage_read_fail = "StorageReadFail"
+    storage_busy = "StorageBusy"
     storage_latency = "StorageLatency"
     disk_full = "DiskFull"
     crash_before_write = "CrashBeforeWrite"
@@ -45,6 +46,7 @@ _PACKETS = ("network.client", "network.provider")
 PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: ("database.begin", "database.statement", "database.commit", "database.acknowledge"),
     Fault.storage_read_fail: ("database.read",),
+    Fault.storage_busy: ("database.begin", "database.commit"),
     Fault.storage_latency: ("database.write", "database.read"),
     Fault.disk_full: ("database.statement", "database.commit"),
     Fault.crash_before_write: ("database.begin",),
@@ -59,7 +61,7 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.cpu_starvation: ("cpu",),
     Fault.llm_timeout: ("llm.reply", "llm.stream"),
     Fault.llm_rate_limit: ("llm.with_retry_after", "llm.without_retry_after"),
-    Fault.llm_malformed: ("llm.body", "llm.choices", "llm.arguments", "llm.cut"),
+    Fault.llm_malformed: ("llm.body", "llm.choices", "llm.arguments", "llm.cut", "llm.content_type", "llm.status"),
     Fault.slow_client: ("client.read",),
     Fault.vanishing_client: ("client.request", "client.stream"),
 }

@@ -1,7 +1,8 @@
 """A model provider on the simulated internet: OpenAI's chat completions, streamed and not, with a scripted mind.
 
 What it says is `brain.decide`; this file is the wire, and the ways in which providers fail: silence, 429 with and
-without Retry-After, broken JSON, no choices, arguments that are no JSON, a stream that stops in the middle.
+without Retry-After, 500, broken JSON, a page of HTML, no choices, arguments that are no JSON, a stream that stops in
+the middle.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kelpie.sim.brain import Decision, decide
+from kelpie.sim.brain import Call, Decision, decide
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.http import Answer, Asked
 from kelpie.sim.loop import SimLoop
@@ -20,6 +21,7 @@ TOKEN_S = (0.001, 0.03)
 CHUNK_CHARS = 8
 SILENCE_S = 24 * 3600.0
 RETRY_AFTER_S = 2
+HEARTBEAT = "request_heartbeat"
 
 _JSON = {"content-type": "application/json"}
 _SSE = {"content-type": "text/event-stream; charset=utf-8"}
@@ -68,6 +70,12 @@ class ScriptedLlm:
         if await self._refuse(answer):
             return
         await asyncio.sleep(self._rng.uniform(*THINK_S))
+        if self._faults.fires(Fault.llm_malformed, "llm.status"):
+            await _reply(answer, _error("The server had an error.", "server_error"), status=500)
+            return
+        if self._faults.fires(Fault.llm_malformed, "llm.content_type"):
+            await _raw(answer, b"<html><body>Bad gateway</body></html>", {"content-type": "text/html"})
+            return
         if self._faults.fires(Fault.llm_malformed, "llm.body"):
             await _raw(answer, b'{"id": "chatcmpl-broken", "choices": [{"mess')
             return
@@ -87,7 +95,7 @@ class ScriptedLlm:
 
     def _decide(self, body: Mapping[str, Any]) -> Decision:
         tools = [tool["function"]["name"] for tool in body.get("tools") or ()]
-        decision = self._mind(body["messages"], tools, body.get("tool_choice"))
+        decision = _going_on(self._mind(body["messages"], tools, body.get("tool_choice")), body)
         if decision.calls and self._faults.fires(Fault.llm_malformed, "llm.arguments"):
             first = replace(decision.calls[0], arguments='{"unfinished": ')
             return Decision(calls=(first, *decision.calls[1:]))
@@ -125,6 +133,20 @@ class ScriptedLlm:
         if (body.get("stream_options") or {}).get("include_usage"):
             await _event(answer, {**head, "choices": [], "usage": _usage(body, decision)})
         await answer.send(b"data: [DONE]\n\n")
+
+
+def _going_on(decision: Decision, body: Mapping[str, Any]) -> Decision:
+    """The calls with a request for the next step, where the tool offers to make one: a script goes on to its end."""
+    asking = {
+        tool["function"]["name"]
+        for tool in body.get("tools") or ()
+        if HEARTBEAT in tool["function"].get("parameters", {}).get("properties", {})
+    }
+    return replace(decision, calls=tuple(_asking(call) if call.name in asking else call for call in decision.calls))
+
+
+def _asking(call: Call) -> Call:
+    return replace(call, arguments=json.dumps({**json.loads(call.arguments), HEARTBEAT: True}))
 
 
 def _deltas(decision: Decision) -> list[dict[str, Any]]:
@@ -175,6 +197,6 @@ async def _reply(
     await answer.send(json.dumps(body).encode())
 
 
-async def _raw(answer: Answer, data: bytes) -> None:
-    await answer.start(200, _JSON)
+async def _raw(answer: Answer, data: bytes, headers: Mapping[str, str] = _JSON) -> None:
+    await answer.start(200, dict(headers))
     await answer.send(data)

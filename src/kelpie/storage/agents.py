@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Row, Select, bindparam, delete, exists, func, insert, select, update
 
 from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice, Secret, ToolRule
 from kelpie.core.errors import NotFound
@@ -12,13 +12,15 @@ from kelpie.core.ids import AgentId, OrganizationId, SecretId
 from kelpie.core.runs import StopReason
 from kelpie.core.time import Micros
 from kelpie.storage import heads
+from kelpie.storage.agent_filters import CONDITIONS, matching
 from kelpie.storage.paging import Paging
 from kelpie.storage.tables import agent_blocks, agent_secrets, agent_tags, agents, blocks
 from kelpie.world.database import Tx
 
+_COLUMNS = tuple(agents.c.keys())
 _PLAIN = tuple(
     name
-    for name in agents.c.keys()  # noqa: SIM118 - a column collection is not a mapping
+    for name in _COLUMNS
     if name not in ("id", "agent_type", "model", "tool_rules", "last_stop_reason", "organization_id")
 )
 
@@ -51,16 +53,17 @@ def _to_row(agent: Agent) -> dict[str, Any]:
 
 
 def _from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
-    values = row._mapping  # pyright: ignore[reportPrivateUsage] - the documented name
+    values = dict(zip(_COLUMNS, row, strict=False))  # what a statement has beside the columns comes after them
+    stop_reason = values["last_stop_reason"]
     return Agent(
         **{name: values[name] for name in _PLAIN},
-        id=AgentId(row.id),
-        organization_id=OrganizationId(row.organization_id),
-        agent_type=AgentType(row.agent_type),
+        id=AgentId(values["id"]),
+        organization_id=OrganizationId(values["organization_id"]),
+        agent_type=AgentType(values["agent_type"]),
         model=ModelChoice(**values["model"]),
         tool_rules=tuple(ToolRule(r["type"], r["tool_name"], r["options"]) for r in values["tool_rules"]),
         tags=tuple(tags),
-        last_stop_reason=StopReason(row.last_stop_reason) if row.last_stop_reason else None,
+        last_stop_reason=StopReason(stop_reason) if stop_reason else None,
     )
 
 
@@ -93,7 +96,9 @@ def _tags_of(tx: Tx, ids: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-_ONE = select(agents).where(agents.c.id == bindparam("of_agent"))
+_TAGGED = exists().where(agent_tags.c.agent_id == agents.c.id).label("tagged")  # so that few ask for tags
+_WITH_TAGGED = select(agents, _TAGGED)
+_ONE = _WITH_TAGGED.where(agents.c.id == bindparam("of_agent"))
 
 
 def get(tx: Tx, agent_id: AgentId) -> Agent:
@@ -101,7 +106,13 @@ def get(tx: Tx, agent_id: AgentId) -> Agent:
     row = tx.execute(_ONE, {"of_agent": agent_id}).first()
     if row is None:
         raise NotFound("Agent", agent_id)
-    return _from_row(row, _tags_of(tx, [agent_id]).get(agent_id, ()))
+    return _from_rows(tx, [row])[0]
+
+
+def _from_rows(tx: Tx, rows: Sequence[Row[Any]]) -> list[Agent]:
+    tagged = [row.id for row in rows if row.tagged]
+    tags_of = _tags_of(tx, tagged) if tagged else {}
+    return [_from_row(row, tags_of.get(row.id, ())) for row in rows]
 
 
 _VERSIONS = (
@@ -183,72 +194,40 @@ def remove(tx: Tx, agent_id: AgentId) -> None:
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 _PAGES = Paging(agents, "created_at", "updated_at", "last_run_completion")
-_TAGGED = select(agent_tags.c.agent_id).where(agent_tags.c.tag.in_(bindparam("tags", expanding=True)))
-_FILTERS: dict[str, ColumnElement[bool]] = {
-    "name": agents.c.name == bindparam("name"),
-    "query_text": func.lower(agents.c.name).like(bindparam("query_text"), escape="\\"),
-    "tags_any": agents.c.id.in_(_TAGGED),
-    "tags_all": agents.c.id.in_(
-        _TAGGED.group_by(agent_tags.c.agent_id).having(func.count(agent_tags.c.tag) == bindparam("tag_count"))
-    ),
-    "project_id": agents.c.project_id == bindparam("project_id"),
-    "template_id": agents.c.template_id == bindparam("template_id"),
-    "base_template_id": agents.c.base_template_id == bindparam("base_template_id"),
-    "created_by_id": agents.c.created_by_id == bindparam("created_by_id"),
-    "last_stop_reason": agents.c.last_stop_reason == bindparam("last_stop_reason"),
-    "visible": or_(agents.c.hidden.is_(None), agents.c.hidden.is_(False)),
-}
-_ALL = select(agents).where(agents.c.organization_id == bindparam("organization"))
+_ALL = _WITH_TAGGED.where(agents.c.organization_id == bindparam("organization"))
 
 
 @lru_cache(maxsize=256)
-def _query(filters: tuple[str, ...]) -> Select[Any]:
-    return _ALL.where(*(_FILTERS[name] for name in filters))
+def _query(conditions: tuple[str, ...]) -> Select[Any]:
+    return _ALL.where(*(CONDITIONS[name] for name in conditions))
 
 
-def _like(text: str) -> str:
-    escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
+@lru_cache(maxsize=256)
+def _counting(conditions: tuple[str, ...]) -> Select[Any]:
+    return _COUNT.where(*(CONDITIONS[name] for name in conditions))
 
 
 def select_agents(tx: Tx, organization: OrganizationId, query: AgentQuery) -> list[Agent]:
-    """Agents on one page, with their tags, in two statements."""
-    names: list[str] = []
-    bound: dict[str, Any] = {"organization": organization}
-    plain = ("name", "project_id", "template_id", "base_template_id", "created_by_id", "last_stop_reason")
-    for name in plain:
-        if (value := getattr(query, name)) is not None:
-            names.append(name)
-            bound[name] = value
-    if query.query_text:
-        names.append("query_text")
-        bound["query_text"] = _like(query.query_text)
-    if query.tags:
-        tags = sorted(set(query.tags))
-        bound["tags"] = tags
-        names.append("tags_all" if query.match_all_tags else "tags_any")
-        if query.match_all_tags:
-            bound["tag_count"] = len(tags)
-    if not query.show_hidden:
-        names.append("visible")
-    rows = _PAGES.rows(tx, _query(tuple(names)), query.page, bound)
-    tags_of = _tags_of(tx, [row.id for row in rows]) if rows else {}
-    return [_from_row(row, tags_of.get(row.id, ())) for row in rows]
+    """Agents on one page, with their tags, in a bounded number of statements."""
+    conditions, bound = matching(query)
+    rows = _PAGES.rows(tx, _query(conditions), query.page, bound | {"organization": organization})
+    return _from_rows(tx, rows)
 
 
 _COUNT = select(func.count()).select_from(agents).where(agents.c.organization_id == bindparam("organization"))
-_BY_IDS = select(agents).where(agents.c.id.in_(bindparam("ids", expanding=True)))
+_BY_IDS = _ALL.where(agents.c.id.in_(bindparam("ids", expanding=True)))
 
 
-def count(tx: Tx, organization: OrganizationId) -> int:
-    return int(tx.execute(_COUNT, {"organization": organization}).scalar_one())
+def count(tx: Tx, organization: OrganizationId, query: AgentQuery) -> int:
+    """How many agents match, on all pages together."""
+    conditions, bound = matching(query)
+    return int(tx.execute(_counting(conditions), bound | {"organization": organization}).scalar_one())
 
 
-def get_many(tx: Tx, ids: Sequence[AgentId]) -> list[Agent]:
+def get_many(tx: Tx, organization: OrganizationId, ids: Sequence[AgentId]) -> list[Agent]:
     """The agents with these ids, in that order; ids that do not exist are left out."""
-    rows = {row.id: row for row in tx.execute(_BY_IDS, {"ids": list(ids)})} if ids else {}
-    tags_of = _tags_of(tx, list(rows)) if rows else {}
-    return [_from_row(rows[i], tags_of.get(i, ())) for i in ids if i in rows]
+    rows = {row.id: row for row in tx.execute(_BY_IDS, {"organization": organization, "ids": list(ids)})} if ids else {}
+    return _from_rows(tx, [rows[i] for i in ids if i in rows])
 
 
 # --- secrets --------------------------------------------------------------------------------------------------------

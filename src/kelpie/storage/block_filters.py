@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from kelpie.core.blocks import BlockQuery
-from kelpie.storage.tables import agent_blocks, block_tags, blocks
+from kelpie.storage.tables import agent_blocks, block_identities, block_tags, blocks, identities
 
 
 def matching(query: BlockQuery) -> list[sa.ColumnElement[bool]]:
@@ -25,6 +25,12 @@ def matching(query: BlockQuery) -> list[sa.ColumnElement[bool]]:
         where.append(sa.or_(c.hidden.is_(None), c.hidden.is_(False)))
     if query.tags:
         where.append(_tagged(query.tags, query.match_all_tags))
+    linked = sa.select(block_identities.c.block_id)
+    if query.identity_id is not None:
+        where.append(c.id.in_(linked.where(block_identities.c.identity_id == query.identity_id)))
+    if query.identifier_keys:
+        keyed = linked.join(identities, identities.c.id == block_identities.c.identity_id)
+        where.append(c.id.in_(keyed.where(identities.c.identifier_key.in_(query.identifier_keys))))
     return where + _connected(query)
 
 

@@ -100,8 +100,9 @@ def get(tx: Tx, block_id: BlockId, *, lock: bool = False) -> Block:
     return _from_row(row)
 
 
-def count(tx: Tx, organization: OrganizationId) -> int:
-    return int(tx.execute(_COUNT, {"of_organization": organization}).scalar_one())
+def count(tx: Tx, organization: OrganizationId, query: BlockQuery) -> int:
+    """How many blocks match, on all pages together."""
+    return int(tx.execute(_COUNT.where(*matching(query)), {"of_organization": organization}).scalar_one())
 
 
 def select(tx: Tx, organization: OrganizationId, query: BlockQuery) -> list[Block]:
@@ -213,6 +214,7 @@ _CARRIER_AGENTS = (
     sa.select(agents.c.id)
     .join(agent_blocks, agent_blocks.c.agent_id == agents.c.id)
     .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
+    .where(agents.c.organization_id == sa.bindparam("of_organization"))
 )
 _ATTACHED = (
     sa.select(agent_blocks.c.agent_id, blocks, _TAGS)
@@ -274,9 +276,10 @@ def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
     return tuple(AgentId(row[0]) for row in tx.execute(_CARRIERS, {"of_block": block_id}))
 
 
-def agents_page(tx: Tx, block_id: BlockId, page: Page) -> list[AgentId]:
+def agents_page(tx: Tx, organization: OrganizationId, block_id: BlockId, page: Page) -> list[AgentId]:
     """The agents that carry the block, in the order and on the page asked for."""
-    rows = paging.page(tx, _CARRIER_AGENTS, agents, page, {"of_block": block_id})
+    bound = {"of_block": block_id, "of_organization": organization}
+    rows = paging.page(tx, _CARRIER_AGENTS, agents, page, bound)
     return [AgentId(row[0]) for row in rows]
 
 

@@ -1,9 +1,23 @@
 """Messages and the context: what was ever said, and which of it the model sees."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Row, asc, bindparam, delete, desc, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    String,
+    asc,
+    bindparam,
+    delete,
+    desc,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from kelpie.core.errors import InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
@@ -20,11 +34,12 @@ from kelpie.core.messages import (
     ToolReturn,
 )
 from kelpie.search import fulltext
-from kelpie.storage.tables import context, messages
+from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 
 SEARCHABLE = frozenset({Role.user, Role.assistant, Role.summary})
 _ID_CHUNK = 500  # how many ids go into one IN list
+_ID_SEPARATOR = ","
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:
@@ -103,7 +118,7 @@ def _to_row(message: Message, seq: int) -> dict[str, Any]:
     }
 
 
-def _from_row(row: Row[Any]) -> Message:
+def from_row(row: Row[Any]) -> Message:
     return Message(
         id=MessageId(row.id),
         agent_id=AgentId(row.agent_id),
@@ -137,12 +152,22 @@ def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> N
         return
     agent_id = new[0].agent_id
     last: int = tx.execute(_LAST_SEQ, {"of_agent": agent_id}).scalar_one()
-    tx.execute(_INSERT, [_to_row(message, last + 1 + i) for i, message in enumerate(new)])
-    for message in new:
-        if message.role in SEARCHABLE and message.said:
-            fulltext.index(tx, "message", agent_id, message.id, message.said)
+    _write(tx, new, last + 1)
     if conversation is not None:
         _place(tx, agent_id, [m.id for m in new], conversation, last + 1)
+
+
+def begin(tx: Tx, first: Sequence[Message]) -> None:
+    """Writes the first messages of an agent that has none, and makes them what the model sees."""
+    _write(tx, first, 1)
+    _place(tx, first[0].agent_id, [message.id for message in first], "", 0)
+
+
+def _write(tx: Tx, new: Sequence[Message], seq: int) -> None:
+    tx.execute(_INSERT, [_to_row(message, seq + i) for i, message in enumerate(new)])
+    for message in new:
+        if message.role in SEARCHABLE and message.said:
+            fulltext.index(tx, "message", message.agent_id, message.id, message.said)
 
 
 _UPDATE_CONTENT = (
@@ -156,11 +181,13 @@ def rewrite(tx: Tx, message_id: MessageId, content: Sequence[Part]) -> None:
 
 
 _DELETE_ALL = delete(messages).where(messages.c.agent_id == bindparam("of_agent"))
+_CLEAR_ALL = delete(context).where(context.c.agent_id == bindparam("of_agent"))
 
 
 def remove_all(tx: Tx, agent_id: AgentId) -> None:
     """Deletes an agent's whole history with its text index; the contexts must be set anew."""
     tx.execute(_DELETE_ALL, {"of_agent": agent_id})
+    tx.execute(_CLEAR_ALL, {"of_agent": agent_id})
     fulltext.remove_scope(tx, "message", agent_id)
 
 
@@ -172,7 +199,7 @@ def get(tx: Tx, message_id: MessageId) -> Message:
     row = tx.execute(_ONE, {"of_message": message_id}).first()
     if row is None:
         raise NotFound("Message", message_id)
-    return _from_row(row)
+    return from_row(row)
 
 
 _MANY = select(messages).where(messages.c.id.in_(bindparam("ids", expanding=True)))
@@ -183,7 +210,7 @@ def get_many(tx: Tx, ids: Sequence[str]) -> list[Message]:
     found: dict[str, Message] = {}
     for start in range(0, len(ids), _ID_CHUNK):
         rows = tx.execute(_MANY, {"ids": list(ids[start : start + _ID_CHUNK])})
-        found.update((row.id, _from_row(row)) for row in rows)
+        found.update((row.id, from_row(row)) for row in rows)
     return [found[i] for i in ids if i in found]
 
 
@@ -210,7 +237,7 @@ def select_of_agent(tx: Tx, agent_id: AgentId, query: MessageQuery) -> list[Mess
     statement = statement.order_by((desc if query.descending else asc)(messages.c.seq))
     if query.limit is not None:
         statement = statement.limit(query.limit)
-    found = [_from_row(row) for row in tx.execute(statement)]
+    found = [from_row(row) for row in tx.execute(statement)]
     return found[::-1] if query.descending else found
 
 
@@ -225,12 +252,20 @@ _OF_RUN = select(messages).where(messages.c.run_id == bindparam("of_run")).order
 _OF_STEP = select(messages).where(messages.c.step_id == bindparam("of_step")).order_by(messages.c.seq)
 
 
+_COUNT = select(func.count()).select_from(messages).where(messages.c.agent_id == bindparam("of_agent"))
+
+
+def count_of_agent(tx: Tx, agent_id: AgentId) -> int:
+    """How many messages an agent has, in its context or not."""
+    return int(tx.execute(_COUNT, {"of_agent": agent_id}).scalar_one())
+
+
 def of_run(tx: Tx, run_id: RunId) -> list[Message]:
-    return [_from_row(row) for row in tx.execute(_OF_RUN, {"of_run": run_id})]
+    return [from_row(row) for row in tx.execute(_OF_RUN, {"of_run": run_id})]
 
 
 def of_step(tx: Tx, step_id: StepId) -> list[Message]:
-    return [_from_row(row) for row in tx.execute(_OF_STEP, {"of_step": step_id})]
+    return [from_row(row) for row in tx.execute(_OF_STEP, {"of_step": step_id})]
 
 
 # --- the context -----------------------------------------------------------------------------------------------------
@@ -239,11 +274,22 @@ _CONTEXT_INSERT = insert(context)
 _CONTEXT_CLEAR = delete(context).where(
     context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
 )
-_CONTEXT_IDS = (
-    select(context.c.message_id)
-    .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
-    .order_by(context.c.position)
-)
+
+
+def _joined(of_agent: ColumnElement[str]) -> Select[str]:
+    """The ids of a context as one text, in their order: a row for each would cost several times as much."""
+    ordered = (
+        select(context.c.message_id)
+        .where(context.c.agent_id == of_agent, context.c.conversation_id == bindparam("of_conversation"))
+        .order_by(context.c.position)
+        .subquery()
+    )
+    # As a parameter the separator would be put into the statement anew each time.
+    separator = cast("str", literal_column(f"'{_ID_SEPARATOR}'", String()))
+    return select(func.aggregate_strings(ordered.c.message_id, separator))
+
+
+_CONTEXT_IDS = _joined(bindparam("of_agent"))
 _CONTEXT_NEWEST = (
     select(messages)
     .join(context, context.c.message_id == messages.c.id)
@@ -251,10 +297,8 @@ _CONTEXT_NEWEST = (
     .order_by(context.c.position.desc())
     .limit(bindparam("most"))
 )
-_CONTEXT_OF_MANY = (
-    select(context.c.agent_id, context.c.message_id)
-    .where(context.c.agent_id.in_(bindparam("ids", expanding=True)), context.c.conversation_id == "")
-    .order_by(context.c.agent_id, context.c.position)
+_CONTEXT_OF_MANY = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subquery()).where(
+    agents.c.id.in_(bindparam("ids", expanding=True))
 )
 
 
@@ -278,21 +322,23 @@ def replace_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], convers
 
 
 def context_ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
-    rows = tx.execute(_CONTEXT_IDS, {"of_agent": agent_id, "of_conversation": conversation})
-    return tuple(map(MessageId, rows.scalars().all()))
+    found = tx.execute(_CONTEXT_IDS, {"of_agent": agent_id, "of_conversation": conversation}).scalar()
+    return _apart(found)
 
 
 def context_ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
     """The default context of many agents in one query."""
     if len(agent_ids) == 1:
         return {agent_ids[0]: context_ids(tx, agent_ids[0])}
-    found: dict[str, list[MessageId]] = {}
-    for agent_id, message_id in tx.execute(_CONTEXT_OF_MANY, {"ids": list(agent_ids)}).all():
-        found.setdefault(agent_id, []).append(MessageId(message_id))
-    return {agent_id: tuple(ids) for agent_id, ids in found.items()}
+    found = tx.execute(_CONTEXT_OF_MANY, {"ids": list(agent_ids), "of_conversation": ""})
+    return {agent_id: _apart(joined) for agent_id, joined in found}
+
+
+def _apart(joined: str | None) -> tuple[MessageId, ...]:
+    return tuple(map(MessageId, joined.split(_ID_SEPARATOR))) if joined else ()
 
 
 def context_messages(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
     """The newest messages of a context, at most so many, oldest first."""
     rows = tx.execute(_CONTEXT_NEWEST, {"of_agent": agent_id, "of_conversation": conversation, "most": most}).all()
-    return [_from_row(row) for row in reversed(rows)]
+    return [from_row(row) for row in reversed(rows)]

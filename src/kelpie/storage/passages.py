@@ -1,95 +1,39 @@
-"""Archival memory as rows: an agent's archive and the passages in it, each with its text index entry.
+"""Passages as rows, each with its tags and its text index entry.
 
-The archive is a condition in every statement here, so no search can see into another one.
+Every search names an archive or an organisation, and that is a condition in SQL, as are tags and dates: what lies
+outside is neither shown nor counted among the best.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-from kelpie.core.errors import NotFound, StorageBusy
+from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Passage, PassageQuery
-from kelpie.core.time import Micros
 from kelpie.search import fulltext
+from kelpie.search.fulltext import Only
 from kelpie.storage import paging
-from kelpie.storage.matches import BATCH, CANDIDATES_MAX, ranked
-from kelpie.storage.tables import agent_archives, agents, archives, passages
+from kelpie.storage.parts import inside, pattern
+from kelpie.storage.tables import agent_archives, passage_tags, passages
 from kelpie.world.database import Tx
 
-_others = agent_archives.alias("others")
-_ARCHIVE_OF = sa.select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
-_AGENT = sa.select(agents.c.name, agents.c.organization_id, agents.c.embedding).where(
-    agents.c.id == sa.bindparam("of_agent")
-)
-_INSERT_ARCHIVE = sa.insert(archives)
-_ATTACH_ARCHIVE = sa.insert(agent_archives)
+_FIELDS = tuple(each.name for each in fields(Passage))
 
-
-def archive_of(tx: Tx, agent_id: AgentId) -> ArchiveId | None:
-    """The agent's archive, if it has one."""
-    found = tx.execute(_ARCHIVE_OF, {"of_agent": agent_id}).scalar()
-    return None if found is None else ArchiveId(found)
-
-
-def ensure_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, now: Micros) -> ArchiveId:
-    """The agent's archive; made with `new_id` when it has none. Raises NotFound for an unknown agent.
-
-    Raises StorageBusy when somebody else made one at the same moment: trying again finds it.
-    """
-    there = archive_of(tx, agent_id)
-    if there is not None:
-        return there
-    agent = tx.execute(_AGENT, {"of_agent": agent_id}).first()
-    if agent is None:
-        raise NotFound("Agent", agent_id)
-    row = {
-        "id": new_id,
-        "organization_id": agent.organization_id,
-        "name": f"{agent.name}'s archive",
-        "description": None,
-        "embedding": agent.embedding,
-        "metadata": None,
-        "created_at": now,
-        "updated_at": now,
-    }
-    try:
-        tx.execute(_INSERT_ARCHIVE, row)
-        tx.execute(_ATTACH_ARCHIVE, {"agent_id": agent_id, "archive_id": new_id, "is_owner": True})
-    except IntegrityError as error:
-        raise StorageBusy(f"The archive of {agent_id} is being made by somebody else.") from error
-    return new_id
-
-
-_OWNED_ALONE = (
-    sa.select(agent_archives.c.archive_id)
-    .where(agent_archives.c.agent_id == sa.bindparam("of_agent"), agent_archives.c.is_owner)
-    .where(
-        ~sa.exists().where(
-            _others.c.archive_id == agent_archives.c.archive_id, _others.c.agent_id != agent_archives.c.agent_id
-        )
-    )
-)
-_DELETE_ARCHIVE = sa.delete(archives).where(archives.c.id == sa.bindparam("of_archive"))
-
-
-def remove_owned(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes the archive that is only this agent's own, with its passages and their text index."""
-    for (archive_id,) in tx.execute(_OWNED_ALONE, {"of_agent": agent_id}).all():
-        fulltext.remove_scope(tx, "passage", archive_id)
-        tx.execute(_DELETE_ARCHIVE, {"of_archive": archive_id})
-
-
-_INSERT = sa.insert(passages)
 _ALL = sa.select(passages)
-_IN_ARCHIVE = _ALL.where(passages.c.archive_id == sa.bindparam("of_archive"))
-_MANY = _IN_ARCHIVE.where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
 _ONE = _ALL.where(passages.c.id == sa.bindparam("of_passage"))
-_DELETE = sa.delete(passages).where(passages.c.id == sa.bindparam("of_passage"))
+_MANY = _ALL.where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
+_IN_ARCHIVE = _ALL.where(passages.c.archive_id == sa.bindparam("of_archive"))
+_CONTAINING = _IN_ARCHIVE.where(inside(passages.c.text, "part"))
+_INSERT = sa.insert(passages)
+_INSERT_TAG = sa.insert(passage_tags)
+_DELETE = sa.delete(passages).where(
+    passages.c.id == sa.bindparam("of_passage"), passages.c.archive_id == sa.bindparam("of_archive")
+)
 
 
 def _from_row(row: sa.Row[Any]) -> Passage:
@@ -102,23 +46,31 @@ def _from_row(row: sa.Row[Any]) -> Passage:
         tags=tuple(row.tags),
         metadata=row.metadata,
         organization_id=OrganizationId(row.organization_id),
+        created_by_id=row.created_by_id,
+        last_updated_by_id=row.last_updated_by_id,
     )
 
 
 def insert(tx: Tx, passage: Passage) -> None:
     """Writes a passage and makes it findable."""
-    row = {
-        "id": passage.id,
-        "archive_id": passage.archive_id,
-        "organization_id": passage.organization_id,
-        "text": passage.text,
-        "tags": sorted(set(passage.tags)),
-        "metadata": dict(passage.metadata),
-        "created_at": passage.created_at,
-        "updated_at": passage.updated_at,
-    }
-    tx.execute(_INSERT, row)
-    fulltext.index(tx, "passage", passage.archive_id, passage.id, passage.text)
+    insert_many(tx, (passage,))
+
+
+def insert_many(tx: Tx, made: Sequence[Passage]) -> None:
+    """Writes passages and makes them findable."""
+    if not made:
+        return
+    tx.execute(_INSERT, [_to_row(passage) for passage in made])
+    tags = [{"passage_id": passage.id, "tag": tag} for passage in made for tag in dict.fromkeys(passage.tags)]
+    if tags:
+        tx.execute(_INSERT_TAG, tags)
+    for passage in made:
+        fulltext.index(tx, "passage", passage.archive_id, passage.id, passage.text)
+
+
+def _to_row(passage: Passage) -> dict[str, Any]:
+    row = {name: getattr(passage, name) for name in _FIELDS}
+    return row | {"tags": sorted(set(passage.tags)), "metadata": dict(passage.metadata)}
 
 
 def get(tx: Tx, passage_id: PassageId) -> Passage:
@@ -129,39 +81,122 @@ def get(tx: Tx, passage_id: PassageId) -> Passage:
     return _from_row(row)
 
 
-def delete(tx: Tx, passage_id: PassageId) -> None:
-    """Removes a passage and its index entry. Raises NotFound."""
-    if tx.execute(_DELETE, {"of_passage": passage_id}).rowcount == 0:
+def delete(tx: Tx, archive_id: ArchiveId | None, passage_id: PassageId) -> None:
+    """Removes a passage of this archive, its tags and its index entry. Raises NotFound."""
+    if tx.execute(_DELETE, {"of_passage": passage_id, "of_archive": archive_id}).rowcount == 0:
         raise NotFound("Passage", passage_id)
     fulltext.remove(tx, "passage", passage_id)
 
 
-def select(tx: Tx, archive_id: ArchiveId, page: Page) -> list[Passage]:
-    """The passages of an archive, in the order and on the page asked for."""
-    return [_from_row(row) for row in paging.page(tx, _IN_ARCHIVE, passages, page, {"of_archive": archive_id})]
+_COUNT_OF_AGENT = (
+    sa.select(sa.func.count())
+    .select_from(passages)
+    .join(agent_archives, agent_archives.c.archive_id == passages.c.archive_id)
+    .where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
+)
 
 
-def search(tx: Tx, archive_id: ArchiveId, query: PassageQuery) -> list[tuple[Passage, float | None]]:
-    """The best passages that pass the filters, with their score; without text the newest, and no score."""
-    candidates = _matching(tx, archive_id, query.text) if query.text.strip() else _newest(tx, archive_id)
-    return list(islice((found for found in candidates if query.takes(found[0])), query.limit))
+def count_of_agent(tx: Tx, agent_id: AgentId) -> int:
+    """How many passages an agent's archives hold."""
+    return int(tx.execute(_COUNT_OF_AGENT, {"of_agent": agent_id}).scalar_one())
 
 
-def _matching(tx: Tx, archive_id: ArchiveId, text: str) -> Iterable[tuple[Passage, float | None]]:
-    for batch in ranked(tx, "passage", archive_id, text):
-        rows = _by_id(tx, archive_id, [item_id for item_id, _ in batch])
-        yield from ((rows[item_id], score) for item_id, score in batch if item_id in rows)
+def select(tx: Tx, archive_id: ArchiveId, page: Page, containing: str | None = None) -> list[Passage]:
+    """The passages of an archive on the page asked for; with `containing`, those whose text has that part in it."""
+    bound = {"of_archive": archive_id}
+    if not containing:
+        return [_from_row(row) for row in paging.page(tx, _IN_ARCHIVE, passages, page, bound)]
+    bound |= {"part": pattern(containing)}
+    return [_from_row(row) for row in paging.page(tx, _CONTAINING, passages, page, bound)]
 
 
-def _by_id(tx: Tx, archive_id: ArchiveId, ids: Sequence[str]) -> dict[str, Passage]:
-    return {row.id: _from_row(row) for row in tx.execute(_MANY, {"of_archive": archive_id, "ids": list(ids)})}
+# --- search ---------------------------------------------------------------------------------------------------------
+
+Found = tuple[Passage, float | None]
 
 
-def _newest(tx: Tx, archive_id: ArchiveId) -> Iterable[tuple[Passage, float | None]]:
-    last: str | None = None
-    for _ in range(0, CANDIDATES_MAX, BATCH):
-        found = select(tx, archive_id, Page(limit=BATCH, after=last))
-        yield from ((passage, None) for passage in found)
-        if len(found) < BATCH:
-            return
-        last = found[-1].id
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Everything about a query that changes the text of its statement."""
+
+    by_archive: bool
+    tags: str  # "", "any" or "all"
+    since: bool
+    until: bool
+
+
+def search(tx: Tx, archive_id: ArchiveId, query: PassageQuery) -> list[Found]:
+    """The best passages of an archive that pass the filters, with their score; without text by age, and no score."""
+    return _search(tx, query, archive_id, None)
+
+
+def search_organization(tx: Tx, organization: OrganizationId, query: PassageQuery) -> list[Found]:
+    """The same among all passages of an organisation."""
+    return _search(tx, query, None, organization)
+
+
+def _search(
+    tx: Tx, query: PassageQuery, archive_id: ArchiveId | None, organization: OrganizationId | None
+) -> list[Found]:
+    tags = sorted(set(query.tags))
+    shape = _Shape(
+        archive_id is not None,
+        ("all" if query.match_all_tags else "any") if tags else "",
+        query.since is not None,
+        query.until is not None,
+    )
+    bound: dict[str, Any] = {
+        **({"of_organization": organization} if archive_id is None else {"of_archive": archive_id}),
+        **({"the_tags": tags} if tags else {}),
+        **({"tag_count": len(tags)} if shape.tags == "all" else {}),
+        **({"since": query.since} if shape.since else {}),
+        **({"until": query.until} if shape.until else {}),
+    }
+    return _matching(tx, archive_id, query, shape, bound) if query.text.strip() else _by_age(tx, query, shape, bound)
+
+
+def _matching(
+    tx: Tx, archive_id: ArchiveId | None, query: PassageQuery, shape: _Shape, bound: Mapping[str, Any]
+) -> list[Found]:
+    only = Only(_same_row(shape), bound)
+    best = fulltext.search(tx, "passage", archive_id, query.text, query.limit, only=only)
+    rows = {row.id: row for row in tx.execute(_MANY, {"ids": [item_id for item_id, _ in best]})} if best else {}
+    return [(_from_row(rows[item_id]), score) for item_id, score in best]
+
+
+def _by_age(tx: Tx, query: PassageQuery, shape: _Shape, bound: Mapping[str, Any]) -> list[Found]:
+    rows = tx.execute(_aged(shape, query.oldest_first), {**bound, "row_limit": query.limit})
+    return [(_from_row(row), None) for row in rows]
+
+
+@lru_cache(maxsize=64)
+def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
+    """That the item of a text match is a passage which passes the filters."""
+    return sa.exists(sa.select(sa.literal(1)).where(passages.c.id == fulltext.ITEM_ID, *_conditions(shape)))
+
+
+@lru_cache(maxsize=64)
+def _aged(shape: _Shape, oldest_first: bool) -> sa.Select[Any]:
+    at, key = passages.c.created_at, passages.c.id
+    order = (at, key) if oldest_first else (at.desc(), key.desc())
+    return _ALL.where(*_conditions(shape)).order_by(*order).limit(sa.bindparam("row_limit", type_=sa.Integer))
+
+
+def _conditions(shape: _Shape) -> list[sa.ColumnElement[bool]]:
+    c = passages.c
+    where = [
+        c.archive_id == sa.bindparam("of_archive")
+        if shape.by_archive
+        else c.organization_id == sa.bindparam("of_organization")
+    ]
+    if shape.since:
+        where.append(c.created_at >= sa.bindparam("since"))
+    if shape.until:
+        where.append(c.created_at <= sa.bindparam("until"))
+    tagged = passage_tags.c.tag.in_(sa.bindparam("the_tags", expanding=True)) & (passage_tags.c.passage_id == c.id)
+    if shape.tags == "any":
+        where.append(sa.exists(sa.select(sa.literal(1)).where(tagged).correlate(passages)))
+    if shape.tags == "all":
+        number = sa.select(sa.func.count()).select_from(passage_tags).where(tagged).correlate(passages)
+        where.append(number.scalar_subquery() == sa.bindparam("tag_count"))
+    return where

@@ -124,6 +124,8 @@ def _filters(query: ToolQuery) -> list[sa.ColumnElement[bool]]:
         where.append(c.tool_type.not_in([kind.value for kind in query.exclude_tool_types]))
     if query.only_letta:
         where.append(c.tool_type.in_(_LETTA_TYPES))
+    if query.exclude_letta:
+        where.append(c.tool_type.not_in(_LETTA_TYPES))
     if query.project_id is not None:
         where.append(sa.or_(c.project_id == query.project_id, c.project_id.is_(None)))
     return where

@@ -1,113 +1,238 @@
-"""Turns a parameter's type annotation into JSON schema, from the syntax tree alone."""
+"""Turns type annotations into JSON schema, from the syntax tree alone.
+
+Classes of the same source are written out where they are used; one that contains itself becomes a definition, which
+is referred to. The size of the result is bounded, however the classes are nested.
+"""
 
 import ast
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-_PLAIN: dict[str, dict[str, Any]] = {
-    "str": {"type": "string"},
-    "int": {"type": "integer"},
-    "float": {"type": "number"},
-    "bool": {"type": "boolean"},
-    "None": {"type": "null"},
-    "Any": {},
-    "list": {"type": "array", "items": {"type": "string"}},
-    "List": {"type": "array", "items": {"type": "string"}},
-    "dict": {"type": "object"},
-    "Dict": {"type": "object"},
-}
-_JSON_TYPES: dict[type, str] = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
-_NULL = _PLAIN["None"]
-SUPPORTED = "str, int, float, bool, list[...], dict[str, ...], Optional[...], Union[...], X | None, Literal[...], Any"
+from kelpie.tools.annotation_syntax import UnsupportedAnnotation, alternatives, arguments_in, quoted
+from kelpie.tools.classes import Choice, Record, read_class
+from kelpie.tools.constants import NotConstant, constant
+from kelpie.tools.fields import bounded, read_call
+from kelpie.tools.plain_types import DICTS, JSON_TYPES, LISTS, NULL, PLAIN, SETS, TUPLES, WHOLE_NUMBER, Schema
+from kelpie.tools.source import Names
 
-
-class UnsupportedAnnotation(ValueError):
-    """The annotation has no JSON schema; the text is the annotation."""
+SUPPORTED = (
+    "str, int, float, bool, list[...], dict[str, ...], tuple[...], set[...], Optional[...], Union[...], X | None, "
+    "Literal[...], Any, datetime, date, time, UUID, Decimal, or a dataclass, pydantic model, TypedDict or Enum of the "
+    "same source"
+)
+SIZE_MAX = 5000  # how many types one schema may hold
 
 
-def parameter_schema(annotation: ast.expr) -> tuple[dict[str, Any], bool]:
-    """The schema of a parameter and whether it may be left out: `Optional[X]` is X that may be left out.
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """`optional` says that it may be left out because of its type; the description is the annotation's own."""
 
-    Raises UnsupportedAnnotation.
-    """
-    choices = _choices(annotation)
-    real = [choice for choice in choices if choice != _NULL]
-    if len(real) == len(choices) or not real:
-        return _union(choices), False
-    return _union(real), True
+    schema: Schema
+    optional: bool
+    description: str | None
 
 
-def _schema(node: ast.expr) -> dict[str, Any]:
-    return _union(_choices(node))
+class Types:
+    """The types of one source. `definitions` are the classes that contain themselves, once they were met."""
+
+    def __init__(self, names: Names) -> None:
+        self.definitions: dict[str, Schema] = {}
+        self._names = names
+        self._open: list[str] = []  # the classes and aliases that are being written out
+        self._circular: set[str] = set()
+        self._left = SIZE_MAX
+
+    def parameter(self, annotation: ast.expr) -> Parameter:
+        """The schema of a parameter: `Optional[X]` is X that may be left out. Raises UnsupportedAnnotation."""
+        choices = self._choices(annotation)
+        real = [choice for choice in choices if choice != NULL]
+        optional = bool(real) and len(real) < len(choices)
+        return Parameter(_union(real if optional else choices), optional, self._remark(annotation))
+
+    def _schema(self, node: ast.expr) -> Schema:
+        return _union(self._choices(node))
+
+    def _choices(self, node: ast.expr) -> list[Schema]:
+        """The alternatives of an annotation; most have one."""
+        self._left -= 1
+        if self._left < 0:
+            raise UnsupportedAnnotation(f"of more than {SIZE_MAX} parts")
+        match node:
+            case ast.Constant(value=None):
+                return [dict(NULL)]
+            case ast.Constant(value=str(text)):
+                return self._choices(quoted(text))
+            case ast.BinOp(op=ast.BitOr()):
+                return [choice for part in alternatives(node) for choice in self._choices(part)]
+            case ast.Subscript(value=value, slice=inside):
+                return self._subscript(self._names.of(value), arguments_in(inside), node)
+            case ast.Name(id=name) if name in self._names.classes:
+                return [self._class(name, node)]
+            case ast.Name(id=name) if name in self._names.aliases:
+                return self._alias(name, node)
+            case _:
+                return [self._plain(node)]
+
+    def _plain(self, node: ast.expr) -> Schema:
+        name = self._names.of(node)
+        if name in PLAIN:
+            return dict(PLAIN[name])
+        if name in LISTS | TUPLES:
+            return {"type": "array", "items": {}}
+        if name in SETS:
+            return {"type": "array", "items": {}, "uniqueItems": True}
+        if name in DICTS:
+            return {"type": "object"}
+        raise UnsupportedAnnotation(node)
+
+    def _subscript(self, name: str, arguments: list[ast.expr], node: ast.expr) -> list[Schema]:
+        first, count = arguments[0], len(arguments)
+        if name in LISTS and count == 1:
+            return [{"type": "array", "items": self._schema(first)}]
+        if name in SETS and count == 1:
+            return [{"type": "array", "items": self._schema(first), "uniqueItems": True}]
+        if name in TUPLES:
+            return [self._tuple(arguments)]
+        if name in DICTS and count == 2:
+            return [self._dict(first, arguments[1], node)]
+        match name:
+            case "Optional" if count == 1:
+                return [*self._choices(first), dict(NULL)]
+            case "Union":
+                return [choice for argument in arguments for choice in self._choices(argument)]
+            case "Literal":
+                return [self._literal(arguments, node)]
+            case "Annotated" if count >= 2:
+                calls = [call for argument in arguments[1:] if (call := read_call(argument))]
+                bounds = {key: value for call in calls for key, value in call.bounds.items()}
+                return [bounded(choice, bounds) for choice in self._choices(first)]
+            case _:
+                raise UnsupportedAnnotation(node)
+
+    def _tuple(self, arguments: Sequence[ast.expr]) -> Schema:
+        match arguments:
+            case [one, ast.Constant(value=value)] if value is ...:
+                return {"type": "array", "items": self._schema(one)}
+            case [ast.Tuple(elts=[])]:  # tuple[()]
+                return {"type": "array", "items": {}, "maxItems": 0}
+            case _:
+                places = [self._schema(argument) for argument in arguments]
+                count = len(places)
+                # `items` speaks of what comes after the places, which is nothing; some providers insist on it.
+                return {
+                    "type": "array",
+                    "prefixItems": places,
+                    "items": _union(places),
+                    "minItems": count,
+                    "maxItems": count,
+                }
+
+    def _dict(self, key: ast.expr, value: ast.expr, node: ast.expr) -> Schema:
+        keys, inner = self._schema(key), self._schema(value)
+        found: Schema = {"type": "object", "additionalProperties": inner} if inner else {"type": "object"}
+        if keys == PLAIN["int"]:
+            return found | {"propertyNames": {"pattern": WHOLE_NUMBER}}
+        if keys.get("type") == "string":
+            names = {name: rule for name, rule in keys.items() if name != "type"}
+            return found | {"propertyNames": names} if names else found
+        if keys:
+            raise UnsupportedAnnotation(node)
+        return found
+
+    def _literal(self, arguments: Sequence[ast.expr], node: ast.expr) -> Schema:
+        values = [value for argument in arguments for value in self._literal_values(argument, node)]
+        kinds = list(dict.fromkeys(JSON_TYPES[type(value)] for value in values))
+        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
+
+    def _literal_values(self, argument: ast.expr, node: ast.expr) -> list[Any]:
+        if isinstance(argument, ast.Subscript) and self._names.of(argument.value) == "Literal":
+            return [value for one in arguments_in(argument.slice) for value in self._literal_values(one, node)]
+        try:
+            value = constant(argument)
+        except NotConstant:
+            raise UnsupportedAnnotation(node) from None
+        if type(value) not in JSON_TYPES:
+            raise UnsupportedAnnotation(node)
+        return [value]
+
+    # --- what the source defines ------------------------------------------------------------------------------------
+
+    def _alias(self, name: str, node: ast.expr) -> list[Schema]:
+        if name in self._open:
+            raise UnsupportedAnnotation(node)
+        meant = self._names.aliases[name]
+        if isinstance(meant, ast.Call) and self._names.of(meant.func) == "NewType" and len(meant.args) == 2:
+            meant = meant.args[1]
+        self._open.append(name)
+        try:
+            return self._choices(meant)
+        finally:
+            self._open.pop()
+
+    def _class(self, name: str, node: ast.expr) -> Schema:
+        reference = {"$ref": f"#/$defs/{name}"}
+        if name in self.definitions:
+            return reference
+        if name in self._open:
+            self._circular.add(name)
+            return reference
+        read = read_class(self._names.classes[name], self._names)
+        if read is None:
+            raise UnsupportedAnnotation(node)
+        if isinstance(read, Choice):
+            return _choice(read)
+        self._open.append(name)
+        try:
+            schema = self._record(read)
+        finally:
+            self._open.pop()
+        if name not in self._circular:
+            return schema
+        self.definitions[name] = schema
+        return reference
+
+    def _record(self, record: Record) -> Schema:
+        properties: dict[str, Schema] = {}
+        for entry in record.entries:
+            choices = [bounded(choice, entry.bounds) for choice in self._choices(entry.annotation)]
+            schema = _union(choices)
+            description = entry.description or self._remark(entry.annotation)
+            if description:
+                schema = schema | {"description": description}
+            if entry.default is not None:
+                schema = schema | {"default": entry.default}
+            properties[entry.name] = schema
+        found: Schema = {"type": "object"}
+        if record.description:
+            found["description"] = record.description
+        found |= {"properties": properties, "required": [entry.name for entry in record.entries if entry.required]}
+        return found | {"additionalProperties": True} if record.open else found
+
+    def _remark(self, node: ast.expr) -> str | None:
+        """What `Annotated[X, ...]` says about the value, as a text, in a `Field` or in a `Doc`."""
+        if isinstance(node, ast.Name) and node.id in self._names.aliases:
+            node = self._names.aliases[node.id]
+        if not (isinstance(node, ast.Subscript) and self._names.of(node.value) == "Annotated"):
+            return None
+        for part in arguments_in(node.slice)[1:]:
+            match part:
+                case ast.Constant(value=str(text)):
+                    return text
+                case ast.Call(func=called, args=[ast.Constant(value=str(text))]) if self._names.of(called) == "Doc":
+                    return text
+                case _:
+                    if (call := read_call(part)) and call.description:
+                        return call.description
+        return None
 
 
-def _union(choices: list[dict[str, Any]]) -> dict[str, Any]:
+def _union(choices: Sequence[Schema]) -> Schema:
     different = [choice for number, choice in enumerate(choices) if choice not in choices[:number]]
     return different[0] if len(different) == 1 else {"anyOf": different}
 
 
-def _choices(node: ast.expr) -> list[dict[str, Any]]:
-    """The alternatives of an annotation; most have one."""
-    match node:
-        case ast.Constant(value=None):
-            return [_NULL]
-        case ast.Constant(value=str(text)):
-            return _choices(_quoted(text))
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _choices(left) + _choices(right)
-        case ast.Subscript(value=value, slice=inside):
-            return _subscript(_name(value), _arguments(inside), node)
-        case _:
-            name = _name(node)
-            if name not in _PLAIN:
-                raise UnsupportedAnnotation(ast.unparse(node))
-            return [dict(_PLAIN[name])]
-
-
-def _quoted(text: str) -> ast.expr:
-    try:
-        return ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        raise UnsupportedAnnotation(repr(text)) from None
-
-
-def _name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):  # typing.List
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _arguments(node: ast.expr) -> list[ast.expr]:
-    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
-
-
-def _subscript(name: str, arguments: list[ast.expr], node: ast.expr) -> list[dict[str, Any]]:
-    match name, len(arguments):
-        case (("list" | "List"), 1):
-            return [{"type": "array", "items": _schema(arguments[0])}]
-        case (("dict" | "Dict"), 2) if _name(arguments[0]) == "str":
-            inner = _schema(arguments[1])
-            return [{"type": "object", "additionalProperties": inner} if inner else {"type": "object"}]
-        case "Optional", 1:
-            return [*_choices(arguments[0]), _NULL]
-        case "Union", _:
-            return [choice for argument in arguments for choice in _choices(argument)]
-        case "Literal", _:
-            return [_literal(arguments, node)]
-        case "Annotated", count if count >= 2:
-            return _choices(arguments[0])
-        case _:
-            raise UnsupportedAnnotation(ast.unparse(node))
-
-
-def _literal(arguments: list[ast.expr], node: ast.expr) -> dict[str, Any]:
-    values: list[Any] = []
-    for argument in arguments:
-        try:
-            value = cast("Any", ast.literal_eval(argument))
-        except ValueError:
-            raise UnsupportedAnnotation(ast.unparse(node)) from None
-        if type(value) not in _JSON_TYPES:
-            raise UnsupportedAnnotation(ast.unparse(node))
-        values.append(value)
-    kinds = list(dict.fromkeys(_JSON_TYPES[type(value)] for value in values))
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
+def _choice(choice: Choice) -> Schema:
+    kinds = dict.fromkeys("number" if isinstance(value, float) else JSON_TYPES[type(value)] for value in choice.values)
+    kinds = list(kinds)
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(choice.values)}

@@ -1,36 +1,40 @@
 """Checks a model's arguments against a tool's JSON schema, for the part of JSON schema that tools use.
 
 Small slips that lose nothing are mended (`"5"` for a number, a list written as JSON text, null for what was left out);
-everything else raises ToolError with a sentence that the model can act on.
+everything else raises ToolError with a sentence that the model can act on. What a schema says beyond types, choices,
+sizes and limits (a `pattern`, a `format`) is left to the tool itself.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from kelpie.core.errors import ToolError
+from kelpie.tools import json_kinds as kinds_of
+from kelpie.tools.plain_types import WHOLE_NUMBER
 
 _DEPTH_MAX = 32
-_NAMES = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
+_LIMITS = (  # key, whether a value breaks it, and how that is told
+    ("minimum", lambda value, limit: value < limit, "at least {}"),
+    ("maximum", lambda value, limit: value > limit, "at most {}"),
+    ("exclusiveMinimum", lambda value, limit: value <= limit, "more than {}"),
+    ("exclusiveMaximum", lambda value, limit: value >= limit, "less than {}"),
+)
+_SIZES = {str: ("minLength", "maxLength", "letters"), list: ("minItems", "maxItems", "items")}
+
+Schema = Mapping[str, Any]
 
 
-def check_arguments(json_schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def check_arguments(json_schema: Schema, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments as the tool may be given them. `json_schema` is the tool's: {name, description, parameters}.
 
     Raises ToolError for a missing, unknown or wrong argument.
     """
-    return _object(json_schema.get("parameters") or {}, arguments, "", 0)
+    parameters: Schema = json_schema.get("parameters") or {}
+    return _Check(parameters).object(parameters, arguments, "", 0)
 
 
-def read_arguments(json_schema: Mapping[str, Any], text: str) -> dict[str, Any]:
+def read_arguments(json_schema: Schema, text: str) -> dict[str, Any]:
     """The arguments in the text a model sent. Raises ToolError when it is not a JSON object, or as above."""
     try:
         value: Any = json.loads(text, strict=False) if text.strip() else {}
@@ -43,101 +47,144 @@ def read_arguments(json_schema: Mapping[str, Any], text: str) -> dict[str, Any]:
     return check_arguments(json_schema, cast("dict[str, Any]", value))
 
 
-def _object(schema: Mapping[str, Any], given: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
-    properties: Mapping[str, Any] = schema.get("properties") or {}
-    required: Sequence[str] = schema.get("required") or ()
-    others = schema.get("additionalProperties")
-    checked: dict[str, Any] = {}
-    for name, value in given.items():
-        path = f"{where}.{name}" if where else name
-        if name in properties:
-            if value is None and name not in required and not _allows(properties[name], "null"):
-                continue  # how models say: left out
-            checked[name] = _value(properties[name], value, path, depth)
-        elif isinstance(others, Mapping):
-            checked[name] = _value(cast("Mapping[str, Any]", others), value, path, depth)
-        elif others or (not properties and others is None and where):
-            checked[name] = value
-        else:
-            raise ToolError(f"There is no argument '{path}'. {_known(properties)}")
-    for name in required:
-        if name not in checked:
+class _Check:
+    """One look at arguments; knows the definitions that the schema refers to."""
+
+    def __init__(self, parameters: Schema) -> None:
+        self._definitions: dict[str, Schema] = {
+            f"#/{place}/{name}": schema
+            for place in ("$defs", "definitions")
+            for name, schema in cast("Mapping[str, Any]", parameters.get(place) or {}).items()
+            if isinstance(schema, Mapping)
+        }
+
+    def object(self, schema: Schema, given: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
+        properties: Mapping[str, Any] = schema.get("properties") or {}
+        required: Sequence[str] = schema.get("required") or ()
+        others = schema.get("additionalProperties")
+        checked: dict[str, Any] = {}
+        for name, value in given.items():
             path = f"{where}.{name}" if where else name
-            raise ToolError(f"The argument '{path}' is missing. {_known(properties)}")
-    return checked
+            if name in properties:
+                if value is None and name not in required and not self._allows_null(properties[name], 0):
+                    continue  # how models say: left out
+                checked[name] = self._value(properties[name], value, path, depth)
+                continue
+            _check_key(schema, name, path)
+            if isinstance(others, Mapping):
+                checked[name] = self._value(cast("Schema", others), value, path, depth)
+            elif others or (not properties and others is None and where):
+                checked[name] = value
+            else:
+                raise ToolError(f"There is no argument '{path}'. {_known(properties)}")
+        for name in required:
+            if name not in checked:
+                path = f"{where}.{name}" if where else name
+                raise ToolError(f"The argument '{path}' is missing. {_known(properties)}")
+        return checked
+
+    def _value(self, schema: Any, value: Any, path: str, depth: int) -> Any:
+        if depth > _DEPTH_MAX:
+            raise ToolError(f"The argument '{path}' is nested too deeply.")
+        schema = self._meant(schema)
+        choices: Sequence[Schema] = schema.get("anyOf") or schema.get("oneOf") or ()
+        if choices:
+            return self._first_fit(choices, value, path, depth)
+        kinds = kinds_of.named(schema)
+        if kinds and not any(kinds_of.holds(value, kind) for kind in kinds):
+            value = _mended(value, kinds, path)
+        if isinstance(value, float) and "number" not in kinds and "integer" in kinds:
+            value = int(value)  # 5.0 is a whole number
+        _check_choice(schema, value, path)
+        _check_limits(schema, value, path)
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            places = zip(self._places(schema), items, strict=False)
+            return [self._value(one, item, f"{path}[{number}]", depth + 1) for number, (one, item) in enumerate(places)]
+        if isinstance(value, dict):
+            return self.object(schema, cast("dict[str, Any]", value), path, depth + 1)
+        return value
+
+    def _meant(self, schema: Any) -> Schema:
+        """What a schema says once references are followed. One that is no object, or leads nowhere, allows anything."""
+        for _ in range(_DEPTH_MAX):
+            if not isinstance(schema, Mapping):
+                return {}
+            found = cast("Schema", schema)
+            parts: Sequence[Any] = found.get("allOf") or ()
+            if "$ref" in found:
+                schema = self._definitions.get(found["$ref"])
+            elif len(parts) == 1 and isinstance(parts[0], Mapping):
+                schema = {**{key: value for key, value in found.items() if key != "allOf"}, **parts[0]}
+            else:
+                return found
+        return {}
+
+    def _places(self, schema: Schema) -> Iterator[Any]:
+        """The schema of each item of a list, without end."""
+        yield from cast("Sequence[Any]", schema.get("prefixItems") or ())
+        while True:
+            yield schema.get("items", {})
+
+    def _first_fit(self, choices: Sequence[Schema], value: Any, path: str, depth: int) -> Any:
+        """The value as the first choice that takes it; those that take it as it is come before those that mend it."""
+        meant = [self._meant(choice) for choice in choices]
+        exact = [one for one in meant if any(kinds_of.holds(value, kind) for kind in kinds_of.named(one))]
+        problem: ToolError | None = None
+        for choice in [*exact, *meant]:
+            try:
+                return self._value(choice, value, path, depth + 1)
+            except ToolError as error:
+                problem = problem or error
+        raise problem or ToolError(f"The argument '{path}' fits none of its types.")
+
+    def _allows_null(self, schema: Any, depth: int) -> bool:
+        schema = self._meant(schema)
+        choices: Sequence[Schema] = schema.get("anyOf") or schema.get("oneOf") or ()
+        kinds = kinds_of.named(schema)
+        if not kinds and not choices:
+            return True
+        return "null" in kinds or (depth < _DEPTH_MAX and any(self._allows_null(one, depth + 1) for one in choices))
 
 
-def _known(properties: Mapping[str, Any]) -> str:
+def _known(properties: Schema) -> str:
     return f"The arguments are: {', '.join(properties)}." if properties else "This tool takes no arguments."
 
 
-def _value(schema: Mapping[str, Any], value: Any, path: str, depth: int) -> Any:
-    if depth > _DEPTH_MAX:
-        raise ToolError(f"The argument '{path}' is nested too deeply.")
-    choices: Sequence[Mapping[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or ()
-    if choices:
-        return _first_fit(choices, value, path, depth)
-    kinds = _kinds(schema)
-    if kinds and not any(_is(value, kind) for kind in kinds):
-        value = _mended(value, kinds, path)
-    if isinstance(value, float) and "number" not in kinds and "integer" in kinds:
-        value = int(value)  # 5.0 is a whole number
-    allowed: Sequence[Any] | None = schema.get("enum")
-    if allowed is not None and value not in allowed:
-        shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in allowed)
-        raise ToolError(f"The argument '{path}' must be one of {shown}.")
-    if isinstance(value, list) and "items" in schema:
-        items = cast("list[Any]", value)
-        return [_value(schema["items"], item, f"{path}[{number}]", depth + 1) for number, item in enumerate(items)]
-    if isinstance(value, dict):
-        return _object(schema, cast("dict[str, Any]", value), path, depth + 1)
-    return value
+def _check_key(schema: Schema, name: str, path: str) -> None:
+    rule: Any = schema.get("propertyNames")
+    if not isinstance(rule, Mapping):
+        return
+    names = cast("Schema", rule)
+    if names.get("pattern") == WHOLE_NUMBER and not (name.lstrip("-").isdecimal() and name.rfind("-") <= 0):
+        raise ToolError(f"The key '{path}' must be a whole number.")
+    if isinstance(names.get("enum"), list) and name not in names["enum"]:
+        raise ToolError(f"The key '{path}' must be one of {_listed(names['enum'])}.")
 
 
-def _first_fit(choices: Sequence[Mapping[str, Any]], value: Any, path: str, depth: int) -> Any:
-    """The value as the first choice that takes it; choices that take it as it is come before those that mend it."""
-    exact = [choice for choice in choices if any(_is(value, kind) for kind in _kinds(choice))]
-    problem: ToolError | None = None
-    for choice in [*exact, *choices]:
-        try:
-            return _value(choice, value, path, depth + 1)
-        except ToolError as error:
-            problem = problem or error
-    raise problem or ToolError(f"The argument '{path}' fits none of its types.")
+def _check_choice(schema: Schema, value: Any, path: str) -> None:
+    allowed: Any = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(allowed, list) and not any(kinds_of.same(value, one) for one in cast("list[Any]", allowed)):
+        raise ToolError(f"The argument '{path}' must be one of {_listed(cast('list[Any]', allowed))}.")
 
 
-def _kinds(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    kind = schema.get("type")
-    if kind is None:
-        return ()
-    return (kind,) if isinstance(kind, str) else tuple(kind)
+def _check_limits(schema: Schema, value: Any, path: str) -> None:
+    if kinds_of.holds(value, "number"):
+        for key, breaks, told in _LIMITS:
+            limit = schema.get(key)
+            if kinds_of.holds(limit, "number") and breaks(value, limit):
+                raise ToolError(f"The argument '{path}' must be {told.format(limit)}, and is {value}.")
+    for kind, (least, most, what) in _SIZES.items():
+        if isinstance(value, kind):
+            size = len(value)
+            if kinds_of.holds(schema.get(least), "integer") and size < schema[least]:
+                raise ToolError(f"The argument '{path}' must have at least {schema[least]} {what}, and has {size}.")
+            if kinds_of.holds(schema.get(most), "integer") and size > schema[most]:
+                raise ToolError(f"The argument '{path}' must have at most {schema[most]} {what}, and has {size}.")
 
 
-def _allows(schema: Mapping[str, Any], kind: str) -> bool:
-    choices: Sequence[Mapping[str, Any]] = schema.get("anyOf") or schema.get("oneOf") or ()
-    kinds = _kinds(schema)
-    return kind in kinds or (not kinds and not choices) or any(_allows(choice, kind) for choice in choices)
-
-
-def _is(value: Any, kind: str) -> bool:
-    match kind:
-        case "string":
-            return isinstance(value, str)
-        case "integer":
-            whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-            return whole and not isinstance(value, bool)
-        case "number":
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case "boolean":
-            return isinstance(value, bool)
-        case "array":
-            return isinstance(value, list)
-        case "object":
-            return isinstance(value, dict)
-        case "null":
-            return value is None
-        case _:
-            return True
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
 
 
 def _mended(value: Any, kinds: Sequence[str], path: str) -> Any:
@@ -147,9 +194,9 @@ def _mended(value: Any, kinds: Sequence[str], path: str) -> Any:
             meant: Any = json.loads(value.lower() if "boolean" in kinds else value)
         except (ValueError, RecursionError):
             meant = value
-        if any(_is(meant, kind) for kind in kinds):
+        if any(kinds_of.holds(meant, kind) for kind in kinds):
             return meant
-    wanted = " or ".join(_NAMES.get(kind, kind) for kind in kinds)
+    wanted = " or ".join(kinds_of.WORDS.get(kind, kind) for kind in kinds)
     raise ToolError(f"The argument '{path}' must be {wanted}, and is {_described(value)}.")
 
 

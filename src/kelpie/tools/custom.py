@@ -5,11 +5,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.core.errors import Conflict, InvalidInput
-from kelpie.core.ids import DEFAULT_USER, ToolId
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import ToolId
 from kelpie.core.time import Micros
 from kelpie.core.tools import NewTool, Tool, ToolType
-from kelpie.tools.builtin import RESERVED
 from kelpie.tools.schema import schema_from_source, schema_with_arguments
 
 RETURN_CHARS_MAX = 1_000_000
@@ -17,8 +17,8 @@ RETURN_CHARS_MAX = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
-def make(new: NewTool, tool_id: ToolId, now: Micros) -> Tool:
-    """The custom tool that was described, ready to be stored. Raises InvalidInput, or Conflict for a reserved name."""
+def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CALLER) -> Tool:
+    """The custom tool that was described, ready to be stored. Raises InvalidInput."""
     if not new.source_code or not new.source_code.strip():
         raise InvalidInput("source_code", "is empty; a custom tool needs the code that it runs")
     check_return_limit(new.return_char_limit)
@@ -42,8 +42,9 @@ def make(new: NewTool, tool_id: ToolId, now: Micros) -> Tool:
         enable_parallel_execution=new.enable_parallel_execution,
         metadata={"tool_hash": source_hash(new.source_code)},
         project_id=new.project_id,
-        created_by_id=DEFAULT_USER,
-        last_updated_by_id=DEFAULT_USER,
+        organization_id=caller.organization_id,
+        created_by_id=caller.user_id,
+        last_updated_by_id=caller.user_id,
     )
 
 
@@ -62,8 +63,6 @@ def _schema(
         raise InvalidInput(
             "source_code", f"name the function '{schema['name'][:80]}' with ASCII letters and digits only"
         )
-    if schema["name"] in RESERVED:
-        raise Conflict(f"'{schema['name']}' is the name of a built-in tool; give yours another name")
     return schema
 
 
@@ -88,6 +87,12 @@ def check_return_limit(limit: int | None) -> None:
 def source_hash(source: str) -> str:
     """A short fingerprint of the code, which clients see in the tool's metadata."""
     return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def hashed(changes: Mapping[str, Any]) -> dict[str, str]:
+    """The fingerprint that new source code brings into the metadata."""
+    source = changes.get("source_code")
+    return {} if source is None else {"tool_hash": source_hash(source)}
 
 
 def derived_schema(changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kelpie.core.agents import Agent
+from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.ids import AgentId
 from kelpie.core.messages import Message
 from kelpie.core.time import Micros
@@ -26,6 +27,7 @@ class CallContext:
     fresh_uuid: str  # a uuid4 for at most one new row
     conversation_id: str | None = None
     unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
+    block_limit: int = DEFAULT_LIMIT  # characters of a block that the call makes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,31 @@
 """The door to tools: registering them, changing them, giving them to agents.
 
 Registering is by name: a tool that has the name already is updated and keeps its id, so agents keep it. Source code is
-parsed for its schema and never run here.
+parsed for its schema and never run here. Names of built-in tools are reserved; a custom tool that had one before Kelpie
+did keeps it, and the built-in tool stands in its shadow until the custom one is removed or renamed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict, InvalidInput
-from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, ToolId
+from kelpie.core.ids import DEFAULT_USER, AgentId, OrganizationId, ToolId, UserId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
-from kelpie.core.tools import NewTool, Tool, ToolQuery, ToolType
+from kelpie.core.tools import NewTool, Tool, ToolHit, ToolQuery, ToolSearch, ToolType
+from kelpie.observe import logs
 from kelpie.storage import agents as agent_rows
+from kelpie.storage import scope
 from kelpie.storage import tools as rows
+from kelpie.tools import approvals, search
 from kelpie.tools.builtin import BUILTINS, RESERVED
-from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, make, source_hash
+from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, hashed, make
 from kelpie.tools.port import TransactionalTool
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
+_log = logs.get("tools")
 _OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
 
 
@@ -30,11 +36,15 @@ def transactional(name: str) -> TransactionalTool | None:
 
 
 class Tools:
-    """Tools of the default organisation. `touched` is told which agents must reload, after the commit."""
+    """Tools of the caller's organisation. `touched` is told which agents must reload, after the commit."""
 
-    def __init__(self, world: World, touched: Callable[[Iterable[AgentId]], None]) -> None:
+    def __init__(
+        self, world: World, touched: Callable[[Iterable[AgentId]], None], caller: Caller = DEFAULT_CALLER
+    ) -> None:
         self._world = world
         self._touched = touched
+        self._caller = caller
+        self._organization = caller.organization_id
 
     def transactional(self, name: str) -> TransactionalTool | None:
         """What runs the built-in tool of this name, if there is one."""
@@ -42,7 +52,7 @@ class Tools:
 
     async def create(self, new: NewTool) -> Tool:
         """Registers a tool, or updates the one of that name. Raises InvalidInput, or Conflict for a reserved name."""
-        tool = make(new, self._world.ids.new(ToolId), self._world.clock.now())
+        tool = make(new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
         after, affected = await self._world.database.transact(lambda tx: _upsert(tx, tool))
         self._touched(affected)
         return after
@@ -53,16 +63,16 @@ class Tools:
 
     async def get(self, tool_id: ToolId) -> Tool:
         """Raises NotFound."""
-        return await self._world.database.read(lambda tx: rows.get(tx, tool_id))
+        return await self._world.database.read(lambda tx: rows.get(tx, self._ours(tx, tool_id)))
 
     async def by_name(self, name: str) -> Tool | None:
         """The tool of this name, if there is one."""
-        found = await self._world.database.read(lambda tx: rows.by_names(tx, DEFAULT_ORGANIZATION, [name]))
+        found = await self._world.database.read(lambda tx: rows.by_names(tx, self._organization, [name]))
         return found.get(name)
 
     async def count(self, query: ToolQuery) -> int:
         """How many tools match, on all pages together."""
-        return await self._world.database.read(lambda tx: rows.count(tx, DEFAULT_ORGANIZATION, query))
+        return await self._world.database.read(lambda tx: rows.count(tx, self._organization, query))
 
     async def update(self, tool_id: ToolId, changes: Mapping[str, Any]) -> Tool:
         """Changes fields by name. New source code gives a new schema, unless one comes with it.
@@ -73,39 +83,69 @@ class Tools:
         check_return_limit(changes.get("return_char_limit"))
         derived = derived_schema(changes)
         now = self._world.clock.now()
-        after, affected = await self._world.database.transact(lambda tx: _update(tx, tool_id, changes, derived, now))
+        user = self._caller.user_id
+        after, affected = await self._world.database.transact(
+            lambda tx: _update(tx, self._ours(tx, tool_id), changes, derived, now, user)
+        )
         self._touched(affected)
         return after
 
     async def delete(self, tool_id: ToolId) -> None:
         """Removes the tool, also from its agents. Raises NotFound."""
-        self._touched(await self._world.database.transact(lambda tx: _bumped(tx, rows.delete(tx, tool_id))))
+        self._touched(
+            await self._world.database.transact(lambda tx: _bumped(tx, rows.delete(tx, self._ours(tx, tool_id))))
+        )
 
     async def of_agent(self, agent_id: AgentId, page: Page) -> list[Tool]:
         """The agent's tools. Raises NotFound for an unknown agent."""
-        return await self._world.database.read(lambda tx: _of_agent(tx, agent_id, page))
+        return await self._world.database.read(lambda tx: rows.page_of_agent(tx, self._our_agent(tx, agent_id), page))
 
     async def attach(self, agent_id: AgentId, tool_id: ToolId) -> None:
         """Gives the agent the tool; nothing happens when it has it. Raises NotFound for either."""
-        await self._world.database.transact(lambda tx: _attach(tx, agent_id, tool_id))
+        await self._world.database.transact(
+            lambda tx: _attach(tx, self._our_agent(tx, agent_id), self._ours(tx, tool_id))
+        )
         self._touched((agent_id,))
 
     async def detach(self, agent_id: AgentId, tool_id: ToolId) -> None:
         """Takes the tool from the agent; nothing happens when it does not have it. Raises NotFound for the agent."""
-        await self._world.database.transact(lambda tx: _detach(tx, agent_id, tool_id))
+        await self._world.database.transact(lambda tx: _detach(tx, self._our_agent(tx, agent_id), tool_id))
         self._touched((agent_id,))
+
+    async def set_approval(self, agent_id: AgentId, tool_name: str, on: bool) -> None:
+        """Makes calls of a tool by the agent wait for approval, or no longer. Raises NotFound for the agent."""
+        now = self._world.clock.now()
+        await self._world.database.transact(
+            lambda tx: approvals.switch(tx, self._our_agent(tx, agent_id), tool_name, on, now)
+        )
+        self._touched((agent_id,))
+
+    async def search(self, wanted: ToolSearch) -> list[ToolHit]:
+        """Tools that have any of the words, the best first. It knows words and not meaning."""
+        return await self._world.database.read(lambda tx: search.search(tx, self._organization, wanted))
 
     async def ensure_builtins(self) -> list[Tool]:
         """Brings the rows of the built-in tools up to this version of Kelpie, in one transaction, and gives them."""
         now = self._world.clock.now()
-        found, affected = await self._world.database.transact(lambda tx: _ensure_builtins(tx, now))
+        found, affected = await self._world.database.transact(lambda tx: ensure_builtins(tx, self._organization, now))
         self._touched(affected)
+        for tool in found:
+            if _custom(tool):
+                _log.warning("a custom tool keeps the name of a built-in one", tool=tool.name, tool_id=tool.id)
         return found
+
+    def _ours(self, tx: Tx, tool_id: ToolId) -> ToolId:
+        scope.tool(tx, self._organization, tool_id)
+        return tool_id
+
+    def _our_agent(self, tx: Tx, agent_id: AgentId) -> AgentId:
+        scope.agent(tx, self._organization, agent_id)
+        return agent_id
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: ToolQuery) -> list[Tool]:
         """Raises InvalidInput for a page that cannot be."""
-        return await self._world.database.read(lambda tx: rows.select(tx, DEFAULT_ORGANIZATION, query))
+        return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
 
 
 # --- transactions ---------------------------------------------------------------------------------------------------
@@ -118,12 +158,19 @@ def _bumped(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
 
 
 def _upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
+    if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
+        raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
     after, affected = rows.upsert(tx, tool)
     return after, _bumped(tx, affected)
 
 
 def _update(
-    tx: Tx, tool_id: ToolId, changes: dict[str, Any], derived: dict[str, Any] | InvalidInput | None, now: Micros
+    tx: Tx,
+    tool_id: ToolId,
+    changes: dict[str, Any],
+    derived: dict[str, Any] | InvalidInput | None,
+    now: Micros,
+    user: UserId,
 ) -> tuple[Tool, tuple[AgentId, ...]]:
     before = rows.get(tx, tool_id, lock=True)
     if before.name in BUILTINS and before.tool_type is not ToolType.custom and (ours := _OURS & changes.keys()):
@@ -144,10 +191,16 @@ def _update(
                 "keep the name, send a json_schema with the new one, or register another tool",
             )
         values["json_schema"] = derived
-    if "source_code" in changes:
-        values["metadata"] = dict(before.metadata or {}) | {"tool_hash": source_hash(changes["source_code"])}
-    after, _, affected = rows.update(tx, tool_id, values, now, DEFAULT_USER)
+    if "source_code" in changes or "metadata" in changes:
+        kept = {key: value for key, value in (before.metadata or {}).items() if key == "tool_hash"}
+        given = dict(changes.get("metadata", before.metadata) or {}) | kept
+        values["metadata"] = given | hashed(changes)
+    after, _, affected = rows.update(tx, tool_id, values, now, user)
     return after, _bumped(tx, affected)
+
+
+def _custom(tool: Tool | None) -> bool:
+    return tool is not None and tool.tool_type is ToolType.custom
 
 
 def _attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
@@ -156,26 +209,27 @@ def _attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
 
 
 def _detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
-    agent_rows.require(tx, agent_id)
     if rows.detach(tx, agent_id, tool_id):
         agent_rows.bump(tx, agent_id)
 
 
-def _of_agent(tx: Tx, agent_id: AgentId, page: Page) -> list[Tool]:
-    agent_rows.require(tx, agent_id)
-    return rows.page_of_agent(tx, agent_id, page)
+def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:
+    """Brings an organisation's built-in tools up to this version; gives them, and the agents that must see the change.
 
-
-def _ensure_builtins(tx: Tx, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:
-    """What people may set on a built-in tool (its tags, limits, approval) is left as it is."""
-    there = rows.by_names(tx, DEFAULT_ORGANIZATION, list(BUILTINS))
+    What people may set on a built-in tool (its tags, limits, approval) is left as it is, and so is a custom tool that
+    has the name of one: it is older than ours, and agents rely on it. It is given in the place of ours.
+    """
+    there = rows.by_names(tx, organization, list(BUILTINS))
     found: list[Tool] = []
     affected: dict[AgentId, None] = {}
     for builtin in BUILTINS.values():
-        wanted = builtin.row(DEFAULT_ORGANIZATION, now)
+        wanted = builtin.row(organization, now)
         if builtin.name not in there:
             rows.insert(tx, wanted)
             found.append(wanted)
+            continue
+        if _custom(there[builtin.name]):
+            found.append(there[builtin.name])
             continue
         ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
         after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)

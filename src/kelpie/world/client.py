@@ -13,6 +13,7 @@ from kelpie.core.errors import ConfigurationError, KelpieError
 
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 8 * 1024 * 1024
+UNAUTHORIZED = 401
 
 
 class Unreachable(KelpieError):
@@ -30,7 +31,7 @@ class Refused(KelpieError):
 class Client:
     """One connection a call: the calls are few, and a server that restarts in between is no surprise."""
 
-    def __init__(self, base_url: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, base_url: str, timeout_s: float = 10.0, credential: str | None = None) -> None:
         """Raises ConfigurationError for an address that is not http or https."""
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -39,6 +40,7 @@ class Client:
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
         self._secure = parts.scheme == "https"
         self._timeout_s = timeout_s
+        self.credential = credential
 
     def get(self, path: str, **query: str | int | Sequence[str]) -> Any:
         """The JSON at this path. Raises Unreachable or Refused."""
@@ -97,6 +99,8 @@ class Client:
         connection = kind(self._host, self._port, timeout=timeout_s)
         data = None if body is None else json.dumps(body).encode()
         headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        if self.credential is not None:
+            headers["Authorization"] = f"Bearer {self.credential}".encode().decode("latin-1")  # UTF-8 on the wire
         try:
             connection.request(method, self._prefix + path, data, headers)
             answer = connection.getresponse()
@@ -104,10 +108,18 @@ class Client:
             connection.close()
             raise Unreachable(f"no server answers at {self.base_url}: {_reason(error)}") from error
         if answer.status >= 400:
-            message = _told(answer)
+            message = _told(answer) if answer.status != UNAUTHORIZED else self._how_to_get_in()
             connection.close()
             raise Refused(answer.status, message)
         return connection, answer
+
+    def _how_to_get_in(self) -> str:
+        if self.credential is None:
+            return f"{self.base_url} asks who you are; set KELPIE_API_KEY to an API key or to the server's password"
+        return (
+            f"{self.base_url} does not take the key or password it was sent; it may be wrong, revoked or expired: "
+            "set KELPIE_API_KEY to another one"
+        )
 
 
 def _body(answer: http.client.HTTPResponse) -> bytes:

@@ -62,6 +62,13 @@ class Failed:
 Outcome: TypeAlias = Done | Failed
 
 
+def in_doubt(outcome: Outcome, *, awaited: bool) -> bool:
+    """Whether a write may be in without its caller knowing: the outcome is unknown, or the caller is gone."""
+    if isinstance(outcome, Done):
+        return not awaited
+    return isinstance(outcome.error, CommitUnknown | InvariantBroken)  # a bug may have struck at any point
+
+
 def run_group(
     connection: Connection,
     jobs: Sequence[Job],

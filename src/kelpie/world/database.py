@@ -26,6 +26,13 @@ class Database(Protocol):
         """Runs fn on a consistent snapshot that includes every acknowledged commit; fn must not write."""
         ...
 
+    def when_in_doubt(self, tell: Callable[[], None]) -> None:
+        """Has tell called, on the event loop, after each write that may be in without its caller knowing.
+
+        That is one whose outcome is unknown, and one whose caller no longer waits. Whoever does wait hears of it later.
+        """
+        ...
+
     async def close(self) -> None:
         """Finishes what was accepted and lets go of the database."""
         ...

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from kelpie.core.ids import Id
 
 AnyId = TypeVar("AnyId", bound=Id)
+SECRET_BYTES = 32
 _BATCH = 256
 _VARIANTS = "89ab"
 
@@ -19,6 +20,10 @@ class Ids(Protocol):
 
     def uuid(self) -> str:
         """A fresh uuid4 without a prefix."""
+        ...
+
+    def secret(self) -> bytes:
+        """32 bytes that nobody can guess."""
         ...
 
 
@@ -41,6 +46,9 @@ class RandomIds:
         variant = _VARIANTS[int(digits[16], 16) & 3]
         return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
+    def secret(self) -> bytes:
+        return os.urandom(SECRET_BYTES)
+
 
 class SeededIds:
     """Ids from a seeded generator: the same seed gives the same ids."""
@@ -53,3 +61,6 @@ class SeededIds:
 
     def uuid(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def secret(self) -> bytes:
+        return self._rng.randbytes(SECRET_BYTES)

@@ -7,29 +7,23 @@ returned is on disk (`synchronous=FULL`). It must never be opened by two servers
 import asyncio
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Literal, TypeAlias
+from time import monotonic_ns
+from typing import Any, TypeAlias
 
-import orjson
-from sqlalchemy import Connection, Engine, create_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy import Connection
 
-from kelpie.core.errors import ConfigurationError, InvariantBroken, Overloaded, StorageError
-from kelpie.world.commit_group import JOBS_MAX, Done, Failed, Outcome, driver_connection, run_group, run_read
+from kelpie.core.errors import InvariantBroken, Overloaded, StorageError
+from kelpie.world.commit_group import JOBS_MAX, Done, Failed, Outcome, in_doubt, run_group, run_read
 from kelpie.world.database import T, Tx
+from kelpie.world.sqlite_connection import Synchronous, copy_database, engine_for, reader_connection, writer_connection
 from kelpie.world.sqlite_errors import translate
 
-BUSY_TIMEOUT_MS = 5000
 WAITING_MAX = 10_000  # transactions, and again as many reads
-LOG_BYTES_MAX = 64 * 1024 * 1024  # what a checkpoint leaves of the write-ahead log
 RETRY_AFTER_S = 1.0
-
-Synchronous: TypeAlias = Literal["FULL", "NORMAL", "OFF"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +35,11 @@ class _Waiting:
 
 
 _Queue: TypeAlias = "SimpleQueue[_Waiting | None]"  # None is the last entry
+_Settled: TypeAlias = list[tuple[_Waiting, Outcome]]
+
+
+def _nobody() -> None:
+    """Nobody asked to hear of writes in doubt."""
 
 
 class SqliteDatabase:
@@ -53,8 +52,11 @@ class SqliteDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writes: _Queue = SimpleQueue()
         self._reads: _Queue = SimpleQueue()
+        self._in_doubt: Callable[[], None] = _nobody
         self._threads = [
-            threading.Thread(target=_write, args=(writer, self._writes), name="sqlite-writer", daemon=True)
+            threading.Thread(
+                target=_write, args=(writer, self._writes, self._settle_writes), name="sqlite-writer", daemon=True
+            )
         ]
         for number, reader in enumerate(readers):
             name = f"sqlite-reader-{number}"
@@ -72,11 +74,11 @@ class SqliteDatabase:
         waiting_max: int = WAITING_MAX,
     ) -> "SqliteDatabase":
         """Opens or creates the file. Raises ConfigurationError or StorageError when it cannot be used."""
-        engine = _engine(str(path))
+        engine = engine_for(str(path))
         opened: list[Connection] = []
         try:
-            opened.append(_writer_connection(engine, synchronous))
-            opened.extend(_reader_connection(engine) for _ in range(max(readers, 1)))
+            opened.append(writer_connection(engine, synchronous))
+            opened.extend(reader_connection(engine) for _ in range(max(readers, 1)))
         except Exception as error:
             for connection in opened:
                 connection.close()
@@ -88,11 +90,21 @@ class SqliteDatabase:
 
     async def transact(self, fn: Callable[[Tx], T]) -> T:
         """See `Database.transact`. Raises Overloaded when too many wait. A cancelled caller only stops waiting."""
-        return await self._enqueue(self._writes, fn)
+        future = self._enqueue(self._writes, fn)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():  # the answer was on its way when its caller went
+                self._in_doubt()
+            raise
 
     async def read(self, fn: Callable[[Tx], T]) -> T:
         """See `Database.read`. Raises Overloaded when too many wait."""
         return await self._enqueue(self._reads, fn)
+
+    def when_in_doubt(self, tell: Callable[[], None]) -> None:
+        """See `Database.when_in_doubt`."""
+        self._in_doubt = tell
 
     async def back_up(self, label: str) -> Path:
         """Writes a consistent copy beside the database, `<name>.<label>.backup`, and returns where it is.
@@ -115,7 +127,7 @@ class SqliteDatabase:
                 self._reads.put(None)
         await asyncio.to_thread(self._join)
 
-    async def _enqueue(self, queue: _Queue, fn: Callable[[Tx], T]) -> T:
+    def _enqueue(self, queue: _Queue, fn: Callable[[Tx], T]) -> asyncio.Future[T]:
         if self._closed:
             raise StorageError("The database is closed.")
         if queue.qsize() >= self._waiting_max:
@@ -127,70 +139,20 @@ class SqliteDatabase:
             self._loop = loop
         future: asyncio.Future[T] = loop.create_future()
         queue.put(_Waiting(fn, future))
-        return await future
+        return future
+
+    def _settle_writes(self, settled: _Settled) -> None:
+        doubtful = any(in_doubt(outcome, awaited=not entry.future.done()) for entry, outcome in settled)
+        _settle(settled)
+        if doubtful:  # still before anyone of them runs
+            self._in_doubt()
 
     def _join(self) -> None:
         for thread in self._threads:
             thread.join()
 
 
-def memory_connection() -> Connection:
-    """A connection to a new database in memory, set up as the writer's is; for the simulator and for unit tests."""
-    return _writer_connection(_engine(":memory:"), "OFF")
-
-
-def copy_database(source: Path, target: Path) -> None:
-    """Copies a database that may be in use, by SQLite's backup API. The target appears whole or not at all."""
-    unfinished = target.with_name(target.name + ".part")
-    unfinished.unlink(missing_ok=True)
-    try:
-        with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(unfinished)) as copy:
-            origin.backup(copy)
-            # A copy in WAL mode would need its log beside it to be whole.
-            copy.execute("PRAGMA journal_mode=DELETE")
-        unfinished.replace(target)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _engine(path: str) -> Engine:
-    """isolation_level=None: the driver begins nothing by itself, the commit group does."""
-
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
-
-    return create_engine(
-        "sqlite://", creator=connect, poolclass=NullPool, json_serializer=_dumps, json_deserializer=orjson.loads
-    )
-
-
-def _dumps(value: Any) -> str:
-    return orjson.dumps(value).decode()
-
-
-def _writer_connection(engine: Engine, synchronous: Synchronous) -> Connection:
-    connection = engine.connect()
-    raw = driver_connection(connection)
-    raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    mode = raw.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-    if mode not in ("wal", "memory"):
-        raw.close()
-        raise ConfigurationError("KELPIE_DATA_DIR", "its file system has no shared memory for SQLite; use a local disk")
-    raw.execute(f"PRAGMA synchronous={synchronous}")
-    raw.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
-    raw.execute("PRAGMA foreign_keys=ON")
-    return connection
-
-
-def _reader_connection(engine: Engine) -> Connection:
-    connection = engine.connect()
-    raw = driver_connection(connection)
-    raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    raw.execute("PRAGMA query_only=ON")
-    return connection
-
-
-def _write(connection: Connection, queue: _Queue) -> None:
+def _write(connection: Connection, queue: _Queue, settle: Callable[[_Settled], None]) -> None:
     """The writer thread: takes what waits, commits it together, and tells the event loop once per group."""
     waiting: list[_Waiting] = []
     more = True
@@ -199,10 +161,10 @@ def _write(connection: Connection, queue: _Queue) -> None:
         if not waiting:
             continue
         try:
-            outcomes = run_group(connection, [entry.fn for entry in waiting], monotonic_ns=time.monotonic_ns)
+            outcomes = run_group(connection, [entry.fn for entry in waiting], monotonic_ns=monotonic_ns)
         except BaseException as error:  # noqa: BLE001 - the thread must live on; everyone who waits is told
             outcomes = _bugs(error, len(waiting))
-        _deliver(list(zip(waiting, outcomes, strict=False)))
+        _deliver(list(zip(waiting, outcomes, strict=False)), settle)
         del waiting[: len(outcomes)]
     connection.close()
 
@@ -230,7 +192,7 @@ def _read(connection: Connection, queue: _Queue) -> None:
             outcome = Failed(error)
         except BaseException as error:  # noqa: BLE001 - the thread must live on
             outcome = _bugs(error, 1)[0]
-        _deliver([(entry, outcome)])
+        _deliver([(entry, outcome)], _settle)
     connection.close()
 
 
@@ -238,16 +200,16 @@ def _bugs(error: BaseException, count: int) -> list[Outcome]:
     return [Failed(InvariantBroken(f"A transaction function raised {type(error).__name__}: {error}"))] * count
 
 
-def _deliver(settled: list[tuple[_Waiting, Outcome]]) -> None:
+def _deliver(settled: _Settled, settle: Callable[[_Settled], None]) -> None:
     loop = settled[0][0].future.get_loop()
     try:
-        loop.call_soon_threadsafe(_settle, settled)
+        loop.call_soon_threadsafe(settle, settled)
     except RuntimeError:
         if not loop.is_closed():  # with the loop, everyone who could have waited is gone
             raise
 
 
-def _settle(settled: list[tuple[_Waiting, Outcome]]) -> None:
+def _settle(settled: _Settled) -> None:
     for entry, outcome in settled:
         if entry.future.done():  # its caller was cancelled; the work stays
             continue

@@ -4,27 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kelpie.core.errors import ModelError
-
-
-class _Model(Protocol):
-    @property
-    def handle(self) -> str: ...
-    @property
-    def endpoint(self) -> str: ...
-    @property
-    def context_window(self) -> int: ...
-    @property
-    def max_tokens(self) -> int | None: ...
-    @property
-    def tools(self) -> bool: ...
-    @property
-    def vision(self) -> bool: ...
-    @property
-    def structured_output(self) -> bool: ...
-    @property
-    def reasoning(self) -> bool: ...
-    @property
-    def streaming(self) -> bool: ...
+from kelpie.server.letta.model_shape import ModelFacts, abilities
 
 
 class _Hidden(Protocol):
@@ -42,7 +22,7 @@ class _Report(Protocol):
     @property
     def server(self) -> str | None: ...
     @property
-    def models(self) -> Sequence[_Model]: ...
+    def models(self) -> Sequence[ModelFacts]: ...
     @property
     def hidden(self) -> Sequence[_Hidden]: ...
     @property
@@ -71,14 +51,6 @@ def _provider(report: _Report) -> dict[str, Any]:
     }
 
 
-def _model(model: _Model) -> dict[str, Any]:
-    return {
-        "handle": model.handle,
-        "context_window": model.context_window,
-        "max_tokens": model.max_tokens,
-        "tools": model.tools,
-        "vision": model.vision,
-        "structured_output": model.structured_output,
-        "reasoning": model.reasoning,
-        "streaming": model.streaming,
-    }
+def _model(model: ModelFacts) -> dict[str, Any]:
+    facts = {"handle": model.handle, "context_window": model.context_window, "max_tokens": model.max_tokens}
+    return facts | abilities(model)

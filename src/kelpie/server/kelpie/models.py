@@ -59,7 +59,8 @@ async def pull(kelpie: House, body: ModelBody) -> EventStream:
                 yield sse.error(error_frame(error, None))
             yield sse.DONE
 
-    return EventStream(frames(), ping=lambda: _PING)
+    settings = kelpie.settings
+    return EventStream(frames(), ping=lambda: _PING, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
 @router.post("/remove", summary="Have a local server remove a model (Kelpie)", response_model=None)

@@ -1,18 +1,18 @@
-"""Who asks. There is one organisation and one user until accounts exist; the header is checked all the same."""
+"""The header that names the user a request acts for. `server/auth.py` reads it; here it is only told to the schema."""
 
 from typing import Annotated
 
 from fastapi import Header
 
-from kelpie.core.errors import InvalidId, InvalidInput
-from kelpie.core.ids import DEFAULT_USER, UserId
 
-
-async def actor(user_id: Annotated[str | None, Header(alias="user_id", convert_underscores=False)] = None) -> UserId:
-    """The user a request acts for. An unknown one is the default user. Raises InvalidInput for a malformed id."""
-    if user_id:
-        try:
-            UserId.parse(user_id)
-        except InvalidId:
-            raise InvalidInput("user_id", f"'{user_id[:80]}' is not of the form user-<uuid4>") from None
-    return DEFAULT_USER
+async def actor(
+    user_id: Annotated[
+        str | None,
+        Header(
+            alias="user_id",
+            convert_underscores=False,
+            description="The user to act for, `user-<uuid4>`; an unknown one is the default user.",
+        ),
+    ] = None,
+) -> None:
+    """Nothing is left to do."""

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from kelpie.agent.types import spec_of
 from kelpie.core.agents import AgentType, NewAgent, ToolRule
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import BlockId, MessageId, ToolId
+from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
+from kelpie.observe import logs
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.block_body import CreateBlock, new_block
 from kelpie.server.letta.message_body import MessageBody, new_message
@@ -18,6 +19,8 @@ from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSett
 from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
 
 MAX_FILES_OPEN = 1000
+LINKS_MAX = 1000
+_log = logs.get("server")
 
 Tokens = Annotated[int, Field(gt=0, le=2**53)]
 
@@ -55,7 +58,7 @@ class _AgentFields(BaseModel):
     embedding_config: EmbeddingConfig | None = Field(None, json_schema_extra={"deprecated": True})
     source_ids: list[str] | None = None
     folder_ids: list[str] | None = None
-    identity_ids: list[str] | None = None
+    identity_ids: Annotated[list[str], Field(max_length=LINKS_MAX)] | None = None
     enable_sleeptime: bool | None = None
 
     @field_validator("embedding")
@@ -102,7 +105,11 @@ class UpdateAgent(_AgentFields):
 
 def new_agent(body: CreateAgent) -> NewAgent:
     """The agent a client asks for. Raises InvalidInput for what cannot be or is not carried out."""
-    unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
+    asked = {name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}
+    if spec_of(body.agent_type).needs_companion:
+        asked.pop("enable_sleeptime")  # it is no wish but what the type demands; it speaks and searches without
+        _log.warning("made without a companion that looks after its memory", agent_type=body.agent_type.value)
+    unsupported.refuse(asked, unsupported.AGENT_FIELDS)
     if body.max_tokens and (body.max_reasoning_tokens or 0) > body.max_tokens:
         raise InvalidInput("max_reasoning_tokens", f"must not be more than max_tokens ({body.max_tokens})")
     fields = _translated(body) | {
@@ -169,6 +176,8 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
         fields["tool_ids"] = tuple(ToolId.parse(one) for one in body.tool_ids)
     if body.block_ids is not None:
         fields["block_ids"] = tuple(BlockId.parse(one) for one in body.block_ids)
+    if body.identity_ids is not None:
+        fields["identity_ids"] = tuple(IdentityId.parse(one) for one in body.identity_ids)
     if body.tags is not None:
         fields["tags"] = tuple(body.tags)
     if body.tool_rules is not None:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kelpie.agent.types import spec_of
+from kelpie.agent.types import spec_for
 from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
 from kelpie.server.letta.block_shape import block_shape
-from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, endpoint_type
+from kelpie.server.letta.identity_shape import identity_shape
+from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, embedding_config, endpoint_type
 from kelpie.server.letta.times import timestamp
 from kelpie.server.letta.tool_shape import tool_shape
 
@@ -25,11 +26,11 @@ class Facts:
 
 
 TEMPERATURE_DEFAULT = 1.0
-BATCH_SIZE = 32
 
+# Fields that clients expect of a provider; of OpenAI's models, those that do not reason have an effort all the same.
 _OWN_SETTINGS: dict[str, dict[str, Any]] = {
     "openai": {"reasoning": {"reasoning_effort": "minimal"}},
-    "anthropic": {"thinking": {"type": "enabled", "budget_tokens": 1024}, "verbosity": None, "effort": None},
+    "anthropic": {"thinking": {"type": "disabled"}, "verbosity": None, "effort": None},
 }
 _RULE_DEFAULTS: dict[str, dict[str, Any]] = {
     "run_first": {"args": None},
@@ -55,7 +56,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "system": agent.system,
         "agent_type": agent.agent_type,
         "llm_config": llm_config(agent, facts),
-        "embedding_config": _embedding_config(agent, known),
+        "embedding_config": embedding_config(agent.embedding, agent.embedding_chunk_size, known.embeddings),
         "model": agent.model.handle,
         "embedding": agent.embedding,
         "model_settings": model_settings(agent.model, facts),
@@ -75,8 +76,8 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "base_template_id": agent.base_template_id,
         "deployment_id": agent.deployment_id,
         "entity_id": agent.entity_id,
-        "identity_ids": [],
-        "identities": [],
+        "identity_ids": [identity.id for identity in view.identities],
+        "identities": [identity_shape(identity) for identity in view.identities],
         "pending_approval": None,
         "message_buffer_autoclear": agent.message_buffer_autoclear,
         "enable_sleeptime": agent.enable_sleeptime,
@@ -124,8 +125,8 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
     choice = agent.model
     provider, _, name = choice.handle.partition("/")
     kind = endpoint_type(facts, provider)
-    settings = _asked(choice, kind)
-    inner_thoughts = spec_of(agent.agent_type).inner_thoughts
+    settings = _asked(choice)
+    inner_thoughts = spec_for(agent).inner_thoughts
     thinking = settings.get("thinking") or {}
     return {
         "model": facts.name if facts else name,
@@ -140,9 +141,9 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
         "handle": choice.handle,
         "temperature": _temperature(choice),
         "max_tokens": _max_tokens(choice, facts),
-        "enable_reasoner": inner_thoughts or bool(thinking),
+        "enable_reasoner": inner_thoughts or choice.thinks or bool(facts and facts.reasoning and kind == "openai"),
         "reasoning_effort": (settings.get("reasoning") or {}).get("reasoning_effort"),
-        "max_reasoning_tokens": thinking.get("budget_tokens", 0),
+        "max_reasoning_tokens": thinking.get("budget_tokens", 0) if choice.thinks else 0,
         "effort": settings.get("effort"),
         "frequency_penalty": settings.get("frequency_penalty"),
         "compatibility_type": None,
@@ -163,38 +164,18 @@ def model_settings(choice: ModelChoice, facts: ModelFacts | None) -> dict[str, A
     kind = endpoint_type(facts, choice.handle.partition("/")[0])
     shown: dict[str, Any] = {
         "parallel_tool_calls": True,
-        "provider_type": kind,
         "response_format": None,
         "strict": False,
         **_OWN_SETTINGS.get(kind, {}),
-        **_asked(choice, kind),
+        **({"reasoning": None} if kind == "openai" and facts and facts.reasoning else {}),
+        **_asked(choice),
     }
-    return shown | {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
+    known = {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
+    return shown | known | {"provider_type": kind}
 
 
-def _embedding_config(agent: Agent, known: Facts) -> dict[str, Any] | None:
-    if agent.embedding is None:
-        return None
-    facts = known.embeddings.get(agent.embedding)
-    provider, _, name = agent.embedding.partition("/")
-    return {
-        "embedding_endpoint_type": endpoint_type(facts, provider),
-        "embedding_endpoint": facts.endpoint if facts else None,
-        "embedding_model": facts.name if facts else name,
-        "embedding_dim": facts.dimensions if facts else 0,
-        "embedding_chunk_size": agent.embedding_chunk_size,
-        "handle": agent.embedding,
-        "batch_size": BATCH_SIZE,
-        "azure_endpoint": None,
-        "azure_version": None,
-        "azure_deployment": None,
-    }
-
-
-def _asked(choice: ModelChoice, kind: str) -> dict[str, Any]:
-    """The settings that were sent; those meant for another provider do not apply."""
-    if choice.settings.get("provider_type", kind) != kind:
-        return {}
+def _asked(choice: ModelChoice) -> dict[str, Any]:
+    """What the model is told."""
     return {key: value for key, value in choice.settings.items() if value is not None}
 
 
@@ -219,6 +200,8 @@ def _secret_shape(secret: Secret, agent: Agent) -> dict[str, Any]:
         "value": secret.value,
         "description": secret.description,
         "organization_id": agent.organization_id,
+        "org_id": agent.organization_id,
+        "user_id": agent.created_by_id,
         "value_enc": secret.value,
         "agent_id": agent.id,
     }

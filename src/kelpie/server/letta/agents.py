@@ -1,6 +1,7 @@
 """The agents resource: make, list, read, change, remove; and our own start, stop and restart of an activation."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
@@ -13,6 +14,7 @@ from kelpie.server.house import House
 from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
 from kelpie.server.letta.agent_shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.context_shape import overview_shape
 from kelpie.server.letta.ids import AgentPath
 from kelpie.server.letta.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.letta.resource import resource
@@ -39,6 +41,7 @@ _OLD_NAMES = {  # what `include_relationships` called the relations
     "tools": "agent.tools",
     "tags": "agent.tags",
     "secrets": "agent.secrets",
+    "identities": "agent.identities",
     "tool_exec_environment_variables": "agent.secrets",
 }
 
@@ -57,13 +60,14 @@ async def included(
         tools="agent.tools" in asked,
         tags="agent.tags" in asked or "agent.blocks" in asked,
         secrets="agent.secrets" in asked,
+        identities="agent.identities" in asked,
     )
 
 
 Included = Annotated[Include, Depends(included)]
 
 
-async def selection(
+async def filters(
     name: str | None = None,
     query_text: Annotated[str | None, Query(description="Part of the name.")] = None,
     tags: Annotated[list[str] | None, Query()] = None,
@@ -73,6 +77,31 @@ async def selection(
     base_template_id: str | None = None,
     created_by_id: str | None = None,
     last_stop_reason: StopReason | None = None,
+    identity_id: str | None = None,
+    identifier_keys: Annotated[list[str] | None, Query()] = None,
+) -> AgentQuery:
+    """Which agents are meant, hidden ones included."""
+    return AgentQuery(
+        name=name,
+        query_text=query_text,
+        tags=tuple(tags or ()),
+        match_all_tags=match_all_tags,
+        project_id=project_id,
+        template_id=template_id,
+        base_template_id=base_template_id,
+        created_by_id=created_by_id,
+        last_stop_reason=last_stop_reason,
+        identity_id=identity_id,
+        identifier_keys=tuple(identifier_keys or ()),
+        show_hidden=True,
+    )
+
+
+Filters = Annotated[AgentQuery, Depends(filters)]
+
+
+async def selection(
+    query: Filters,
     show_hidden_agents: bool = False,
     before: Before = None,
     after: After = None,
@@ -85,19 +114,7 @@ async def selection(
     page = page_of(
         before, after, limit, "asc" if ascending else order, (order_by == "created_at" and sort_by) or order_by
     )
-    return AgentQuery(
-        page=page,
-        name=name,
-        query_text=query_text,
-        tags=tuple(tags or ()),
-        match_all_tags=match_all_tags,
-        project_id=project_id,
-        template_id=template_id,
-        base_template_id=base_template_id,
-        created_by_id=created_by_id,
-        last_stop_reason=last_stop_reason,
-        show_hidden=show_hidden_agents,
-    )
+    return replace(query, page=page, show_hidden=show_hidden_agents)
 
 
 async def shapes(kelpie: House, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
@@ -126,17 +143,13 @@ async def list_agents(
     kelpie: House,
     include: Included,
     query: Annotated[AgentQuery, Depends(selection)],
-    identity_id: str | None = None,
-    identifier_keys: Annotated[list[str] | None, Query()] = None,
 ) -> Answer:
-    if identity_id or identifier_keys:
-        return Answer([])  # no agent has an identity yet
     return Answer(await shapes(kelpie, await kelpie.agents.list(query, include), include))
 
 
 @router.get("/count", summary="Count agents", response_model=None)
-async def count_agents(kelpie: House) -> Answer:
-    return Answer(await kelpie.agents.count())
+async def count_agents(kelpie: House, query: Filters) -> Answer:
+    return Answer(await kelpie.agents.count(query))
 
 
 @router.get("/{agent_id}", summary="Read an agent", response_model=None)
@@ -169,6 +182,11 @@ class ResetMessages(BaseModel):
 async def reset_messages(kelpie: House, agent_id: AgentPath, body: ResetMessages | None = None) -> Answer:
     add_default_initial = body is not None and body.add_default_initial_messages
     return Answer(await shape(kelpie, await kelpie.agents.reset_messages(agent_id, add_default_initial)))
+
+
+@router.get("/{agent_id}/context", summary="See where an agent's context window goes", response_model=None)
+async def context_of_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(overview_shape(await kelpie.agents.overview(agent_id)))
 
 
 @router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)

@@ -47,8 +47,6 @@ async def list_blocks(
     identity_id: str | None = None,
     identifier_keys: Annotated[list[str] | None, Query()] = None,
 ) -> Answer:
-    if identity_id or identifier_keys:
-        return Answer([])  # no block has an identity yet
     query = BlockQuery(
         page=page,
         label=label,
@@ -63,14 +61,33 @@ async def list_blocks(
         connected_count_gt=connected_to_agents_count_gt,
         connected_count_lt=connected_to_agents_count_lt,
         connected_count_eq=tuple(connected_to_agents_count_eq or ()),
+        identity_id=identity_id,
+        identifier_keys=tuple(identifier_keys or ()),
         show_hidden=show_hidden_blocks,
     )
     return Answer([block_shape(block) for block in await kelpie.blocks.list(query)])
 
 
 @router.get("/count", summary="Count blocks", response_model=None)
-async def count_blocks(kelpie: House) -> Answer:
-    return Answer(await kelpie.blocks.count())
+async def count_blocks(
+    kelpie: House,
+    label: str | None = None,
+    name: str | None = None,
+    templates_only: bool = False,
+    tags: Annotated[list[str] | None, Query()] = None,
+    match_all_tags: bool = False,
+    project_id: str | None = None,
+) -> Answer:
+    query = BlockQuery(
+        label=label,
+        name=name,
+        templates_only=templates_only,
+        tags=tuple(tags or ()),
+        match_all_tags=match_all_tags,
+        project_id=project_id,
+        show_hidden=True,
+    )
+    return Answer(await kelpie.blocks.count(query))
 
 
 @router.get("/{block_id}", summary="Read a block", response_model=None)

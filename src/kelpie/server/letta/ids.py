@@ -6,7 +6,21 @@ from fastapi import Path
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from kelpie.core.ids import AgentId, BlockId, Id, MessageId, StepId, ToolId
+from kelpie.core.ids import (
+    AgentId,
+    ArchiveId,
+    BlockId,
+    ConversationId,
+    GroupId,
+    Id,
+    IdentityId,
+    JobId,
+    KeyId,
+    MessageId,
+    PassageId,
+    StepId,
+    ToolId,
+)
 
 _UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
@@ -28,13 +42,35 @@ def _path(kind: type[Id], name: str) -> Any:
 
 if TYPE_CHECKING:
     AgentPath = AgentId
+    ArchivePath = ArchiveId
+    IdentityPath = IdentityId
+    PassagePath = PassageId
     BlockPath = BlockId
     ToolPath = ToolId
     MessagePath = MessageId
     StepPath = StepId
+    KeyPath = KeyId
+    ConversationPath = ConversationId
+    GroupPath = GroupId
+    JobPath = JobId
+    ThreadPath = str
 else:
     AgentPath = _path(AgentId, "agent")
+    ArchivePath = _path(ArchiveId, "archive")
+    IdentityPath = _path(IdentityId, "identity")
+    PassagePath = _path(PassageId, "passage")
     BlockPath = _path(BlockId, "block")
     ToolPath = _path(ToolId, "tool")
     MessagePath = _path(MessageId, "message")
     StepPath = _path(StepId, "step")
+    KeyPath = _path(KeyId, "key")
+    ConversationPath = _path(ConversationId, "conversation")
+    GroupPath = _path(GroupId, "group")
+    JobPath = _path(JobId, "job")
+    ThreadPath = Annotated[
+        str,
+        Path(
+            pattern=f"^(default|conv-{_UUID4}|agent-{_UUID4})$",
+            description="The id of the conversation, or `default` for the one that every agent has.",
+        ),
+    ]

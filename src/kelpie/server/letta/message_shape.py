@@ -128,11 +128,11 @@ def _said(row: Message) -> dict[str, Any]:
     kind = "system_message" if row.role is Role.system else "user_message"
     content: Any = row.text
     if row.role is not Role.system and (len(row.content) > 1 or any(isinstance(part, Image) for part in row.content)):
-        content = [_part_shape(part) for part in row.content]
+        content = [part_shape(part) for part in row.content]
     return _of_row(row, kind, row.otid, row.name) | {"content": content}
 
 
-def _part_shape(part: Part) -> dict[str, Any]:
+def part_shape(part: Part) -> dict[str, Any]:
     match part:
         case Text():
             return {"type": "text", "text": part.text, "signature": None}
@@ -153,7 +153,7 @@ def _assistant(row: Message, view: View) -> list[dict[str, Any]]:
     for part in row.content:
         match part:
             case Text():
-                add("assistant_message", content=part.text)
+                add("assistant_message", assistant_id=row.agent_id, content=part.text)
             case Reasoning():
                 source = "reasoner_model" if part.native else "non_reasoner_model"
                 add("reasoning_message", source=source, reasoning=part.text, signature=part.signature)
@@ -161,14 +161,14 @@ def _assistant(row: Message, view: View) -> list[dict[str, Any]]:
                 state = "omitted" if part.data is None else "redacted"
                 add("hidden_reasoning_message", state=state, hidden_reasoning=part.data)
             case Image():
-                add("assistant_message", content=[_part_shape(part)])
+                add("assistant_message", assistant_id=row.agent_id, content=[part_shape(part)])
     calls: list[ToolCall] = []
     for call in row.tool_calls:
         answer = answer_in(call, view.tool_kwarg) if view.answers_with(call.name) else None
         if answer is None:
             calls.append(call)
         else:
-            add("assistant_message", content=answer)
+            add("assistant_message", assistant_id=row.agent_id, content=answer)
     if calls:
         shapes = [call_shape(call) for call in calls]
         kind = "approval_request_message" if row.role is Role.approval else "tool_call_message"

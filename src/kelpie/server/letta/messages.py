@@ -125,10 +125,11 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
 async def _streamed(kelpie: House, agent_id: AgentId, body: SendBody) -> EventStream:
     """The stream of a send. What goes wrong before the turn begins is raised and becomes a status."""
     turn = await kelpie.agents.send(agent_id, send_command(body, streaming=True, max_steps=kelpie.settings.max_steps))
-    frames = Frames(turn.run_id, body.view)
+    frames = Frames(agent_id, turn.run_id, body.view)
     world = kelpie.world
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
-    return EventStream(_frames(turn, frames), ping=ping)
+    settings = kelpie.settings
+    return EventStream(_frames(turn, frames), ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
 async def _frames(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:

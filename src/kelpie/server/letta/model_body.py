@@ -4,35 +4,41 @@ Sending `model_settings` at all brings Letta's defaults for that provider with i
 model's own. The longest reply is only taken over when it was really sent.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+BUDGET_TOKENS_MIN = 1024  # what Anthropic accepts at least
+
+# Those of the SDKs, whether or not there is such a provider here: settings outlive the model they were made for. Then
+# ours that the SDKs do not know.
 ProviderType = Literal[
-    "openai",
-    "anthropic",
-    "google_ai",
-    "google_vertex",
-    "azure",
-    "xai",
-    "zai",
-    "groq",
-    "deepseek",
-    "together",
-    "bedrock",
-    "baseten",
-    "openrouter",
-    "chatgpt_oauth",
-    "sglang",
-    "moonshot",
-    "moonshot_coding",
-]
+    "anthropic", "azure", "baseten", "bedrock", "cerebras", "chatgpt_oauth", "deepseek", "fireworks", "google_ai",
+    "google_vertex", "groq", "hugging-face", "letta", "lmstudio_openai", "minimax", "mistral", "moonshot",
+    "moonshot_coding", "ollama", "openai", "openrouter", "sglang", "together", "vllm", "xai", "zai", "zai_coding",
+    "kelpie", "llamacpp", "lmstudio", "localai",
+]  # fmt: skip
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "openai": {"temperature": 0.7, "reasoning": {"reasoning_effort": "high"}, "strict": True},
     "anthropic": {"temperature": 1.0, "thinking": {"type": "enabled", "budget_tokens": 1024}, "strict": False},
 }
 _TEMPERATURE_DEFAULT = 0.7
+
+
+class Thinking(BaseModel):
+    """How a model of Anthropic's thinks before it answers."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["enabled", "disabled", "adaptive"] = "enabled"
+    budget_tokens: Annotated[int, Field(ge=0, le=2**53)] = BUDGET_TOKENS_MIN
+
+    @model_validator(mode="after")
+    def _budget_is_enough(self) -> Self:
+        if self.type == "enabled" and self.budget_tokens < BUDGET_TOKENS_MIN:
+            raise ValueError(f"budget_tokens: use at least {BUDGET_TOKENS_MIN}, or the type 'disabled'")
+        return self
 
 
 class ModelSettings(BaseModel):
@@ -45,7 +51,7 @@ class ModelSettings(BaseModel):
     max_output_tokens: Annotated[int, Field(gt=0, le=2**53)] | None = None
     parallel_tool_calls: bool | None = None
     reasoning: dict[str, Any] | None = None
-    thinking: dict[str, Any] | None = None
+    thinking: Thinking | None = None
     response_format: dict[str, Any] | None = None
     strict: bool | None = None
 
@@ -90,6 +96,7 @@ class EmbeddingConfig(BaseModel):
     embedding_model: str
     embedding_endpoint_type: str | None = None
     handle: str | None = None
+    embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31 - 1)] | None = None
 
     def asked(self) -> dict[str, Any]:
         return {"embedding": self.handle or f"{self.embedding_endpoint_type or 'openai'}/{self.embedding_model}"}

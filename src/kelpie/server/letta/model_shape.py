@@ -1,6 +1,9 @@
 """Models and embedding models as Letta's clients see them."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
+
+BATCH_SIZE = 32
 
 # What the SDKs accept as the kind of a provider; any other speaks the protocol of the first.
 _KNOWN_TYPES = frozenset(
@@ -54,15 +57,21 @@ def endpoint_type(facts: _Offer | None, provider_name: str) -> str:
     return kind if kind in _KNOWN_TYPES else "openai"
 
 
-def model_shape(facts: ModelFacts) -> dict[str, Any]:
-    kind = endpoint_type(facts, facts.provider_name)
+def _head(facts: _Offer, kind: str, model_type: str) -> dict[str, Any]:
     return {
         "handle": facts.handle,
         "name": facts.name,
         "display_name": facts.name,
         "provider_type": kind,
         "provider_name": facts.provider_name,
-        "model_type": "llm",
+        "model_type": model_type,
+    }
+
+
+def model_shape(facts: ModelFacts) -> dict[str, Any]:
+    kind = endpoint_type(facts, facts.provider_name)
+    return {
+        **_head(facts, kind, "llm"),
         "model": facts.name,
         "model_endpoint_type": kind,
         "model_endpoint": facts.endpoint,
@@ -88,7 +97,13 @@ def model_shape(facts: ModelFacts) -> dict[str, Any]:
         "return_token_ids": False,
         "tool_call_parser": None,
         "max_context_window": facts.context_window,
-        # Ours: what the model can do, as far as its provider or its maker tells.
+        **abilities(facts),
+    }
+
+
+def abilities(facts: ModelFacts) -> dict[str, bool]:
+    """What the model can do, as far as its provider or its maker tells. Ours; Letta's models do not tell."""
+    return {
         "tools": facts.tools,
         "vision": facts.vision,
         "structured_output": facts.structured_output,
@@ -97,21 +112,36 @@ def model_shape(facts: ModelFacts) -> dict[str, Any]:
     }
 
 
+def embedding_config(handle: str | None, chunk_size: int, known: Mapping[str, EmbeddingFacts]) -> dict[str, Any] | None:
+    """How an agent or an archive shows its embedding model."""
+    if handle is None:
+        return None
+    facts = known.get(handle)
+    provider, _, name = handle.partition("/")
+    return {
+        "embedding_endpoint_type": endpoint_type(facts, provider),
+        "embedding_endpoint": facts.endpoint if facts else None,
+        "embedding_model": facts.name if facts else name,
+        "embedding_dim": facts.dimensions if facts else 0,
+        "embedding_chunk_size": chunk_size,
+        "handle": handle,
+        "batch_size": BATCH_SIZE,
+        "azure_endpoint": None,
+        "azure_version": None,
+        "azure_deployment": None,
+    }
+
+
 def embedding_shape(facts: EmbeddingFacts) -> dict[str, Any]:
     kind = endpoint_type(facts, facts.provider_name)
     return {
-        "handle": facts.handle,
-        "name": facts.name,
-        "display_name": facts.name,
-        "provider_type": kind,
-        "provider_name": facts.provider_name,
-        "model_type": "embedding",
+        **_head(facts, kind, "embedding"),
         "embedding_endpoint_type": kind,
         "embedding_endpoint": facts.endpoint,
         "embedding_model": facts.name,
         "embedding_dim": facts.dimensions,
         "embedding_chunk_size": 300,
-        "batch_size": 32,
+        "batch_size": BATCH_SIZE,
         "azure_endpoint": None,
         "azure_version": None,
         "azure_deployment": None,

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 from fastapi import Depends, Query
 
+from kelpie.core.errors import InvalidId, NotFound
+from kelpie.core.ids import MessageId
 from kelpie.core.paging import Page
 
 LIMIT_MAX = 10_000
@@ -67,3 +69,11 @@ def cut(items: Sequence[Item], page: Page) -> list[Item]:
     last = places[page.before] if page.before in places else len(ordered)
     found = ordered[first:last]
     return found if page.limit is None else found[: page.limit]
+
+
+def message_cursor(text: str | None) -> MessageId | None:
+    """The message that a cursor names. Raises NotFound for a text that cannot be one."""
+    try:
+        return None if text is None else MessageId.parse(text)
+    except InvalidId:
+        raise NotFound("Message", text or "") from None

@@ -1,8 +1,9 @@
 """Runs and steps as Letta's clients see them."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from kelpie.core.ids import DEFAULT_ORGANIZATION
+from kelpie.core.ids import OrganizationId
 from kelpie.core.messages import Usage
 from kelpie.core.runs import Run, Step
 from kelpie.server.letta.times import timestamp
@@ -30,16 +31,16 @@ def run_shape(run: Run) -> dict[str, Any]:
     }
 
 
-def run_metrics(run: Run) -> dict[str, Any]:
+def run_metrics(run: Run, tools_used: Sequence[str], organization: OrganizationId) -> dict[str, Any]:
     return {
         "id": run.id,
-        "organization_id": DEFAULT_ORGANIZATION,
+        "organization_id": organization,
         "agent_id": run.agent_id,
         "project_id": None,
         "run_start_ns": run.created_at * 1000,
         "run_ns": run.total_duration_ns,
         "num_steps": run.step_count,
-        "tools_used": None,  # not recorded per run
+        "tools_used": list(tools_used) or None,
         "template_id": None,
         "base_template_id": None,
     }
@@ -55,12 +56,12 @@ def run_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def step_shape(step: Step) -> dict[str, Any]:
+def step_shape(step: Step, organization: OrganizationId) -> dict[str, Any]:
     usage = step.usage
     return {
         "id": step.id,
         "origin": None,
-        "organization_id": DEFAULT_ORGANIZATION,
+        "organization_id": organization,
         "provider_id": None,
         "run_id": step.run_id,
         "agent_id": step.agent_id,
@@ -84,22 +85,22 @@ def step_shape(step: Step) -> dict[str, Any]:
         },
         "stop_reason": step.stop_reason,
         "tags": list(step.tags),
-        "tid": None,
+        "tid": step.transaction_id,
         "trace_id": None,
         "request_id": None,
         "messages": [],
         "feedback": step.feedback,
-        "project_id": None,
+        "project_id": step.project_id,
         "error_type": step.error.get("type") if step.error else None,
         "error_data": dict(step.error) if step.error else None,
         "status": step.status,
     }
 
 
-def step_metrics(step: Step) -> dict[str, Any]:
+def step_metrics(step: Step, organization: OrganizationId) -> dict[str, Any]:
     return {
         "id": step.id,
-        "organization_id": DEFAULT_ORGANIZATION,
+        "organization_id": organization,
         "provider_id": None,
         "run_id": step.run_id,
         "agent_id": step.agent_id,
@@ -110,8 +111,43 @@ def step_metrics(step: Step) -> dict[str, Any]:
         "step_ns": step.step_ns,
         "base_template_id": None,
         "template_id": None,
-        "project_id": None,
+        "project_id": step.project_id,
         # Ours: what a local server tells of its own time.
         "model_load_ns": step.usage.load_ns,
         "model_inference_ns": step.usage.inference_ns,
+    }
+
+
+def run_spans(run: Run, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """A run and its steps as spans, from what was recorded: a step ends when it is committed."""
+    ended = run.completed_at if run.completed_at is not None else run.created_at
+    whole = _span(run, run.id, None, "run", run.created_at * 1000, ended * 1000)
+    whole["attributes"] |= {"status": run.status, "stop_reason": run.stop_reason, "step_count": run.step_count}
+    return [whole, *(_step_span(run, step) for step in steps)]
+
+
+def _step_span(run: Run, step: Step) -> dict[str, Any]:
+    end = step.created_at * 1000
+    span = _span(run, step.id, run.id, "step", end - (step.step_ns or 0), end)
+    span["attributes"] |= {
+        "status": step.status,
+        "model_handle": step.model_handle,
+        "llm_request_ns": step.llm_ns,
+        "tool_execution_ns": step.tool_ns,
+        "total_tokens": step.usage.total_tokens,
+        "error": dict(step.error) if step.error else None,
+    }
+    return span
+
+
+def _span(run: Run, span_id: str, parent: str | None, name: str, start_ns: int, end_ns: int) -> dict[str, Any]:
+    return {
+        "trace_id": run.id,
+        "span_id": span_id,
+        "parent_span_id": parent,
+        "name": name,
+        "start_time_ns": start_ns,
+        "end_time_ns": max(start_ns, end_ns),
+        "duration_ns": max(0, end_ns - start_ns),
+        "attributes": {"agent_id": run.agent_id},
     }

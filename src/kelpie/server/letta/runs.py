@@ -1,6 +1,6 @@
 """The runs resource: the record of every turn."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query
 
@@ -12,34 +12,39 @@ from kelpie.server.house import House
 from kelpie.server.letta.message_shape import messages
 from kelpie.server.letta.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
 from kelpie.server.letta.resource import resource
-from kelpie.server.letta.run_shape import run_metrics, run_shape, run_usage, step_shape
+from kelpie.server.letta.run_shape import run_metrics, run_shape, run_spans, run_usage, step_shape
 
 router = resource("/runs", "runs")
+
+AgentIds = Annotated[list[str] | None, Query()]
+Statuses = Annotated[list[str] | None, Query()]
+Active = Annotated[bool, Query(description="Only runs that are not finished.")]
+RUNS_MOST = 1000
 
 
 @router.get("/", summary="List runs", response_model=None)
 async def list_runs(
     kelpie: House,
     agent_id: str | None = None,
-    agent_ids: Annotated[list[str] | None, Query(deprecated=True)] = None,
-    statuses: Annotated[list[str] | None, Query()] = None,
+    agent_ids: AgentIds = None,
+    statuses: Statuses = None,
     background: bool | None = None,
     stop_reason: StopReason | None = None,
     conversation_id: str | None = None,
-    active: Annotated[bool, Query(description="Only runs that are not finished.")] = False,
+    active: Active = False,
     before: Before = None,
     after: After = None,
-    limit: int | None = limit_query(100, most=1000, least=1),
+    limit: int | None = limit_query(100, most=RUNS_MOST, least=1),
     order: Order = "desc",
     ascending: Annotated[bool, Query(deprecated=True)] = False,
 ) -> Answer:
     query = RunQuery(
         page=page_of(before, after, limit, "asc" if ascending else order),
-        agent_id=_one_agent(agent_id, agent_ids),
-        statuses=tuple(_status(text) for text in statuses or ()),
+        agent_ids=agents_of(agent_id, agent_ids),
+        statuses=statuses_of(statuses),
         background=background,
         stop_reason=stop_reason,
-        conversation_id=None if conversation_id is None else ConversationId.parse(conversation_id),
+        conversation_id=conversation_of(conversation_id),
         active=active,
     )
     return Answer([run_shape(run) for run in await kelpie.runs.list(query)])
@@ -47,7 +52,7 @@ async def list_runs(
 
 @router.get("/active", summary="List runs that are not finished", deprecated=True, response_model=None)
 async def list_active_runs(kelpie: House, agent_id: str | None = None, background: bool | None = None) -> Answer:
-    query = RunQuery(agent_id=_one_agent(agent_id, None), background=background, active=True)
+    query = RunQuery(agent_ids=agents_of(agent_id, None), background=background, active=True)
     return Answer([run_shape(run) for run in await kelpie.runs.list(query)])
 
 
@@ -70,7 +75,8 @@ async def list_run_messages(kelpie: House, run_id: str, page: Page100Ascending) 
 @router.get("/{run_id}/steps", summary="List a run's steps", response_model=None)
 async def list_run_steps(kelpie: House, run_id: str, page: Page100) -> Answer:
     run = await kelpie.runs.get(RunId.parse(run_id))
-    return Answer([step_shape(step) for step in await kelpie.runs.steps(StepQuery(page=page, run_id=run.id))])
+    found = await kelpie.runs.steps(StepQuery(page=page, run_id=run.id))
+    return Answer([step_shape(step, kelpie.caller.organization_id) for step in found])
 
 
 @router.get("/{run_id}/usage", summary="Read a run's token counts", response_model=None)
@@ -80,18 +86,32 @@ async def retrieve_run_usage(kelpie: House, run_id: str) -> Answer:
 
 @router.get("/{run_id}/metrics", summary="Read a run's times", response_model=None)
 async def retrieve_run_metrics(kelpie: House, run_id: str) -> Answer:
-    return Answer(run_metrics(await kelpie.runs.get(RunId.parse(run_id))))
+    run, tools_used = await kelpie.runs.metrics(RunId.parse(run_id))
+    return Answer(run_metrics(run, tools_used, kelpie.caller.organization_id))
 
 
-def _one_agent(agent_id: str | None, agent_ids: list[str] | None) -> AgentId | None:
-    given = list(dict.fromkeys([*([agent_id] if agent_id else ()), *(agent_ids or ())]))
-    if len(given) > 1:
-        raise InvalidInput("agent_ids", "this version lists the runs of one agent or of all; give agent_id once")
-    return AgentId.parse(given[0]) if given else None
+@router.get("/{run_id}/trace", summary="Read a run's times as spans", response_model=None)
+async def retrieve_run_trace(kelpie: House, run_id: str, limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Answer:
+    run = await kelpie.runs.get(RunId.parse(run_id))
+    page = page_of(None, None, limit, "asc")
+    spans: list[dict[str, Any]] = run_spans(run, await kelpie.runs.steps(StepQuery(page=page, run_id=run.id)))
+    return Answer(spans[:limit])
 
 
-def _status(text: str) -> RunStatus:
+def agents_of(agent_id: str | None, agent_ids: list[str] | None) -> tuple[AgentId, ...]:
+    """Raises InvalidInput for a malformed id."""
+    return tuple(map(AgentId.parse, dict.fromkeys([*([agent_id] if agent_id else ()), *(agent_ids or ())])))
+
+
+def statuses_of(texts: list[str] | None) -> tuple[RunStatus, ...]:
+    """Raises InvalidInput for what is no status."""
     try:
-        return RunStatus(text)
+        return tuple(map(RunStatus, texts or ()))
     except ValueError:
-        raise InvalidInput("statuses", f"'{text[:80]}' is none of {', '.join(RunStatus)}") from None
+        wrong = next(text for text in texts or () if text not in list(RunStatus))
+        raise InvalidInput("statuses", f"'{wrong[:80]}' is none of {', '.join(RunStatus)}") from None
+
+
+def conversation_of(text: str | None) -> str | None:
+    """A conversation, or `default` for what was said outside of conversations. Raises InvalidInput."""
+    return text if text is None or text == "default" else ConversationId.parse(text)

@@ -19,7 +19,7 @@ from kelpie.agent.events import (
     TurnOpened,
 )
 from kelpie.agent.partial_json import StringField
-from kelpie.core.ids import RunId
+from kelpie.core.ids import AgentId, RunId
 from kelpie.core.messages import Role, Usage
 from kelpie.core.time import Micros
 from kelpie.server import sse
@@ -32,7 +32,8 @@ _PUT_IN = frozenset({Role.user, Role.system})
 class Frames:
     """Makes the frames of one turn. It remembers which tool call a fragment belongs to, and nothing else."""
 
-    def __init__(self, run_id: RunId, view: View) -> None:
+    def __init__(self, agent_id: AgentId, run_id: RunId, view: View) -> None:
+        self._agent_id = agent_id
         self._run_id = run_id
         self._view = view
         self._answers: dict[str, StringField] = {}
@@ -46,7 +47,7 @@ class Frames:
                 if not event.previewed:
                     yield from (sse.frame(message) for message in shown(event, self._view))
             case AnswerDelta():
-                yield from self._delta("assistant_message", event, {"content": event.text})
+                yield from self._answer(event, event.text)
             case ThoughtDelta():
                 source = "reasoner_model" if event.native else "non_reasoner_model"
                 fields = {"source": source, "reasoning": event.text, "signature": None}
@@ -68,11 +69,14 @@ class Frames:
         if event.call_id in self._answers:
             text = self._answers[event.call_id].feed(event.arguments or "")
             if text:
-                yield from self._delta("assistant_message", event, {"content": text})
+                yield from self._answer(event, text)
             return
         pieces = {"name": event.name, "arguments": event.arguments, "tool_call_id": event.call_id}
         call = {key: value for key, value in pieces.items() if value is not None}
         yield from self._delta("tool_call_message", event, {"tool_call": call, "tool_calls": call})
+
+    def _answer(self, event: AnswerDelta | CallDelta, text: str) -> Iterator[bytes]:
+        return self._delta("assistant_message", event, {"assistant_id": self._agent_id, "content": text})
 
     def _delta(
         self, message_type: str, event: AnswerDelta | ThoughtDelta | CallDelta, fields: dict[str, Any]

@@ -1,6 +1,11 @@
 """Times on the wire: full precision in records, whole seconds in messages."""
 
-from kelpie.core.time import Micros, as_datetime
+from datetime import UTC, datetime, tzinfo
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.time import Micros, as_datetime, from_datetime
+
+_YEARS = range(2, 9999)  # a year less than there are, so that no time zone leads out of them
 
 
 def timestamp(at: Micros | None) -> str | None:
@@ -11,3 +16,12 @@ def timestamp(at: Micros | None) -> str | None:
 def date(at: Micros) -> str:
     """`2026-01-31T12:00:00+00:00`, as messages carry it."""
     return as_datetime(at).isoformat(timespec="seconds")
+
+
+def moment(field: str, given: datetime | None, zone: tzinfo = UTC) -> Micros | None:
+    """A time that was sent; one without a time zone is in `zone`. Raises InvalidInput for a year that cannot be."""
+    if given is None:
+        return None
+    if given.year not in _YEARS:
+        raise InvalidInput(field, f"the year must be from {_YEARS.start} to {_YEARS.stop - 1}")
+    return from_datetime(given if given.tzinfo else given.replace(tzinfo=zone))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.core.tools import Tool
+from kelpie.core.tools import Tool, ToolHit
 
 
 def tool_shape(tool: Tool) -> dict[str, Any]:
@@ -26,6 +26,17 @@ def tool_shape(tool: Tool) -> dict[str, Any]:
         "last_updated_by_id": tool.last_updated_by_id,
         "metadata_": dict(tool.metadata or {}),
         "project_id": tool.project_id,
+    }
+
+
+def hit_shape(hit: ToolHit) -> dict[str, Any]:
+    """A tool that was found; nothing is embedded, so there is no place by meaning."""
+    return {
+        "tool": tool_shape(hit.tool),
+        "embedded_text": None,
+        "fts_rank": hit.rank,
+        "vector_rank": None,
+        "combined_score": hit.score,
     }
 
 

@@ -5,6 +5,7 @@ from kelpie.sim.scenarios.clients import CLIENTS
 from kelpie.sim.scenarios.clocks import CLOCKS
 from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
 from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
+from kelpie.sim.scenarios.doubts import CUT_OFF, DOUBTS
 from kelpie.sim.scenarios.everything import EVERYTHING
 from kelpie.sim.scenarios.groups import DISK_FULL
 from kelpie.sim.scenarios.lifecycle import LIFECYCLE
@@ -27,6 +28,8 @@ SCENARIOS: dict[str, Scenario] = {
         CLIENTS,
         CLOCKS,
         SHARED,
+        DOUBTS,
+        CUT_OFF,
         LIFECYCLE,
         RIVALS,
         EVERYTHING,

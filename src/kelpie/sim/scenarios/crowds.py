@@ -55,7 +55,7 @@ class ManyAgents(Play):
     """More agents than may be hot: each is put away for another one and loaded again while messages come."""
 
     async def act(self) -> None:
-        await self.make_agents(AGENTS)
+        await self.make_agents(AGENTS, types=self.all_types)
         await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
 
     def check(self) -> None:

@@ -8,7 +8,8 @@ from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 from kelpie.sim.scenarios.storage import LINES
 
-OUTSIDE = (
+SCRIPTS = (
+    *LINES,
     ('call outside {"mark": "{token}"}', "remember {token} was outside"),
     ('call outside {"mark": "{token}-a"} & call outside {"mark": "{token}-b"}',),
 )
@@ -18,16 +19,15 @@ AGENTS = 3
 class Everything(Play):
     async def act(self) -> None:
         await self.register_outside()
-        await self.make_agents(AGENTS, tools=["outside"])
+        await self.make_agents(AGENTS, types=self.all_types, tools=["outside"])
         await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
 
     async def _talk(self, person: Person, number: int) -> None:
         for turn in range(2):
             await person.pause()
-            which = (number + turn) % AGENTS
-            scripts = LINES if which == AGENTS - 1 else (*LINES, *OUTSIDE)  # the last one has another type
-            lines = scripts[(number + 3 * turn) % len(scripts)]
-            await person.say(self.agents[which], *lines, stream=person.tosses(0.5), tokens=person.tosses(0.5))
+            lines = SCRIPTS[(number + 3 * turn) % len(SCRIPTS)]
+            agent_id = self.agents[(number + turn) % AGENTS]
+            await person.say(agent_id, *lines, stream=person.tosses(0.5), tokens=person.tosses(0.5))
 
 
 EVERYTHING = scenario(

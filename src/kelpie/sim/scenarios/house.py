@@ -20,7 +20,6 @@ from kelpie.world.world import World
 
 MODEL = "openai/scripted"
 SETTINGS = Settings(
-    host="kelpie",
     default_model=MODEL,
     openai_base_url=f"http://{LLM_HOST}/v1",
     openai_api_key="sim-key",

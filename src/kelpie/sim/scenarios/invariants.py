@@ -12,8 +12,10 @@ from kelpie.sim.errors import Broken
 from kelpie.sim.history import Fate, History, Said
 from kelpie.sim.llm import Seen
 from kelpie.sim.scenarios.people import Heard
+from kelpie.sim.scenarios.prompts import element
 
 _APPENDS = {"memory_insert": "new_string", "core_memory_append": "content"}
+_WITHOUT_MEMORY = ("react_agent", "workflow_agent")  # in their prompts
 _REPEATED = (408, 409, 429)
 
 
@@ -100,6 +102,38 @@ def prompts_are_sound(seen: Iterable[Seen]) -> None:
         doubled = [token for token, count in said.items() if count > 1 and token.startswith("tok-")]
         if open_calls or doubled:
             raise Broken("a prompt is a sound chat", f"left open: {sorted(open_calls)}, twice: {doubled}")
+
+
+def views_are_current(disk: Disk, seen: Iterable[Seen], agents: Iterable[str]) -> None:
+    """What an agent was shown of its memory and its tools in its latest step is what is stored now, at rest."""
+    latest = {str(request.body.get("user")): request.body for request in seen}
+    labels = [label for (label,) in disk.query("SELECT DISTINCT label FROM blocks ORDER BY label")]
+    for agent_id, agent_type in disk.query("SELECT id, agent_type FROM agents ORDER BY id"):
+        if agent_id not in agents or agent_id not in latest:
+            continue
+        body = latest[agent_id]
+        offered = {tool["function"]["name"]: tool["function"]["description"] for tool in body.get("tools") or ()}
+        if offered != (stored := _tools(disk, agent_id)):
+            raise Broken("a live agent sees what is stored", f"{agent_id} is offered {offered} and has {stored}")
+        system = body["messages"][0]["content"]
+        shown = {label: element(text, "value") for label in labels if (text := element(system, label)) is not None}
+        if agent_type not in _WITHOUT_MEMORY and shown != (stored := _blocks(disk, agent_id)):
+            raise Broken("a live agent sees what is stored", f"{agent_id} is shown {shown} and has {stored}")
+
+
+def _tools(disk: Disk, agent_id: str) -> dict[str, str]:
+    rows = disk.query(
+        "SELECT t.name, t.json_schema FROM agent_tools a JOIN tools t ON t.id = a.tool_id WHERE a.agent_id = ?",
+        agent_id,
+    )
+    return {name: json.loads(schema)["description"] for name, schema in rows}
+
+
+def _blocks(disk: Disk, agent_id: str) -> dict[str, str]:
+    rows = disk.query(
+        "SELECT b.label, b.value FROM agent_blocks a JOIN blocks b ON b.id = a.block_id WHERE a.agent_id = ?", agent_id
+    )
+    return dict(rows)
 
 
 def outside_at_most_once(disk: Disk, effects: Mapping[str, int]) -> None:

@@ -47,6 +47,9 @@ class JournalPoints:
                 raise StorageError("The database failed: disk I/O error")
         return await self._database.read(fn)
 
+    def when_in_doubt(self, tell: Callable[[], None]) -> None:
+        self._database.when_in_doubt(tell)
+
     async def close(self) -> None:
         await self._database.close()
 

@@ -5,7 +5,8 @@ A play says what is done; the faults around it are named where it becomes a scen
 
 import asyncio
 import json
-from collections.abc import Awaitable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Sequence
 
 from kelpie.core.settings import Settings
 from kelpie.sim.checkers import AT_REST, Fence, no_leaks, runs_ended
@@ -20,15 +21,24 @@ from kelpie.sim.scenarios.invariants import (
     repeats_double_nothing,
     said_in_order,
     turns_are_whole,
+    views_are_current,
 )
 from kelpie.sim.scenarios.outside import HOST, SOURCE, Outside
 from kelpie.sim.scenarios.people import Heard, Person
 from kelpie.sim.stage import Stage
 
 TYPES = ("letta_v1_agent", "letta_v1_agent", "memgpt_agent")
+ALL_TYPES = (  # but those that need instructions or a companion
+    "letta_v1_agent",
+    "memgpt_agent",
+    "memgpt_v2_agent",
+    "react_agent",
+    "workflow_agent",
+    "sleeptime_agent",
+)
 
 
-class Play:
+class Play(ABC):
     """One run. A scenario is a subclass with its own `act`."""
 
     def __init__(self, stage: Stage) -> None:
@@ -39,15 +49,16 @@ class Play:
         self.outside = Outside(stage.loop, stage.faults, stage.crash)
         stage.world.internet.host(HOST, self.outside)
 
+    @abstractmethod
     async def act(self) -> None:
         """What is done while faults fire."""
-        raise NotImplementedError
 
     async def settle(self) -> None:
         """After the quiet period: everything has ended by itself, and everybody is well."""
         runs_ended(self.stage.disk, self.stage.history)
         visitor = self.person("visitor")
         await together(self._is_well(visitor, agent_id) for agent_id in self.agents)
+        views_are_current(self.stage.disk, self.stage.llm.seen, self.agents)
         self.check()
 
     def check(self) -> None:
@@ -67,14 +78,27 @@ class Play:
     def people(self, count: int) -> list[Person]:
         return [self.person(f"person-{number}") for number in range(count)]
 
-    async def make_agents(self, count: int, *, tools: Iterable[str] = (), block_ids: Iterable[str] = ()) -> list[str]:
+    @property
+    def all_types(self) -> Sequence[str]:
+        """Every type, beginning with another one in each run."""
+        first = self.stage.loop.seed % len(ALL_TYPES)
+        return (*ALL_TYPES[first:], *ALL_TYPES[:first])
+
+    async def make_agents(
+        self,
+        count: int,
+        *,
+        types: Sequence[str] = TYPES,
+        tools: Iterable[str] = (),
+        block_ids: Iterable[str] = (),
+    ) -> list[str]:
         """Agents of several types, each with a secret of its own in its memory."""
         maker = self.person("maker")
         for number in range(count):
             secret = f"secret-{len(self.agents)}-x"
             body = {
                 "name": f"agent {len(self.agents)}",
-                "agent_type": TYPES[number % len(TYPES)],
+                "agent_type": types[number % len(types)],
                 "memory_blocks": [{"label": "human", "value": secret}],
                 "tools": list(tools),
                 "block_ids": list(block_ids),

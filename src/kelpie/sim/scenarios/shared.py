@@ -5,7 +5,6 @@ holds a value older than the last edit acknowledged before its step began.
 What everybody saw goes through the linearizability checker; what the model saw is held against it.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.linear import UNKNOWN, Log, Operation, Register, check
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
+from kelpie.sim.scenarios.prompts import prompts
 
 FIRST = "nothing yet"
 
@@ -153,37 +153,16 @@ class SharedBlocks(Play):
                 raise Broken("a prompt is not older than the last edit", told)
 
     def _prompts(self) -> Iterator[Shown]:
-        """Every prompt once: the same request again is a retry of the same step."""
-        called = {each.said.token: each.said.called_s for each in self.heard}
-        last: dict[str, float] = {}
-        known: set[str] = set()
-        for seen in self.stage.llm.seen:
-            body = json.dumps(seen.body)
-            if body in known:
-                continue
-            known.add(body)
-            system, *rest = seen.body["messages"]
-            token = next(word for message in reversed(rest) if (word := _token(message)) in called)
-            began_s = last.get(token, called[token])
-            last[token] = seen.at_s
-            log, notice = (_element(system["content"], label) for label in ("log", "notice"))
+        for prompt in prompts(self.stage.llm.seen, self.heard):
+            log = prompt.block("log")
             yield Shown(
-                str(seen.body.get("user")),
-                began_s,
-                seen.at_s,
-                tuple((_element(log, "value") or "").split("\n")) if log else None,
-                _element(notice, "description") if notice else None,
-                _element(notice, "value") if notice else None,
+                prompt.agent_id,
+                prompt.began_s,
+                prompt.seen_s,
+                None if log is None else tuple(log.split("\n")),
+                prompt.block("notice", "description"),
+                prompt.block("notice"),
             )
-
-
-def _token(message: dict[str, object]) -> str:
-    return str(message.get("content")).split("\n")[0] if message.get("role") == "user" else ""
-
-
-def _element(text: str, name: str) -> str | None:
-    _, start, rest = text.partition(f"<{name}>\n")
-    return rest.partition(f"\n</{name}>")[0] if start else None
 
 
 SHARED = scenario(

@@ -5,15 +5,13 @@ from typing import Any
 
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ArchiveId, PassageId
-from kelpie.core.passages import Passage, PassageQuery
+from kelpie.core.passages import PASSAGE_CHARS_MAX, Passage, PassageQuery
 from kelpie.memory.edits import cleaned
-from kelpie.storage import passages
+from kelpie.storage import archives, passages
 from kelpie.tools.builtin import dates
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.world.database import Tx
-
-PASSAGE_CHARS_MAX = 100_000
 
 
 def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -30,7 +28,7 @@ def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, An
 
 def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tuple[str, ...] = ()) -> None:
     """Writes a passage into the agent's archive, which is made when it has none."""
-    archive_id = passages.ensure_archive(tx, call.agent.id, ArchiveId(f"archive-{call.fresh_uuid}"), call.now)
+    archive_id = archives.ensure(tx, call.agent.id, ArchiveId(f"archive-{call.fresh_uuid}"), call.now)
     passage = Passage(
         id=passage_id,
         archive_id=archive_id,
@@ -39,6 +37,8 @@ def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tup
         updated_at=call.now,
         tags=tags,
         organization_id=call.agent.organization_id,
+        created_by_id=call.agent.created_by_id,
+        last_updated_by_id=call.agent.created_by_id,
     )
     passages.insert(tx, passage)
 
@@ -63,7 +63,7 @@ def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, An
 def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]]:
     """What the agent's archive holds, as the model reads it."""
     zone = dates.zone_of(call.agent.timezone)
-    archive_id = passages.archive_of(tx, call.agent.id)
+    archive_id = archives.archive_of(tx, call.agent.id)
     found = passages.search(tx, archive_id, query) if archive_id else []
     return [
         {

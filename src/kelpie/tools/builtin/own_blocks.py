@@ -6,7 +6,7 @@ words. `read_only` and the limit hold here, and only here: they bind the agent, 
 
 import re
 
-from kelpie.core.blocks import DEFAULT_LIMIT, Block, NewBlock
+from kelpie.core.blocks import Block, NewBlock
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId, BlockId
 from kelpie.memory import edits
@@ -46,8 +46,8 @@ def write(tx: Tx, call: CallContext, block: Block, value: str) -> Outcome:
 def create(tx: Tx, call: CallContext, label: str, value: str, description: str | None = None) -> Block:
     """Makes a block and hangs it on the agent. Raises ToolError for a label that is taken or cannot be one."""
     _check_free(tx, call, label)
-    new = NewBlock(label, edits.cleaned(value), DEFAULT_LIMIT, description)
-    edits.check_limit(label, "", new.value, DEFAULT_LIMIT)
+    new = NewBlock(label, edits.cleaned(value), call.block_limit, description)
+    edits.check_limit(label, "", new.value, call.block_limit)
     # One call may make several blocks from its one fresh uuid, but only one of each label.
     block_id = BlockId(f"block-{stable_uuid(call.fresh_uuid, label)}")
     block = make(new, block_id, call.now, call.agent.id, call.agent.organization_id)

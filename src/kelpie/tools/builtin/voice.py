@@ -9,7 +9,7 @@ import orjson
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import PassageId
 from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.passages import PassageQuery
+from kelpie.core.passages import PASSAGE_CHARS_MAX, PassageQuery
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.memory.edits import cleaned
 from kelpie.storage import messages
@@ -67,9 +67,9 @@ def _passage(chunk: Mapping[str, Any], lines: Mapping[int, str]) -> str:
         )
     said = "\n".join(line for number, line in sorted(lines.items()) if start <= number <= end)
     text = f"{about}\n\n{cleaned(said)}"
-    if len(text) > archival.PASSAGE_CHARS_MAX:
+    if len(text) > PASSAGE_CHARS_MAX:
         raise ToolError(
-            f"The part from line {start} to {end} has {len(text)} characters; at most {archival.PASSAGE_CHARS_MAX} "
+            f"The part from line {start} to {end} has {len(text)} characters; at most {PASSAGE_CHARS_MAX} "
             "fit. Divide it."
         )
     return text

@@ -58,7 +58,10 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("description", sa.Text(), nullable=True),
         sa.Column("embedding", sa.Text(), nullable=True),
+        sa.Column("embedding_chunk_size", sa.Integer(), nullable=False),
         sa.Column("metadata", sa.JSON(), nullable=True),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_archives")),
@@ -100,6 +103,59 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_blocks_organization_id_label"), "blocks", ["organization_id", "label"], unique=False)
     op.create_table(
+        "identities",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Text(), nullable=False),
+        sa.Column("identifier_key", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("identity_type", sa.Text(), nullable=False),
+        sa.Column("properties", sa.JSON(), nullable=False),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_identities")),
+        sa.UniqueConstraint(
+            "organization_id",
+            "identifier_key",
+            "project_id",
+            name=op.f("uq_identities_organization_id_identifier_key_project_id"),
+        ),
+    )
+    op.create_index(
+        op.f("ix_identities_organization_id_created_at_id"),
+        "identities",
+        ["organization_id", "created_at", "id"],
+        unique=False,
+    )
+    op.create_table(
+        "mcp_servers",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("server_name", sa.Text(), nullable=False),
+        sa.Column("server_type", sa.Text(), nullable=False),
+        sa.Column("command", sa.Text(), nullable=True),
+        sa.Column("args", sa.JSON(), nullable=False),
+        sa.Column("env", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("server_url", sa.Text(), nullable=True),
+        sa.Column("auth_header", sa.Text(), nullable=True),
+        sa.Column("token", sa.Text(), nullable=True),
+        sa.Column("custom_headers", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_mcp_servers")),
+        sa.UniqueConstraint("organization_id", "server_name", name=op.f("uq_mcp_servers_organization_id_server_name")),
+    )
+    op.create_index(
+        op.f("ix_mcp_servers_organization_id_created_at_id"),
+        "mcp_servers",
+        ["organization_id", "created_at", "id"],
+        unique=False,
+    )
+    op.create_table(
         "node",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("incarnation", sa.BigInteger(), nullable=False),
@@ -108,15 +164,38 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_node")),
     )
     op.create_table(
+        "organizations",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("privileged_tools", sa.Boolean(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_organizations")),
+    )
+    op.create_index(op.f("ix_organizations_created_at_id"), "organizations", ["created_at", "id"], unique=False)
+    op.create_table(
+        "sandbox_configs",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("type", sa.Text(), nullable=False),
+        sa.Column("config", sa.JSON(), nullable=False),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_sandbox_configs")),
+        sa.UniqueConstraint("organization_id", "type", name=op.f("uq_sandbox_configs_organization_id_type")),
+    )
+    op.create_table(
         "search_items",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("item_id", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_search_items")),
-        sa.UniqueConstraint("kind", "item_id", name=op.f("uq_search_items_kind_item_id")),
+        sa.UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
     )
-    op.create_index(op.f("ix_search_items_kind_scope"), "search_items", ["kind", "scope"], unique=False)
+    op.create_index("ix_search_items_kind_scope", "search_items", ["kind", "scope"], unique=False)
     op.create_table(
         "tools",
         sa.Column("id", sa.Text(), nullable=False),
@@ -182,6 +261,19 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("agent_id", name=op.f("pk_agent_head")),
     )
     op.create_table(
+        "agent_identities",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("identity_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["agents.id"], name=op.f("fk_agent_identities_agent_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["identity_id"], ["identities.id"], name=op.f("fk_agent_identities_identity_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("agent_id", "identity_id", name=op.f("pk_agent_identities")),
+    )
+    op.create_index(op.f("ix_agent_identities_identity_id"), "agent_identities", ["identity_id"], unique=False)
+    op.create_table(
         "agent_secrets",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
@@ -215,6 +307,19 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_agent_tools_tool_id"), "agent_tools", ["tool_id"], unique=False)
     op.create_table(
+        "block_identities",
+        sa.Column("block_id", sa.Text(), nullable=False),
+        sa.Column("identity_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["block_id"], ["blocks.id"], name=op.f("fk_block_identities_block_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["identity_id"], ["identities.id"], name=op.f("fk_block_identities_identity_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("block_id", "identity_id", name=op.f("pk_block_identities")),
+    )
+    op.create_index(op.f("ix_block_identities_identity_id"), "block_identities", ["identity_id"], unique=False)
+    op.create_table(
         "block_tags",
         sa.Column("block_id", sa.Text(), nullable=False),
         sa.Column("tag", sa.Text(), nullable=False),
@@ -230,6 +335,100 @@ def upgrade() -> None:
         sa.Column("message_id", sa.Text(), nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_context_agent_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("agent_id", "conversation_id", "position", name=op.f("pk_context")),
+    )
+    op.create_table(
+        "conversations",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("summary", sa.Text(), nullable=True),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("model_settings", sa.JSON(), nullable=True),
+        sa.Column("context_window_limit", sa.BigInteger(), nullable=True),
+        sa.Column("hidden", sa.Boolean(), nullable=False),
+        sa.Column("archived_at", sa.BigInteger(), nullable=True),
+        sa.Column("last_message_at", sa.BigInteger(), nullable=True),
+        sa.Column("last_run_completion", sa.BigInteger(), nullable=True),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("deleted_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["agents.id"], name=op.f("fk_conversations_agent_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_conversations")),
+    )
+    op.create_index(
+        op.f("ix_conversations_agent_id_created_at_id"), "conversations", ["agent_id", "created_at", "id"], unique=False
+    )
+    op.create_index(
+        op.f("ix_conversations_organization_id_created_at_id"),
+        "conversations",
+        ["organization_id", "created_at", "id"],
+        unique=False,
+    )
+    op.create_table(
+        "groups",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("manager_type", sa.Text(), nullable=False),
+        sa.Column("manager_agent_id", sa.Text(), nullable=True),
+        sa.Column("description", sa.Text(), nullable=False),
+        sa.Column("termination_token", sa.Text(), nullable=True),
+        sa.Column("max_turns", sa.BigInteger(), nullable=True),
+        sa.Column("sleeptime_agent_frequency", sa.BigInteger(), nullable=True),
+        sa.Column("turns_counter", sa.BigInteger(), nullable=True),
+        sa.Column("last_processed_message_id", sa.Text(), nullable=True),
+        sa.Column("max_message_buffer_length", sa.BigInteger(), nullable=True),
+        sa.Column("min_message_buffer_length", sa.BigInteger(), nullable=True),
+        sa.Column("project_id", sa.Text(), nullable=True),
+        sa.Column("template_id", sa.Text(), nullable=True),
+        sa.Column("base_template_id", sa.Text(), nullable=True),
+        sa.Column("deployment_id", sa.Text(), nullable=True),
+        sa.Column("hidden", sa.Boolean(), nullable=True),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["manager_agent_id"], ["agents.id"], name=op.f("fk_groups_manager_agent_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_groups")),
+    )
+    op.create_index(op.f("ix_groups_manager_agent_id"), "groups", ["manager_agent_id"], unique=False)
+    op.create_index(
+        op.f("ix_groups_organization_id_created_at_id"), "groups", ["organization_id", "created_at", "id"], unique=False
+    )
+    op.create_table(
+        "jobs",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("job_type", sa.Text(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("stop_reason", sa.Text(), nullable=True),
+        sa.Column("background", sa.Boolean(), nullable=True),
+        sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("source_id", sa.Text(), nullable=True),
+        sa.Column("metadata", sa.JSON(), nullable=False),
+        sa.Column("callback_url", sa.Text(), nullable=True),
+        sa.Column("callback_sent_at", sa.BigInteger(), nullable=True),
+        sa.Column("callback_status_code", sa.Integer(), nullable=True),
+        sa.Column("callback_error", sa.Text(), nullable=True),
+        sa.Column("ttft_ns", sa.BigInteger(), nullable=True),
+        sa.Column("total_duration_ns", sa.BigInteger(), nullable=True),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("completed_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_jobs_agent_id"), ondelete="SET NULL"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_jobs")),
+    )
+    op.create_index(op.f("ix_jobs_agent_id"), "jobs", ["agent_id"], unique=False)
+    op.create_index(
+        op.f("ix_jobs_organization_id_created_at_id"), "jobs", ["organization_id", "created_at", "id"], unique=False
     )
     op.create_table(
         "journal",
@@ -264,6 +463,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
         sa.UniqueConstraint("agent_id", "seq", name=op.f("uq_messages_agent_id_seq")),
     )
+    op.create_index(
+        op.f("ix_messages_conversation_id_seq"),
+        "messages",
+        ["conversation_id", "seq"],
+        unique=False,
+        sqlite_where=sa.text("conversation_id IS NOT NULL"),
+        postgresql_where=sa.text("conversation_id IS NOT NULL"),
+    )
+    op.create_index(op.f("ix_messages_created_at"), "messages", ["created_at"], unique=False)
+    op.create_index(
+        op.f("ix_messages_group_id"),
+        "messages",
+        ["group_id"],
+        unique=False,
+        sqlite_where=sa.text("group_id IS NOT NULL"),
+        postgresql_where=sa.text("group_id IS NOT NULL"),
+    )
     op.create_index(op.f("ix_messages_run_id"), "messages", ["run_id"], unique=False)
     op.create_index(op.f("ix_messages_step_id"), "messages", ["step_id"], unique=False)
     op.create_table(
@@ -274,6 +490,8 @@ def upgrade() -> None:
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("metadata", sa.JSON(), nullable=False),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -283,6 +501,12 @@ def upgrade() -> None:
     )
     op.create_index(
         op.f("ix_passages_archive_id_created_at_id"), "passages", ["archive_id", "created_at", "id"], unique=False
+    )
+    op.create_index(
+        op.f("ix_passages_organization_id_created_at_id"),
+        "passages",
+        ["organization_id", "created_at", "id"],
+        unique=False,
     )
     op.create_table(
         "runs",
@@ -314,6 +538,159 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_runs_status"), "runs", ["status"], unique=False)
     op.create_table(
+        "sandbox_variables",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("sandbox_config_id", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("description", sa.Text(), nullable=True),
+        sa.Column("created_by_id", sa.Text(), nullable=True),
+        sa.Column("last_updated_by_id", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["sandbox_config_id"],
+            ["sandbox_configs.id"],
+            name=op.f("fk_sandbox_variables_sandbox_config_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_sandbox_variables")),
+        sa.UniqueConstraint("sandbox_config_id", "key", name=op.f("uq_sandbox_variables_sandbox_config_id_key")),
+    )
+    op.create_index(
+        op.f("ix_sandbox_variables_sandbox_config_id_created_at_id"),
+        "sandbox_variables",
+        ["sandbox_config_id", "created_at", "id"],
+        unique=False,
+    )
+    op.create_table(
+        "users",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=True),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["organization_id"], ["organizations.id"], name=op.f("fk_users_organization_id")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_users")),
+    )
+    op.create_index(op.f("ix_users_created_at_id"), "users", ["created_at", "id"], unique=False)
+    op.create_index(op.f("ix_users_organization_id"), "users", ["organization_id"], unique=False)
+    op.create_table(
+        "access_tokens",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("hostname", sa.Text(), nullable=False),
+        sa.Column("policy", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_access_tokens_user_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_access_tokens")),
+    )
+    op.create_index(op.f("ix_access_tokens_expires_at"), "access_tokens", ["expires_at"], unique=False)
+    op.create_index(
+        op.f("ix_access_tokens_organization_id_created_at_id"),
+        "access_tokens",
+        ["organization_id", "created_at", "id"],
+        unique=False,
+    )
+    op.create_index(op.f("ix_access_tokens_user_id"), "access_tokens", ["user_id"], unique=False)
+    op.create_table(
+        "api_keys",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
+        sa.Column("hint", sa.Text(), nullable=False),
+        sa.Column("scopes", sa.JSON(), nullable=False),
+        sa.Column("agent_ids", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=True),
+        sa.Column("last_used_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_api_keys_user_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_api_keys")),
+    )
+    op.create_index(
+        op.f("ix_api_keys_organization_id_created_at_id"),
+        "api_keys",
+        ["organization_id", "created_at", "id"],
+        unique=False,
+    )
+    op.create_index(op.f("ix_api_keys_user_id"), "api_keys", ["user_id"], unique=False)
+    op.create_table(
+        "conversation_blocks",
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("label", sa.Text(), nullable=False),
+        sa.Column("block_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["block_id"], ["blocks.id"], name=op.f("fk_conversation_blocks_block_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["conversation_id"],
+            ["conversations.id"],
+            name=op.f("fk_conversation_blocks_conversation_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("conversation_id", "label", name=op.f("pk_conversation_blocks")),
+    )
+    op.create_index(op.f("ix_conversation_blocks_block_id"), "conversation_blocks", ["block_id"], unique=False)
+    op.create_table(
+        "conversation_shares",
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("message_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation_id"],
+            ["conversations.id"],
+            name=op.f("fk_conversation_shares_conversation_id"),
+            ondelete="CASCADE",
+        ),
+        sa.ForeignKeyConstraint(
+            ["message_id"], ["messages.id"], name=op.f("fk_conversation_shares_message_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("conversation_id", "message_id", name=op.f("pk_conversation_shares")),
+    )
+    op.create_index(op.f("ix_conversation_shares_message_id"), "conversation_shares", ["message_id"], unique=False)
+    op.create_table(
+        "group_agents",
+        sa.Column("group_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_group_agents_agent_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["group_id"], ["groups.id"], name=op.f("fk_group_agents_group_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("group_id", "agent_id", name=op.f("pk_group_agents")),
+    )
+    op.create_index(op.f("ix_group_agents_agent_id"), "group_agents", ["agent_id"], unique=False)
+    op.create_table(
+        "group_blocks",
+        sa.Column("group_id", sa.Text(), nullable=False),
+        sa.Column("block_id", sa.Text(), nullable=False),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["block_id"], ["blocks.id"], name=op.f("fk_group_blocks_block_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["group_id"], ["groups.id"], name=op.f("fk_group_blocks_group_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("group_id", "block_id", name=op.f("pk_group_blocks")),
+    )
+    op.create_index(op.f("ix_group_blocks_block_id"), "group_blocks", ["block_id"], unique=False)
+    op.create_table(
+        "passage_tags",
+        sa.Column("passage_id", sa.Text(), nullable=False),
+        sa.Column("tag", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["passage_id"], ["passages.id"], name=op.f("fk_passage_tags_passage_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("passage_id", "tag", name=op.f("pk_passage_tags")),
+    )
+    op.create_table(
+        "run_tools",
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("tool_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_run_tools_run_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "tool_id", name=op.f("pk_run_tools")),
+    )
+    op.create_index(op.f("ix_run_tools_tool_id"), "run_tools", ["tool_id"], unique=False)
+    op.create_table(
         "steps",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=False),
@@ -330,6 +707,8 @@ def upgrade() -> None:
         sa.Column("usage", sa.JSON(), nullable=False),
         sa.Column("tags", sa.JSON(), nullable=False),
         sa.Column("feedback", sa.Text(), nullable=True),
+        sa.Column("transaction_id", sa.Text(), nullable=True),
+        sa.Column("project_id", sa.Text(), nullable=True),
         sa.Column("error", sa.JSON(), nullable=True),
         sa.Column("llm_ns", sa.BigInteger(), nullable=True),
         sa.Column("tool_ns", sa.BigInteger(), nullable=True),
@@ -342,6 +721,40 @@ def upgrade() -> None:
         op.f("ix_steps_organization_id_created_at_id"), "steps", ["organization_id", "created_at", "id"], unique=False
     )
     op.create_index(op.f("ix_steps_run_id"), "steps", ["run_id"], unique=False)
+    op.create_table(
+        "access_token_agents",
+        sa.Column("token_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["agents.id"], name=op.f("fk_access_token_agents_agent_id"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(
+            ["token_id"], ["access_tokens.id"], name=op.f("fk_access_token_agents_token_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("token_id", "agent_id", name=op.f("pk_access_token_agents")),
+    )
+    op.create_index(op.f("ix_access_token_agents_agent_id"), "access_token_agents", ["agent_id"], unique=False)
+    op.create_table(
+        "step_tags",
+        sa.Column("step_id", sa.Text(), nullable=False),
+        sa.Column("tag", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["step_id"], ["steps.id"], name=op.f("fk_step_tags_step_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("step_id", "tag", name=op.f("pk_step_tags")),
+    )
+    op.create_index(op.f("ix_step_tags_tag"), "step_tags", ["tag"], unique=False)
+    op.create_table(
+        "step_traces",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("step_id", sa.Text(), nullable=False),
+        sa.Column("request", sa.LargeBinary(), nullable=False),
+        sa.Column("request_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("response", sa.LargeBinary(), nullable=True),
+        sa.Column("response_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["step_id"], ["steps.id"], name=op.f("fk_step_traces_step_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_step_traces")),
+        sa.UniqueConstraint("step_id", name=op.f("uq_step_traces_step_id")),
+    )
     if op.get_bind().dialect.name == "sqlite":
         op.execute("CREATE VIRTUAL TABLE search_text USING fts5(text, tokenize='porter unicode61')")
 
@@ -349,22 +762,44 @@ def upgrade() -> None:
 def downgrade() -> None:
     if op.get_bind().dialect.name == "sqlite":
         op.execute("DROP TABLE search_text")
+    op.drop_table("step_traces")
+    op.drop_table("step_tags")
+    op.drop_table("access_token_agents")
     op.drop_table("steps")
+    op.drop_table("run_tools")
+    op.drop_table("passage_tags")
+    op.drop_table("group_blocks")
+    op.drop_table("group_agents")
+    op.drop_table("conversation_shares")
+    op.drop_table("conversation_blocks")
+    op.drop_table("api_keys")
+    op.drop_table("access_tokens")
+    op.drop_table("users")
+    op.drop_table("sandbox_variables")
     op.drop_table("runs")
     op.drop_table("passages")
     op.drop_table("messages")
     op.drop_table("journal")
+    op.drop_table("jobs")
+    op.drop_table("groups")
+    op.drop_table("conversations")
     op.drop_table("context")
     op.drop_table("block_tags")
+    op.drop_table("block_identities")
     op.drop_table("agent_tools")
     op.drop_table("agent_tags")
     op.drop_table("agent_secrets")
+    op.drop_table("agent_identities")
     op.drop_table("agent_head")
     op.drop_table("agent_blocks")
     op.drop_table("agent_archives")
     op.drop_table("tools")
     op.drop_table("search_items")
+    op.drop_table("sandbox_configs")
+    op.drop_table("organizations")
     op.drop_table("node")
+    op.drop_table("mcp_servers")
+    op.drop_table("identities")
     op.drop_table("blocks")
     op.drop_table("archives")
     op.drop_table("agents")

@@ -1,0 +1,180 @@
+"""The server under test: how it is asked, what CPU it uses, and a Kelpie of our own with its model."""
+
+import asyncio
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+FAKE_MODEL = Path(__file__).parent.parent / "fake_model.py"
+
+
+class LeanClient:
+    """A keep-alive connection that does no more than it must, so that the load costs little beside the server."""
+
+    def __init__(self, url: str) -> None:
+        self._address = url.removeprefix("http://").rstrip("/")
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def call(self, method: str, path: str, body: Any = None) -> bytes:
+        """The body of the answer; ends the measurement for anything but a 200."""
+        if self._streams is None:
+            host, port = self._address.split(":")
+            self._streams = await asyncio.open_connection(host, int(port), limit=2**20)
+        reader, writer = self._streams
+        sent = b"" if body is None else json.dumps(body).encode()
+        head = (
+            f"{method} {path} HTTP/1.1\r\nhost: {self._address}\r\ncontent-length: {len(sent)}\r\n"
+            "accept: */*\r\naccept-encoding: identity\r\nconnection: keep-alive\r\n"
+            "content-type: application/json\r\nuser-agent: letta-client/1.12.1\r\n\r\n"
+        )
+        writer.write(head.encode() + sent)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        lengths = [line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+        if not lengths:
+            raise SystemExit(f"an answer without Content-Length cannot be measured: {answer.decode()}")
+        found = await reader.readexactly(int(lengths[0].split(b":")[1]))
+        if b" 200 " not in answer[:15]:
+            raise SystemExit(f"{answer.decode()}{found.decode()}")
+        return found
+
+    async def send(self, agent_id: str) -> None:
+        await self.call("POST", f"/v1/agents/{agent_id}/messages", {"input": "hello there"})
+
+
+class Server:
+    """The server under test and, where we know its pid, what it uses."""
+
+    def __init__(self, url: str, pid: int | None, model: str) -> None:
+        self.url = url.rstrip("/")
+        self.pid = pid
+        self.model = model
+        self.lean = LeanClient(url)
+        self.http = httpx.AsyncClient(
+            base_url=url,
+            timeout=300,
+            limits=httpx.Limits(max_connections=600),
+            headers={"user-agent": "letta-client/1.12.1"},
+        )
+
+    def cpu_s(self) -> float:
+        """Of all its threads, to the nanosecond where the kernel counts them, else in ticks of 10 ms."""
+        if self.pid is None:
+            return 0.0
+        try:
+            tasks = [task.read_text() for task in Path(f"/proc/{self.pid}/task").glob("*/schedstat")]
+            return sum(int(text.split()[0]) for text in tasks) / 1e9
+        except (OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self) -> float | None:
+        if self.pid is None:
+            return None
+        line = next(s for s in Path(f"/proc/{self.pid}/status").read_text().splitlines() if s.startswith("VmRSS"))
+        return int(line.split()[1]) / 1024
+
+    async def new_agent(self) -> str:
+        blocks = [{"label": "human", "value": "Name: Bob"}, {"label": "persona", "value": "I help."}]
+        made = await self.lean.call("POST", "/v1/agents/", {"model": self.model, "memory_blocks": blocks})
+        return json.loads(made)["id"]
+
+    async def get(self, path: str) -> bytes:
+        return await self.lean.call("GET", path)
+
+    async def send(self, agent_id: str) -> None:
+        await self.lean.send(agent_id)
+
+
+async def measure(server: Server, work: list[Callable[[], Awaitable[Any]]], together: bool = False) -> dict[str, float]:
+    """Runs the work one after the other, or all at once."""
+    times: list[float] = []
+
+    async def timed(one: Callable[[], Awaitable[Any]]) -> None:
+        started = time.perf_counter()
+        await one()
+        times.append((time.perf_counter() - started) * 1000)
+
+    cpu, started = server.cpu_s(), time.perf_counter()
+    if together:
+        await asyncio.gather(*(timed(one) for one in work))
+    else:
+        for one in work:
+            await timed(one)
+    return row(times, server.cpu_s() - cpu, time.perf_counter() - started)
+
+
+def row(times_ms: list[float], cpu_s: float, wall_s: float) -> dict[str, float]:
+    return {
+        "n": len(times_ms),
+        "cpu_ms": round(cpu_s * 1000 / len(times_ms), 3),
+        **quantiles(times_ms),
+        "per_s": round(len(times_ms) / wall_s, 1),
+    }
+
+
+def quantiles(times_ms: list[float]) -> dict[str, float]:
+    ordered = sorted(times_ms)
+    return {
+        "p50_ms": round(statistics.median(ordered), 2),
+        "p99_ms": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 2),
+    }
+
+
+class Started:
+    """A Kelpie of our own with its model, both gone at the end."""
+
+    def __init__(self, delay_ms: float) -> None:
+        self._model = subprocess.Popen(
+            [sys.executable, str(FAKE_MODEL), "--delay-ms", str(delay_ms)], stdout=subprocess.PIPE, text=True
+        )
+        assert self._model.stdout is not None
+        model_port = self._model.stdout.readline().strip()
+        self._data = tempfile.TemporaryDirectory()
+        port = _free_port()
+        env = os.environ | {
+            "KELPIE_DATA_DIR": self._data.name,
+            "KELPIE_PORT": str(port),
+            "KELPIE_HOST": "127.0.0.1",
+            "KELPIE_LOG_LEVEL": "warning",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{model_port}/v1",
+            "OPENAI_API_KEY": "none",
+        }
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "kelpie.cli.main", "server", "start", "--foreground"], env=env
+        )
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def ready_s(self) -> float:
+        async with httpx.AsyncClient(base_url=self.url) as http:
+            while time.perf_counter() - self.started < 60:
+                try:
+                    (await http.get("/v1/health/")).raise_for_status()
+                    return round(time.perf_counter() - self.started, 2)
+                except httpx.HTTPError:
+                    if self.process.poll() is not None:
+                        raise SystemExit("the server did not start") from None
+                    await asyncio.sleep(0.01)
+        raise SystemExit("the server did not answer")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+        self._model.terminate()
+        self._data.cleanup()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]

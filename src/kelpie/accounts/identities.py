@@ -1,0 +1,158 @@
+"""The door to identities: whom agents and blocks are about, under keys of the client's own choosing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.identities import Identity, IdentityChanges, IdentityQuery, NewIdentity, Property, merged
+from kelpie.core.ids import AgentId, BlockId, IdentityId
+from kelpie.storage import identities as rows
+from kelpie.storage import scope
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+
+class Identities:
+    """Identities of the caller's organisation."""
+
+    def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._user = caller.user_id
+        self._organization = caller.organization_id
+
+    async def create(self, new: NewIdentity) -> Identity:
+        """Makes an identity and links it. Raises Conflict when its key is taken, NotFound for an agent or block."""
+        made = self._made(new)
+        return await self._world.database.transact(lambda tx: self._insert(tx, made, new))
+
+    async def upsert(self, new: NewIdentity) -> Identity:
+        """Makes the identity of this key, or makes the one there is as described. Raises NotFound."""
+        made, now = self._made(new), self._world.clock.now()
+
+        def write(tx: Tx) -> Identity:
+            there = rows.by_key(tx, self._organization, new.identifier_key, new.project_id)
+            if there is None:
+                return self._insert(tx, made, new)
+            changes: dict[str, Any] = {"name": new.name, "identity_type": new.identity_type.value}
+            if new.properties is not None:
+                changes["properties"] = merged((), new.properties)
+            changed = rows.update(tx, there, changes, now, self._user)
+            self._require_rows(tx, new.agent_ids or (), new.block_ids or ())
+            if new.agent_ids is not None:
+                rows.of_agents.replace_rows(tx, there.id, new.agent_ids)
+            if new.block_ids is not None:
+                rows.of_blocks.replace_rows(tx, there.id, new.block_ids)
+            return changed
+
+        return await self._world.database.transact(write)
+
+    def _made(self, new: NewIdentity) -> Identity:
+        now = self._world.clock.now()
+        return Identity(
+            id=self._world.ids.new(IdentityId),
+            identifier_key=new.identifier_key,
+            name=new.name,
+            identity_type=new.identity_type,
+            created_at=now,
+            updated_at=now,
+            project_id=new.project_id or None,
+            properties=merged((), new.properties or ()),
+            organization_id=self._organization,
+            created_by_id=self._user,
+            last_updated_by_id=self._user,
+        )
+
+    def _insert(self, tx: Tx, made: Identity, new: NewIdentity) -> Identity:
+        rows.insert(tx, made)
+        self._link(tx, made.id, new.agent_ids or (), new.block_ids or ())
+        return made
+
+    def _link(self, tx: Tx, identity_id: IdentityId, agents: Sequence[AgentId], blocks: Sequence[BlockId]) -> None:
+        self._require_rows(tx, agents, blocks)
+        rows.of_agents.add(tx, agents, (identity_id,))
+        rows.of_blocks.add(tx, blocks, (identity_id,))
+
+    def _require_rows(self, tx: Tx, agents: Sequence[AgentId], blocks: Sequence[BlockId]) -> None:
+        for agent_id in agents:
+            scope.agent(tx, self._organization, agent_id)
+        for block_id in blocks:
+            scope.block(tx, self._organization, block_id)
+
+    async def get(self, identity_id: IdentityId) -> Identity:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: rows.get(tx, self._organization, identity_id))
+
+    async def count(self) -> int:
+        return await self._world.database.read(lambda tx: rows.count(tx, self._organization))
+
+    async def update(self, identity_id: IdentityId, changes: IdentityChanges) -> Identity:
+        """Changes what is given; properties and links are added. Raises NotFound, Conflict when the key is taken."""
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> Identity:
+            there = rows.get(tx, self._organization, identity_id)
+            self._link(tx, identity_id, changes.agent_ids or (), changes.block_ids or ())
+            return rows.update(tx, there, _columns(there, changes), now, self._user)
+
+        return await self._world.database.transact(write)
+
+    async def set_properties(self, identity_id: IdentityId, properties: tuple[Property, ...]) -> Identity:
+        """Makes these the identity's properties and no others. Raises NotFound."""
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> Identity:
+            there = rows.get(tx, self._organization, identity_id)
+            return rows.update(tx, there, {"properties": merged((), properties)}, now, self._user)
+
+        return await self._world.database.transact(write)
+
+    async def delete(self, identity_id: IdentityId) -> None:
+        """Removes the identity; its agents and blocks stay. Raises NotFound."""
+        await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, identity_id))
+
+    # --- links ---------------------------------------------------------------------------------------------------
+
+    async def attach_to_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
+        """Links them, if they are not. Raises NotFound."""
+        await self._change(rows.of_agents, scope.agent, agent_id, identity_id, attach=True)
+
+    async def detach_from_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
+        """Parts them, if they are linked. Raises NotFound when there is no such agent or identity."""
+        await self._change(rows.of_agents, scope.agent, agent_id, identity_id, attach=False)
+
+    async def attach_to_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
+        """Links them, if they are not. Raises NotFound."""
+        await self._change(rows.of_blocks, scope.block, block_id, identity_id, attach=True)
+
+    async def detach_from_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
+        """Parts them, if they are linked. Raises NotFound when there is no such block or identity."""
+        await self._change(rows.of_blocks, scope.block, block_id, identity_id, attach=False)
+
+    async def _change(
+        self, links: rows.Links, require: scope.Require, row_id: str, identity_id: IdentityId, *, attach: bool
+    ) -> None:
+        def write(tx: Tx) -> None:
+            require(tx, self._organization, row_id)
+            rows.require(tx, self._organization, identity_id)
+            if attach:
+                links.add(tx, (row_id,), (identity_id,))
+            else:
+                links.remove(tx, row_id, identity_id)
+
+        await self._world.database.transact(write)
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, query: IdentityQuery) -> list[Identity]:
+        """Raises NotFound for an unknown cursor, and InvalidInput for a page that cannot be."""
+        return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
+
+
+def _columns(there: Identity, changes: IdentityChanges) -> dict[str, Any]:
+    """The columns a change sets."""
+    given: dict[str, Any] = {"identifier_key": changes.identifier_key, "name": changes.name}
+    columns = {name: value for name, value in given.items() if value is not None}
+    if changes.identity_type is not None:
+        columns["identity_type"] = changes.identity_type.value
+    if changes.properties is not None:
+        columns["properties"] = merged(there.properties, changes.properties)
+    return columns

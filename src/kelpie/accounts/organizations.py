@@ -1,0 +1,106 @@
+"""The door to organisations. Only the operator sees more than one; whoever else asks sees the own one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kelpie.core.accounts import DEFAULT_CALLER, NAME_CHARS_MAX, Caller, Organization
+from kelpie.core.errors import Conflict, Forbidden, InvalidInput, NotFound
+from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+from kelpie.storage import accounts as rows
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+Furnish = Callable[[Tx, OrganizationId, Micros], object]
+
+
+class Organizations:
+    """`furnish` gives a new organisation the tools that come with Kelpie; `changed` is told after a commit."""
+
+    def __init__(
+        self, world: World, furnish: Furnish, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER
+    ) -> None:
+        self._world = world
+        self._furnish = furnish
+        self._changed = changed
+        self._caller = caller
+
+    async def create(self, name: str | None = None, *, privileged_tools: bool = False) -> Organization:
+        """Makes an organisation whose users can make agents at once. Raises InvalidInput, and Forbidden."""
+        self._operator_only()
+        now, made = self._world.clock.now(), self._world.ids.new(OrganizationId)
+        new = Organization(made, checked_name(name or f"organization {made.uuid[:8]}"), privileged_tools, now, now)
+
+        def write(tx: Tx) -> None:
+            rows.insert_organization(tx, new)
+            self._furnish(tx, new.id, now)
+
+        await self._world.database.transact(write)
+        return new
+
+    async def get(self, organization: OrganizationId) -> Organization:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: self._reached(tx, organization))
+
+    async def update(
+        self, organization: OrganizationId, name: str | None, privileged_tools: bool | None
+    ) -> Organization:
+        """Changes what is not None. Raises NotFound, InvalidInput, and Forbidden."""
+        if privileged_tools is not None and privileged_tools:
+            self._operator_only()
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> Organization:
+            before = self._reached(tx, organization)
+            after = replace(
+                before,
+                name=before.name if name is None else checked_name(name),
+                privileged_tools=before.privileged_tools if privileged_tools is None else privileged_tools,
+                updated_at=now,
+            )
+            rows.update_organization(tx, after)
+            return after
+
+        return await self._world.database.transact(write)
+
+    async def delete(self, organization: OrganizationId) -> Organization:
+        """Removes an organisation that is empty. Raises NotFound, Conflict while anything is left, and Forbidden."""
+        self._operator_only()
+
+        def write(tx: Tx) -> Organization:
+            found = self._reached(tx, organization)
+            if organization == DEFAULT_ORGANIZATION:
+                raise Conflict("The default organization cannot be removed.")
+            if left := rows.left_in(tx, organization):
+                raise Conflict(f"The organization still has {', '.join(left)}; remove them first.")
+            rows.delete_organization(tx, organization)
+            return found
+
+        try:
+            return await self._world.database.transact(write)
+        finally:
+            self._changed()
+
+    def _operator_only(self) -> None:
+        if not self._caller.operator:
+            raise Forbidden("Only the operator of the server may do this, with its password.")
+
+    def _reached(self, tx: Tx, organization: OrganizationId) -> Organization:
+        if not self._caller.operator and organization != self._caller.organization_id:
+            raise NotFound("Organization", organization)
+        return rows.get_organization(tx, organization)
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, page: Page) -> list[Organization]:
+        """Raises InvalidInput for a page that cannot be."""
+        if self._caller.operator:
+            return await self._world.database.read(lambda tx: rows.organizations_page(tx, page))
+        return [await self.get(self._caller.organization_id)]
+
+
+def checked_name(name: str) -> str:
+    """Raises InvalidInput."""
+    if not 0 < len(name) <= NAME_CHARS_MAX:
+        raise InvalidInput("name", f"use 1 to {NAME_CHARS_MAX} characters")
+    return name

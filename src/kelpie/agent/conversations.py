@@ -1,0 +1,237 @@
+"""The door to conversations: open a thread of an agent, fork it, look at it, change it, close it.
+
+A conversation begins with its own copy of the agent's instructions. What is said in one never shows in another, except
+that a fork begins with what its origin's model sees.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kelpie.agent.prompt import system_text
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import Agent
+from kelpie.core.blocks import Block
+from kelpie.core.conversations import Conversation, ConversationQuery, NewConversation, ThreadQuery
+from kelpie.core.errors import Conflict, InvalidInput, NotFound
+from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId
+from kelpie.core.messages import Message, Role, Text
+from kelpie.core.time import Micros
+from kelpie.llm.models import Models
+from kelpie.storage import agents, blocks, messages, scope, threads
+from kelpie.storage import conversations as rows
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+ISOLATED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """Everything a new conversation needs that must be drawn before the transaction."""
+
+    id: ConversationId
+    system_id: MessageId
+    block_ids: tuple[BlockId, ...]
+    at: Micros
+
+
+class Conversations:
+    """Conversations of the caller's organisation."""
+
+    def __init__(self, world: World, models: Models, caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._models = models
+        self._user = caller.user_id
+        self._organization = caller.organization_id
+
+    async def create(self, agent_id: AgentId, new: NewConversation) -> Conversation:
+        """Opens a thread. Raises NotFound (agent, model), InvalidInput (model, a label the agent has not)."""
+        labels = tuple(dict.fromkeys(new.isolated_labels))
+        if len(labels) > ISOLATED_MAX:
+            raise InvalidInput("isolated_block_labels", f"name at most {ISOLATED_MAX} labels")
+        await self._check_model(new.model)
+        opening = self._opening(len(labels))
+
+        def write(tx: Tx) -> Conversation:
+            agent = self._agent(tx, agent_id)
+            originals = [_labelled(tx, agent_id, label) for label in labels]
+            made = replace(self._record(opening, agent_id), **_described(new))
+            return self._open(tx, agent, made, opening, originals, ())
+
+        return await self._world.database.transact(write)
+
+    async def fork(
+        self, origin: ConversationId | AgentId, *, up_to: MessageId | None = None, hidden: bool = False
+    ) -> Conversation:
+        """A new thread that begins with what the model sees of another, up to a message if one is named.
+
+        The origin is a conversation, or an agent for its default one. Raises NotFound.
+        """
+        opening = self._opening(ISOLATED_MAX)
+
+        def write(tx: Tx) -> Conversation:
+            if isinstance(origin, AgentId):
+                agent, source, thread = self._agent(tx, origin), None, ""
+            else:
+                source = rows.get(tx, self._organization, origin)
+                agent, thread = agents.get(tx, source.agent_id), source.id
+            shared = _up_to(_said(tx, agent.id, thread), up_to)
+            made = self._record(opening, agent.id)
+            originals: list[Block] = []
+            if source is not None:
+                made = replace(
+                    made,
+                    model=source.model,
+                    model_settings=source.model_settings,
+                    context_window_limit=source.context_window_limit,
+                )
+                originals = [blocks.get(tx, block_id) for block_id in source.isolated_block_ids]
+            return self._open(tx, agent, replace(made, hidden=hidden), opening, originals, shared)
+
+        return await self._world.database.transact(write)
+
+    async def get(self, conversation_id: ConversationId) -> tuple[Conversation, tuple[MessageId, ...]]:
+        """The conversation, and which messages its model sees. Raises NotFound."""
+
+        def read(tx: Tx) -> tuple[Conversation, tuple[MessageId, ...]]:
+            found = rows.get(tx, self._organization, conversation_id)
+            return found, messages.context_ids(tx, found.agent_id, found.id)
+
+        return await self._world.database.read(read)
+
+    async def update(self, conversation_id: ConversationId, changes: Mapping[str, Any]) -> Conversation:
+        """Changes what is given, by field name; None clears. Raises NotFound, InvalidInput."""
+        await self._check_model(changes.get("model"))
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> Conversation:
+            rows.get(tx, self._organization, conversation_id)
+            rows.change(tx, conversation_id, {**changes, "updated_at": now, "last_updated_by_id": self._user})
+            return rows.get(tx, self._organization, conversation_id)
+
+        return await self._world.database.transact(write)
+
+    async def delete(self, conversation_id: ConversationId) -> None:
+        """Closes a thread for good; what was said in it stays in the agent's history. Raises NotFound."""
+        now = self._world.clock.now()
+        await self._world.database.transact(
+            lambda tx: rows.remove(tx, rows.get(tx, self._organization, conversation_id), now)
+        )
+
+    async def messages(self, conversation_id: ConversationId, query: ThreadQuery) -> list[Message]:
+        """The messages of a thread in the order asked for; none for a thread that does not exist."""
+
+        def read(tx: Tx) -> list[Message]:
+            try:
+                rows.get(tx, self._organization, conversation_id)
+            except NotFound:
+                return []
+            return threads.read(tx, conversation_id, query)
+
+        return await self._world.database.read(read)
+
+    async def recompile(self, conversation_id: ConversationId, dry_run: bool) -> str:
+        """The thread's instructions as they are built now, stored unless it is a dry run. Raises NotFound, Conflict."""
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> str:
+            found = rows.get(tx, self._organization, conversation_id)
+            own = [blocks.get(tx, block_id) for block_id in found.isolated_block_ids]
+            text = system_text(agents.get(tx, found.agent_id), _seen(tx, found.agent_id, own), now)
+            if not dry_run:
+                ids = messages.context_ids(tx, found.agent_id, found.id)
+                if not ids:
+                    raise Conflict(f"{conversation_id} has no messages any more; open a new conversation")
+                messages.rewrite(tx, ids[0], (Text(text),))
+            return text
+
+        database = self._world.database
+        return await (database.read(write) if dry_run else database.transact(write))
+
+    # --- small things --------------------------------------------------------------------------------------------
+
+    def _agent(self, tx: Tx, agent_id: AgentId) -> Agent:
+        scope.agent(tx, self._organization, agent_id)
+        return agents.get(tx, agent_id)
+
+    async def _check_model(self, handle: str | None) -> None:
+        if handle is not None:
+            await self._models.resolve(handle)
+
+    def _opening(self, blocks_max: int) -> _Opening:
+        ids = self._world.ids
+        own = tuple(ids.new(BlockId) for _ in range(blocks_max))
+        return _Opening(ids.new(ConversationId), ids.new(MessageId), own, self._world.clock.now())
+
+    def _record(self, opening: _Opening, agent_id: AgentId) -> Conversation:
+        by = self._user
+        return Conversation(opening.id, agent_id, opening.at, opening.at, created_by_id=by, last_updated_by_id=by)
+
+    def _open(
+        self,
+        tx: Tx,
+        agent: Agent,
+        made: Conversation,
+        opening: _Opening,
+        originals: Sequence[Block],
+        shared: Sequence[MessageId],
+    ) -> Conversation:
+        """Writes a conversation with its own blocks, its instructions and what it takes over."""
+        copies = [
+            replace(block, id=block_id, created_at=opening.at, updated_at=opening.at, version=1)
+            for block, block_id in zip(originals, opening.block_ids, strict=False)
+        ]
+        for block in copies:
+            blocks.insert(tx, block)
+        rows.add(tx, made, self._organization, {block.label: block.id for block in copies})
+        text = system_text(agent, _seen(tx, agent.id, copies), opening.at)
+        system = Message(opening.system_id, agent.id, Role.system, opening.at, (Text(text),), conversation_id=made.id)
+        messages.append(tx, [system])
+        messages.replace_context(tx, agent.id, [system.id, *shared], made.id)
+        rows.share(tx, made.id, shared)
+        return replace(made, isolated_block_ids=tuple(b.id for b in sorted(copies, key=lambda b: b.label)))
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, query: ConversationQuery) -> list[Conversation]:
+        """Raises NotFound for an unknown cursor."""
+        return await self._world.database.read(lambda tx: rows.select_conversations(tx, self._organization, query))
+
+
+def _described(new: NewConversation) -> dict[str, Any]:
+    return {
+        "summary": new.summary,
+        "description": new.description,
+        "model": new.model,
+        "model_settings": new.model_settings,
+        "context_window_limit": new.context_window_limit,
+        "hidden": new.hidden,
+    }
+
+
+def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
+    block = blocks.by_label(tx, agent_id, label)
+    if block is None:
+        raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
+    return block
+
+
+def _seen(tx: Tx, agent_id: AgentId, own: Sequence[Block]) -> list[Block]:
+    """The agent's blocks, with the thread's own in the place of those they were copied from."""
+    by_label = {block.label: block for block in own}
+    return [by_label.get(block.label, block) for block in blocks.of_agent(tx, agent_id)]
+
+
+def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[MessageId]:
+    """What the model sees of a thread, without its instructions."""
+    seen = messages.get_many(tx, messages.context_ids(tx, agent_id, thread))
+    ids = [message.id for message in seen]
+    return ids[1:] if seen and seen[0].role is Role.system else ids
+
+
+def _up_to(ids: Sequence[MessageId], last: MessageId | None) -> Sequence[MessageId]:
+    if last is None:
+        return ids
+    if last not in ids:
+        raise NotFound("Message", last)
+    return ids[: ids.index(last) + 1]

@@ -1,0 +1,81 @@
+"""Where an agent's context window goes: each part of what the model is shown, and about how many tokens it is."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from kelpie.agent import prompt, state
+from kelpie.agent.types import spec_for
+from kelpie.core.agents import Agent
+from kelpie.core.messages import Message, Role
+from kelpie.core.time import Micros
+from kelpie.core.tokens import estimate
+from kelpie.llm.port import ToolSchema
+from kelpie.storage import messages, passages
+from kelpie.world.database import Tx
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The parts of the next prompt. `history` begins with the system message as it is stored."""
+
+    agent: Agent
+    memory: str
+    facts: str
+    tools: tuple[ToolSchema, ...]
+    history: tuple[Message, ...]
+    said: int  # messages ever, in the context or not
+    archived: int  # passages in its archive
+
+    @property
+    def window(self) -> int:
+        return self.agent.model.context_window
+
+    @cached_property
+    def history_tokens(self) -> int:
+        """What was said; the system message is counted by its parts."""
+        spec = spec_for(self.agent)
+        shown = (prompt.prepare(m, spec).message for m in self.history if m.role is not Role.system)
+        return sum(estimate(_text(message)) for message in shown)
+
+    @cached_property
+    def functions(self) -> list[dict[str, Any]]:
+        """The tools as the model is offered them."""
+        return [
+            {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters), "strict": None}
+            for tool in self.tools
+        ]
+
+    @cached_property
+    def tool_tokens(self) -> int:
+        return sum(estimate(orjson.dumps(told).decode()) for told in self.functions)
+
+    @property
+    def tokens(self) -> int:
+        parts = (self.agent.system, self.memory, self.facts)
+        return sum(map(estimate, parts)) + self.tool_tokens + self.history_tokens
+
+
+def _text(message: Message) -> str:
+    calls = (f"{call.name}{call.arguments}" for call in message.tool_calls)
+    returns = (result.text for result in message.tool_returns)
+    return "\n".join((message.text, *calls, *returns))
+
+
+def of_agent(tx: Tx, agent: Agent, now: Micros) -> Overview:
+    """The overview of an agent's default conversation, in a bounded number of statements."""
+    loaded = state.load(tx, agent)
+    memory, facts = prompt.memory_parts(agent, loaded.blocks, now)
+    exits = {rule.tool_name for rule in agent.tool_rules if rule.type == "exit_loop"}
+    spec = spec_for(agent)
+    return Overview(
+        agent=agent,
+        memory=memory,
+        facts=facts,
+        tools=prompt.tool_schemas(loaded.tools, spec, spec.exits | exits),
+        history=tuple(messages.context_messages(tx, agent.id, "", state.CONTEXT_ROWS_MAX)),
+        said=messages.count_of_agent(tx, agent.id),
+        archived=passages.count_of_agent(tx, agent.id),
+    )

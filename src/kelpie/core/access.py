@@ -1,0 +1,117 @@
+"""What a credential lets its holder do: scopes of API keys, grants of access tokens, and the pass that either gives.
+
+A pass never reaches beyond one organisation, except that of the operator, who is whoever knows the server's password
+(or, on a server that has none, whoever reaches it).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId, KeyId, OrganizationId, TokenId, UserId
+from kelpie.core.time import Micros
+
+
+class Scope(StrEnum):
+    """What an API key is for. Each includes the one before it."""
+
+    read = "read"
+    write = "write"
+    admin = "admin"
+
+
+class Access(StrEnum):
+    """What an access token may do with one agent."""
+
+    read_messages = "read_messages"
+    write_messages = "write_messages"
+    read_agent = "read_agent"
+    write_agent = "write_agent"
+
+
+READ_ACCESS = frozenset({Access.read_messages, Access.read_agent})
+ALL_ACCESS = frozenset(Access)
+Grants = Mapping[AgentId, frozenset[Access]]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key of a user. The secret itself is nowhere: `hint` is its end, to tell one key from another."""
+
+    id: KeyId
+    organization_id: OrganizationId
+    user_id: UserId
+    name: str
+    scopes: tuple[Scope, ...]
+    hint: str
+    created_at: Micros
+    agent_ids: tuple[AgentId, ...] | None = None  # None: every agent of the organisation
+    expires_at: Micros | None = None
+    last_used_at: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key to be made."""
+
+    name: str
+    scopes: tuple[Scope, ...]
+    user_id: UserId | None = None  # None: the caller
+    agent_ids: tuple[AgentId, ...] | None = None
+    expires_at: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    agent_id: AgentId
+    access: tuple[Access, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """A short-lived credential for a page in a browser: a few agents, a few kinds of access, one site."""
+
+    id: TokenId
+    organization_id: OrganizationId
+    user_id: UserId
+    hostname: str
+    policy: tuple[Grant, ...]
+    created_at: Micros
+    expires_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Who a credential says is asking, and how far that reaches."""
+
+    user_id: UserId = DEFAULT_USER
+    organization_id: OrganizationId = DEFAULT_ORGANIZATION
+    scopes: frozenset[Scope] = frozenset(Scope)
+    grants: Grants | None = None  # None: every agent, and what is not of an agent
+    hostname: str | None = None  # the site whose pages may use it; None: any
+    operator: bool = False  # may act for any user
+    expires_at: Micros | None = None
+
+
+OPERATOR = Pass(operator=True)
+
+
+def scopes_with(scopes: tuple[Scope, ...]) -> frozenset[Scope]:
+    """The scopes and all that they include."""
+    ranked = list(Scope)
+    return frozenset(ranked[: max((ranked.index(scope) for scope in scopes), default=-1) + 1])
+
+
+def pass_of_key(key: ApiKey) -> Pass:
+    scopes = scopes_with(key.scopes)
+    access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
+    grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
+    return Pass(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at)
+
+
+def pass_of_token(token: AccessToken) -> Pass:
+    """A token has no scopes: only what is granted in so many words."""
+    grants: dict[AgentId, frozenset[Access]] = {}
+    for grant in token.policy:
+        grants[grant.agent_id] = grants.get(grant.agent_id, frozenset()) | frozenset(grant.access)
+    return Pass(token.user_id, token.organization_id, frozenset(), grants, token.hostname, False, token.expires_at)

@@ -1,0 +1,93 @@
+"""Identities: whom an agent or a block is about or belongs to, under a key of the client's own choosing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, IdentityId, OrganizationId
+from kelpie.core.paging import Page
+from kelpie.core.time import Micros
+
+KEY_CHARS_MAX = 500
+NAME_CHARS_MAX = 500
+
+PropertyValue: TypeAlias = str | int | float | bool | Mapping[str, object]
+
+
+class IdentityType(StrEnum):
+    org = "org"
+    user = "user"
+    other = "other"
+
+
+class PropertyType(StrEnum):
+    string = "string"
+    number = "number"
+    boolean = "boolean"
+    json = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A fact about an identity; its key is there once."""
+
+    key: str
+    value: PropertyValue
+    type: PropertyType
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    id: IdentityId
+    identifier_key: str
+    name: str
+    identity_type: IdentityType
+    created_at: Micros
+    updated_at: Micros
+    project_id: str | None = None
+    properties: tuple[Property, ...] = ()
+    organization_id: OrganizationId = DEFAULT_ORGANIZATION
+    created_by_id: str | None = None
+    last_updated_by_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewIdentity:
+    """An identity to be made or, where its key is known, changed; None leaves what is there."""
+
+    identifier_key: str
+    name: str
+    identity_type: IdentityType
+    project_id: str | None = None
+    properties: tuple[Property, ...] | None = None
+    agent_ids: tuple[AgentId, ...] | None = None
+    block_ids: tuple[BlockId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityChanges:
+    """What to change; None leaves what is there. Properties and links are added to those there are."""
+
+    identifier_key: str | None = None
+    name: str | None = None
+    identity_type: IdentityType | None = None
+    properties: tuple[Property, ...] | None = None
+    agent_ids: tuple[AgentId, ...] | None = None
+    block_ids: tuple[BlockId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityQuery:
+    """Which identities to list; `name` is any part of it."""
+
+    page: Page = Page()
+    name: str | None = None
+    project_id: str | None = None
+    identifier_key: str | None = None
+    identity_type: IdentityType | None = None
+
+
+def merged(there: tuple[Property, ...], given: tuple[Property, ...]) -> tuple[Property, ...]:
+    """The properties after a change: a key that is there keeps its place and gets the new value."""
+    return tuple({each.key: each for each in (*there, *given)}.values())

@@ -1,0 +1,96 @@
+"""MCP servers as records: where a server is found and how it is spoken to. A record starts and reaches nothing."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import DEFAULT_ORGANIZATION, McpServerId, OrganizationId
+from kelpie.core.time import Micros
+
+AUTHORIZATION = "Authorization"
+BEARER = "Bearer "
+_NUMBERS = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?")  # ways to write an IPv4 address
+
+
+class McpServerType(StrEnum):
+    stdio = "stdio"
+    sse = "sse"
+    streamable_http = "streamable_http"
+
+
+@dataclass(frozen=True, slots=True)
+class McpConfig:
+    """How a server is reached: a command for stdio, an address for the others. `token` is without its `Bearer`."""
+
+    server_type: McpServerType
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+    server_url: str | None = None
+    auth_header: str | None = None
+    token: str | None = None
+    custom_headers: Mapping[str, str] | None = None
+
+    @property
+    def shown_token(self) -> str | None:
+        """The token as it stands in its header."""
+        bearer = self.token and self.auth_header in (None, AUTHORIZATION)
+        return f"{BEARER}{self.token}" if bearer else self.token
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    id: McpServerId
+    server_name: str
+    config: McpConfig
+    created_at: Micros
+    updated_at: Micros
+    organization_id: OrganizationId = DEFAULT_ORGANIZATION
+    created_by_id: str | None = None
+    last_updated_by_id: str | None = None
+
+
+def bare_token(text: str | None) -> str | None:
+    """A token without the word `Bearer`, which people write with or without it."""
+    if text is None:
+        return None
+    return text[len(BEARER) :].strip() if text.lower().startswith(BEARER.lower()) else text.strip()
+
+
+def check_address(field: str, url: str) -> str:
+    """The address of a server on the network, if it may be one.
+
+    A name is looked up when the server is connected to, and not here. Raises InvalidInput for what is no web address,
+    and for an address of this machine or of a private network: whoever may register a server could reach them.
+    """
+    parts = _parts(field, url)
+    host = (parts or "").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        raise InvalidInput(field, f"Non-public IP not allowed: {host} is this machine")
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        if _NUMBERS.fullmatch(host):
+            raise InvalidInput(field, f"'{host}' is not a plain IP address; write it as four numbers") from None
+        return url
+    inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
+    if not (inner.is_global and address.is_global) or inner.is_multicast:
+        raise InvalidInput(field, f"Non-public IP not allowed: {host}")
+    return url
+
+
+def _parts(field: str, url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise InvalidInput(field, "is not a web address") from None
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(field, "must begin with http:// or https:// and name a host")
+    if any(letter.isspace() or ord(letter) < 32 for letter in url):
+        raise InvalidInput(field, "must not hold white space")
+    return parts.hostname

@@ -1,0 +1,85 @@
+"""What one caller may reach: a door for each kind of thing, every one of which sees the caller's organisation only.
+
+An endpoint is given the doors of whoever asks, so there is no way around the scope. What works for nobody in
+particular (recovery, activations) uses the storage itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kelpie.accounts.identities import Identities
+from kelpie.accounts.keys import Keys
+from kelpie.accounts.organizations import Organizations
+from kelpie.accounts.tokens import AccessTokens
+from kelpie.accounts.users import Users
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.agent.activation import Activation
+from kelpie.agent.agents import Agents
+from kelpie.agent.conversations import Conversations
+from kelpie.agent.groups import Groups
+from kelpie.agent.jobs import Jobs
+from kelpie.agent.recall import Recall
+from kelpie.agent.runs import Runs
+from kelpie.agent.tags import Tags
+from kelpie.core.accounts import Caller
+from kelpie.core.settings import Settings
+from kelpie.llm.models import Models
+from kelpie.memory.archives import Archives
+from kelpie.memory.blocks import Blocks
+from kelpie.tools.registry import Tools, ensure_builtins
+from kelpie.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    caller: Caller
+    world: World
+    settings: Settings
+    models: Models
+    agents: Agents
+    blocks: Blocks
+    tools: Tools
+    runs: Runs
+    conversations: Conversations
+    groups: Groups
+    jobs: Jobs
+    recall: Recall
+    archives: Archives
+    identities: Identities
+    tags: Tags
+    organizations: Organizations
+    users: Users
+    keys: Keys
+    tokens: AccessTokens
+
+
+def open_doors(
+    caller: Caller,
+    world: World,
+    settings: Settings,
+    models: Models,
+    dispatcher: Dispatcher[Activation],
+    accounts_changed: Callable[[], None],
+) -> Doors:
+    agents = Agents(world, models, dispatcher, settings, caller)
+    return Doors(
+        caller=caller,
+        world=world,
+        settings=settings,
+        models=models,
+        agents=agents,
+        blocks=Blocks(world, agents.touched, settings.block_limit, caller),
+        tools=Tools(world, agents.touched, caller),
+        runs=Runs(world.database, caller),
+        conversations=Conversations(world, models, caller),
+        groups=Groups(world, agents.touched, agents.forgotten, caller),
+        jobs=Jobs(world, caller),
+        recall=Recall(world, caller),
+        archives=Archives(world, models, caller),
+        identities=Identities(world, caller),
+        tags=Tags(world.database, caller),
+        organizations=Organizations(world, ensure_builtins, accounts_changed, caller),
+        users=Users(world, accounts_changed, caller),
+        keys=Keys(world, accounts_changed, caller),
+        tokens=AccessTokens(world, accounts_changed, caller),
+    )

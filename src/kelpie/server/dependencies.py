@@ -1,0 +1,64 @@
+"""Dependencies that need nothing but the request, called by us instead of being solved by FastAPI.
+
+FastAPI looks for path, query, header and cookie parameters of every dependency on every request, which for those that
+have none costs more than the dependency itself. The schema is made from what FastAPI knows and stays as it is.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from inspect import iscoroutinefunction
+from typing import Any
+
+from fastapi.dependencies.models import Dependant
+from starlette.requests import Request
+
+_ASKED = "kelpie_request"  # a keyword that no endpoint has
+
+
+def lean(dependant: Dependant) -> Dependant:
+    """What FastAPI still has to solve; `call` fills in the rest, after the parameters were found to be valid."""
+    direct = [each for each in dependant.dependencies if _needs_request_only(each)]
+    solved = [lean(each) for each in dependant.dependencies if not _needs_request_only(each)]
+    call = dependant.call
+    if not direct or call is None or not iscoroutinefunction(call):
+        return replace(dependant, dependencies=[*direct, *solved])
+    asked = dependant.request_param_name or _ASKED
+    filled = _filled(call, direct, asked, keep=dependant.request_param_name is not None)
+    return replace(dependant, dependencies=solved, request_param_name=asked, call=filled)
+
+
+def _filled(
+    call: Callable[..., Awaitable[Any]], direct: list[Dependant], asked: str, *, keep: bool
+) -> Callable[..., Awaitable[Any]]:
+    makers = [(each.name, each.call) for each in direct if each.call is not None]
+
+    async def filled(**values: Any) -> Any:
+        request: Request = values[asked] if keep else values.pop(asked)
+        for name, make in makers:
+            made = await make(request)
+            if name is not None:
+                values[name] = made
+        return await call(**values)
+
+    return filled
+
+
+def _needs_request_only(dependant: Dependant) -> bool:
+    given = (
+        *dependant.path_params,
+        *dependant.query_params,
+        *dependant.header_params,
+        *dependant.cookie_params,
+        *dependant.body_params,
+        *dependant.dependencies,
+        *(dependant.own_oauth_scopes or ()),
+    )
+    others = (
+        dependant.response_param_name,
+        dependant.background_tasks_param_name,
+        dependant.security_scopes_param_name,
+        dependant.http_connection_param_name,
+        dependant.websocket_param_name,
+    )
+    asks = dependant.request_param_name is not None and not given and not any(others)
+    return asks and iscoroutinefunction(dependant.call)

@@ -1,0 +1,76 @@
+"""API keys: made, listed and revoked by whoever has the scope `admin`. The key itself is in one answer only."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.access import ApiKey, NewKey, Scope
+from kelpie.core.accounts import NAME_CHARS_MAX
+from kelpie.core.ids import AgentId, UserId
+from kelpie.core.time import from_datetime
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.ids import KeyPath
+from kelpie.server.letta.paging import Page50
+from kelpie.server.letta.resource import resource
+from kelpie.server.letta.times import timestamp
+
+router = resource("/kelpie/keys", "keys (Kelpie)")
+
+
+class CreateKey(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=NAME_CHARS_MAX, description="What the key is for.")
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))] = Field(
+        [Scope.write], description="`read`, `write` (and read) or `admin` (and both)."
+    )
+    user_id: str | None = Field(None, description="Whose key it is; without it, the caller's.")
+    agent_ids: list[str] | None = Field(
+        None, min_length=1, max_length=1000, description="Only these agents; without it, all of the organization."
+    )
+    expires_at: datetime | None = Field(None, description="When it ends; without it, never.")
+
+
+@router.post("", summary="Create an API key; the answer is the only one that shows it (Kelpie)", response_model=None)
+async def create(kelpie: House, body: CreateKey) -> Answer:
+    new = NewKey(
+        name=body.name,
+        scopes=tuple(body.scopes),
+        user_id=None if body.user_id is None else UserId.parse(body.user_id),
+        agent_ids=None if body.agent_ids is None else tuple(AgentId.parse(each) for each in body.agent_ids),
+        expires_at=None if body.expires_at is None else from_datetime(body.expires_at),
+    )
+    key, text = await kelpie.keys.create(new)
+    return Answer({**key_shape(key), "key": text})
+
+
+@router.get("", summary="List API keys, without their secrets (Kelpie)", response_model=None)
+async def list_keys(kelpie: House, page: Page50) -> Answer:
+    return Answer([key_shape(each) for each in await kelpie.keys.list(page)])
+
+
+@router.get("/{key_id}", summary="Show an API key, without its secret (Kelpie)", response_model=None)
+async def retrieve(kelpie: House, key_id: KeyPath) -> Answer:
+    return Answer(key_shape(await kelpie.keys.get(key_id)))
+
+
+@router.delete("/{key_id}", summary="Revoke an API key (Kelpie)", response_model=None)
+async def revoke(kelpie: House, key_id: KeyPath) -> Answer:
+    return Answer(key_shape(await kelpie.keys.revoke(key_id)))
+
+
+def key_shape(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "name": key.name,
+        "user_id": key.user_id,
+        "organization_id": key.organization_id,
+        "scopes": [scope.value for scope in key.scopes],
+        "agent_ids": None if key.agent_ids is None else list(key.agent_ids),
+        "hint": key.hint,
+        "created_at": timestamp(key.created_at),
+        "expires_at": timestamp(key.expires_at),
+        "last_used_at": timestamp(key.last_used_at),
+    }

@@ -1,0 +1,62 @@
+"""Archives and passages as Letta's clients see them. Nothing is embedded yet, so `embedding` is null."""
+
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Any
+
+from kelpie.core.passages import Archive, Passage
+from kelpie.core.time import as_datetime
+from kelpie.server.letta.model_shape import EmbeddingFacts, embedding_config
+from kelpie.server.letta.times import timestamp
+
+SEARCH_MODE = "fts"  # ours: tells that a search was by words and not by meaning
+
+Embeddings = Mapping[str, EmbeddingFacts]
+
+
+def archive_shape(archive: Archive, embeddings: Embeddings) -> dict[str, Any]:
+    return {
+        "created_by_id": archive.created_by_id,
+        "last_updated_by_id": archive.last_updated_by_id,
+        "created_at": timestamp(archive.created_at),
+        "updated_at": timestamp(archive.updated_at),
+        "name": archive.name,
+        "description": archive.description,
+        "organization_id": archive.organization_id,
+        "vector_db_provider": "native",
+        "embedding_config": embedding_config(archive.embedding, archive.embedding_chunk_size, embeddings),
+        "metadata": None if archive.metadata is None else dict(archive.metadata),
+        "id": archive.id,
+    }
+
+
+def passage_shape(passage: Passage, archive: Archive | None, embeddings: Embeddings) -> dict[str, Any]:
+    config = embedding_config(archive.embedding, archive.embedding_chunk_size, embeddings) if archive else None
+    return {
+        "created_by_id": passage.created_by_id,
+        "last_updated_by_id": passage.last_updated_by_id,
+        "created_at": timestamp(passage.created_at),
+        "updated_at": timestamp(passage.updated_at),
+        "is_deleted": False,
+        "organization_id": passage.organization_id,
+        "archive_id": passage.archive_id,
+        "source_id": None,
+        "file_id": None,
+        "file_name": None,
+        "metadata": dict(passage.metadata),
+        "tags": list(passage.tags) or None,
+        "id": passage.id,
+        "text": passage.text,
+        "embedding": None,
+        "embedding_config": config,
+    }
+
+
+def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
+    """A passage as a search of an agent's memory shows it, with the time where the agent lives."""
+    return {
+        "id": passage.id,
+        "timestamp": as_datetime(passage.created_at).astimezone(zone).isoformat(),
+        "content": passage.text,
+        "tags": list(passage.tags),
+    }

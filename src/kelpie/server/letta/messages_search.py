@@ -1,0 +1,62 @@
+"""Messages of all agents: read through, searched by words, and handed in from elsewhere."""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from kelpie.core.messages import MessageQuery
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.ids import AgentPath
+from kelpie.server.letta.message_search_body import (
+    CaptureMessages,
+    SearchAgentMessages,
+    SearchMessages,
+    captured,
+    search_of,
+)
+from kelpie.server.letta.message_search_shape import found_shape, ranked_shape
+from kelpie.server.letta.message_shape import View, messages
+from kelpie.server.letta.paging import LIMIT_MAX, Order, message_cursor
+from kelpie.server.letta.resource import resource
+from kelpie.server.letta.runs import conversation_of
+
+router = resource("", "messages")
+
+
+@router.get("/messages/", summary="Read the messages of all agents", response_model=None)
+async def list_all_messages(
+    kelpie: House,
+    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
+    order: Annotated[Order, Query(description="Whether the newest or the oldest are picked.")] = "desc",
+    conversation_id: str | None = None,
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Answer:
+    query = MessageQuery(
+        limit=100 if limit is None else limit,
+        after=message_cursor(after),
+        before=message_cursor(before),
+        descending=order == "desc",
+        conversation_id=conversation_of(conversation_id),
+    )
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    return Answer(messages(await kelpie.recall.list(query), View(types=types)))
+
+
+@router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
+async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
+    return Answer([found_shape(message) for message, _ in await kelpie.recall.search(search_of(body))])
+
+
+@router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
+async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Answer:
+    found = await kelpie.recall.search(search_of(body))
+    return Answer([ranked_shape(message, place) for place, (message, _) in enumerate(found, 1)])
+
+
+@router.post("/agents/{agent_id}/messages/capture", include_in_schema=False, response_model=None)
+async def capture_messages(kelpie: House, agent_id: AgentPath, body: CaptureMessages) -> Answer:
+    kept = await kelpie.recall.add(agent_id, captured(body))
+    return Answer({"success": True, "messages_created": len(kept), "run_ids": []})

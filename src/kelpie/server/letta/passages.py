@@ -1,0 +1,122 @@
+"""An agent's archival memory, and the search for passages. Searches are by words, and say so: `search_mode`."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.agents import Include
+from kelpie.core.ids import AgentId, ArchiveId
+from kelpie.core.passages import PassageQuery
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.archive_body import MemoryBody, SearchMode, Tags, check_mode, new_passage
+from kelpie.server.letta.archive_shape import SEARCH_MODE, memory_shape
+from kelpie.server.letta.archives import passage_shapes
+from kelpie.server.letta.ids import AgentPath, PassagePath
+from kelpie.server.letta.paging import After, Before, limit_query, page_of
+from kelpie.server.letta.resource import resource
+from kelpie.server.letta.times import moment
+
+QUERY_CHARS_MAX = 10_000
+TOP_K = 5
+TOP_K_MAX = 1000
+
+router = resource("/passages", "passages")
+agent_router = resource("/agents/{agent_id}/archival-memory", "passages")
+
+TagMatch = Literal["any", "all"]
+
+
+@agent_router.get("", summary="List what an agent has stored", response_model=None)
+async def list_memory(
+    kelpie: House,
+    agent_id: AgentPath,
+    after: After = None,
+    before: Before = None,
+    limit: int | None = limit_query(100),
+    search: Annotated[str | None, Query(max_length=QUERY_CHARS_MAX, description="Part of the text.")] = None,
+    ascending: bool | None = True,
+) -> Answer:
+    page = page_of(before, after, limit, "desc" if ascending is False else "asc")
+    return Answer(await passage_shapes(kelpie, await kelpie.archives.of_agent(agent_id, page, search)))
+
+
+@agent_router.post("", summary="Store a passage for an agent", response_model=None)
+async def create_memory(kelpie: House, agent_id: AgentPath, body: MemoryBody) -> Answer:
+    return Answer(await passage_shapes(kelpie, [await kelpie.archives.remember(agent_id, new_passage(body))]))
+
+
+@agent_router.get("/search", summary="Search what an agent has stored", response_model=None)
+async def search_memory(
+    kelpie: House,
+    agent_id: AgentPath,
+    query: Annotated[str, Query(max_length=QUERY_CHARS_MAX)],
+    tags: Annotated[Tags | None, Query()] = None,
+    tag_match_mode: TagMatch = "any",
+    top_k: Annotated[int | None, Query(ge=1, le=TOP_K_MAX)] = None,
+    start_datetime: datetime | None = None,
+    end_datetime: datetime | None = None,
+    search_mode: Annotated[SearchMode | None, Query(description="Kelpie's own: only `fts` for now.")] = None,
+) -> Answer:
+    check_mode(search_mode)
+    zone = ZoneInfo((await kelpie.agents.get(agent_id, Include())).agent.timezone)
+    wanted = PassageQuery(
+        text=query,
+        limit=top_k or TOP_K,
+        tags=tuple(tags or ()),
+        match_all_tags=tag_match_mode == "all",
+        since=moment("start_datetime", start_datetime, zone),
+        until=moment("end_datetime", end_datetime, zone),
+    )
+    found = [memory_shape(passage, zone) for passage, _ in await kelpie.archives.search_of_agent(agent_id, wanted)]
+    return Answer({"results": found, "count": len(found), "search_mode": SEARCH_MODE})
+
+
+@agent_router.delete("/{memory_id}", summary="Remove a passage of an agent", response_model=None)
+async def delete_memory(kelpie: House, agent_id: AgentPath, memory_id: PassagePath) -> Answer:
+    await kelpie.archives.forget_of_agent(agent_id, memory_id)
+    return Answer({"message": f"Memory id={memory_id} successfully deleted"})
+
+
+class SearchBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    query: Annotated[str, Field(max_length=QUERY_CHARS_MAX)] | None = None
+    agent_id: str | None = Field(None, description="Only what this agent uses; goes before `archive_id`.")
+    archive_id: str | None = None
+    tags: Tags | None = None
+    tag_match_mode: TagMatch = "any"
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+    search_mode: SearchMode | None = Field(None, description="Kelpie's own: only `fts` for now.")
+
+
+@router.post("/search", summary="Search an agent's archive, one archive, or all", response_model=None)
+async def search_passages(kelpie: House, body: SearchBody) -> Answer:
+    check_mode(body.search_mode)
+    wanted = PassageQuery(
+        text=body.query or "",
+        limit=body.limit,
+        tags=tuple(body.tags or ()),
+        match_all_tags=body.tag_match_mode == "all",
+        since=moment("start_date", body.start_date),
+        until=moment("end_date", body.end_date),
+        oldest_first=True,
+    )
+    if body.agent_id is not None:
+        found = await kelpie.archives.search_of_agent(AgentId.parse(body.agent_id), wanted)
+    else:
+        archive = None if body.archive_id is None else ArchiveId.parse(body.archive_id)
+        found = await kelpie.archives.search(archive, wanted)
+    shown = await passage_shapes(kelpie, [passage for passage, _ in found])
+    metadata = {"search_mode": SEARCH_MODE} if wanted.text.strip() else {}
+    return Answer(
+        [
+            {"passage": passage, "score": score or 0.0, "metadata": metadata}
+            for passage, (_, score) in zip(shown, found, strict=True)
+        ]
+    )

@@ -1,0 +1,87 @@
+"""How far a pass reaches, by method and path: what a scope allows, and what a credential for some agents may touch.
+
+Whoever is confined to some agents is refused everything that is not named here: a new route is closed to them until
+somebody decides that it is theirs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import HTTPException
+
+from kelpie.core.access import Access, Pass, Scope
+from kelpie.core.errors import Forbidden
+from kelpie.core.ids import AgentId
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_ADMIN = ("/v1/admin/", "/v1/kelpie/keys", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
+# What only reads although it is sent: searches, streams of what there is already, previews.
+_READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
+_STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
+
+_BOTH = frozenset({Access.read_agent, Access.read_messages})
+# Under /v1/agents/{agent_id}: what is about messages, and what shows the agent and its messages together.
+_OF_MESSAGES = frozenset({"messages", "reset-messages", "summarize", "generate"})
+_SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload"})
+
+
+def check(given: Pass, method: str, path: str) -> None:
+    """Raises Forbidden when the pass does not reach this."""
+    if given.grants is not None:
+        _check_grants(given, method, path)
+    if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:
+        raise Forbidden(f"This needs a key with the scope '{scope}'.")
+
+
+def check_body(given: Pass | None, document: Any) -> None:
+    """Raises HTTPException when a credential for some agents brings in what belongs to the whole organisation.
+
+    To give an agent a block or an archive is to read it, so that is not theirs to do. FastAPI reads bodies itself and
+    lets no other kind of error through.
+    """
+    if given is None or given.grants is None or not isinstance(document, dict):
+        return
+    for name, value in document.items():
+        if name.endswith("_ids") and value:
+            raise HTTPException(403, f"{name}: a credential for some agents may not attach anything to them.")
+
+
+def scope_for(method: str, path: str) -> Scope:
+    """The scope that a request needs."""
+    if path.startswith(_ADMIN):
+        return Scope.admin
+    if method in _READING or (method == "POST" and _only_reads(path.rstrip("/"))):
+        return Scope.read
+    return Scope.write
+
+
+def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
+    """What must be granted for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
+    parts = [part for part in rest if part]
+    if "attach" in parts:
+        return None
+    if parts and parts[-1] in _SHOWS_BOTH:
+        return _BOTH
+    of_messages = bool(parts) and parts[0] in _OF_MESSAGES
+    if method in _READING:
+        return frozenset({Access.read_messages if of_messages else Access.read_agent})
+    return frozenset({Access.write_messages if of_messages else Access.write_agent})
+
+
+def _check_grants(given: Pass, method: str, path: str) -> None:
+    assert given.grants is not None
+    parts = path.split("/")
+    if parts[:3] != ["", "v1", "agents"] or len(parts) < 4:
+        raise Forbidden("This credential is for some agents only, under /v1/agents/{agent_id}.")
+    granted = given.grants.get(AgentId(parts[3]))
+    if granted is None:
+        raise Forbidden("This credential is not for that agent.")
+    needed = access_for(method, parts[4:])
+    if needed is None:
+        raise Forbidden("A credential for some agents may not attach anything to them.")
+    if missing := sorted(needed - granted):
+        raise Forbidden(f"This credential lacks {' and '.join(missing)} for that agent.")
+
+
+def _only_reads(path: str) -> bool:
+    return path.endswith(_READING_POSTS) or (path.startswith(_STREAMS_OF) and path.endswith("/stream"))

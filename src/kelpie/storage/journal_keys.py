@@ -1,0 +1,56 @@
+"""The keys of the journal: one row for each commit of a turn, which is what makes a commit happen once and findable."""
+
+from sqlalchemy import bindparam, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from kelpie.core.errors import InvariantBroken
+from kelpie.core.ids import AgentId, RunId
+from kelpie.core.time import Micros
+from kelpie.storage.heads import Claim
+from kelpie.storage.tables import journal
+from kelpie.world.database import Tx
+
+_INSERT = insert(journal)
+_ENTRY = select(journal.c.epoch).where(
+    journal.c.agent_id == bindparam("of_agent"),
+    journal.c.turn_id == bindparam("of_turn"),
+    journal.c.step == bindparam("of_step"),
+)
+
+
+def has(tx: Tx, agent_id: AgentId, turn_id: RunId, step: int) -> bool:
+    """Whether this commit of the turn is in: how an unknown commit is resolved."""
+    found = tx.execute(_ENTRY, {"of_agent": agent_id, "of_turn": turn_id, "of_step": step}).scalar()
+    return found is not None
+
+
+def add(tx: Tx, claim: Claim, turn_id: RunId, step: int, kind: str, at: Micros) -> None:
+    """Takes the key of one commit of a turn. Raises InvariantBroken when it was taken before."""
+    try:
+        tx.execute(
+            _INSERT,
+            {
+                "agent_id": claim.agent_id,
+                "turn_id": turn_id,
+                "step": step,
+                "kind": kind,
+                "epoch": claim.epoch,
+                "created_at": at,
+            },
+        )
+    except IntegrityError as error:
+        raise InvariantBroken(f"step {step} of {turn_id} was already committed") from error
+
+
+_LAST_ENTRY = (
+    select(journal.c.step)
+    .where(journal.c.agent_id == bindparam("of_agent"), journal.c.turn_id == bindparam("of_turn"))
+    .order_by(journal.c.step.desc())
+    .limit(1)
+)
+
+
+def length(tx: Tx, agent_id: AgentId, turn_id: RunId) -> int:
+    """How many commits the turn has."""
+    last = tx.execute(_LAST_ENTRY, {"of_agent": agent_id, "of_turn": turn_id}).scalar()
+    return 0 if last is None else int(last) + 1

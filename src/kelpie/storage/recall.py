@@ -1,0 +1,136 @@
+"""The messages of every agent of an organisation: listed in the order of time, and searched by their words.
+
+Messages of one agent stand in the order they were said; between agents, time decides.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, literal, select, tuple_
+
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId
+from kelpie.core.messages import Message, MessageQuery, MessageSearch
+from kelpie.search import fulltext
+from kelpie.search.fulltext import Only
+from kelpie.storage.messages import from_row, get_many
+from kelpie.storage.tables import agents, context, messages
+from kelpie.world.database import Tx
+
+_M = messages.c
+_OF_ORGANIZATION = _M.agent_id.in_(select(agents.c.id).where(agents.c.organization_id == bindparam("organization")))
+_FILTERS: dict[str, ColumnElement[bool]] = {
+    "agent_id": _M.agent_id == bindparam("agent_id"),
+    "conversation_id": _M.conversation_id == bindparam("conversation_id"),
+    "default_conversation": _M.conversation_id.is_(None),
+    "group_id": _M.group_id == bindparam("group_id"),
+    "roles": _M.role.in_(bindparam("roles", expanding=True)),
+    "project_id": _M.agent_id.in_(select(agents.c.id).where(agents.c.project_id == bindparam("project_id"))),
+    "template_id": _M.agent_id.in_(select(agents.c.id).where(agents.c.template_id == bindparam("template_id"))),
+    "created_from": _M.created_at >= bindparam("created_from"),
+    "created_to": _M.created_at <= bindparam("created_to"),
+}
+
+# --- listed ---------------------------------------------------------------------------------------------------------
+
+_PLACE = tuple_(_M.created_at, _M.agent_id, _M.seq)
+_CURSORS: dict[str, ColumnElement[bool]] = {
+    "after": tuple_(bindparam("after_at"), bindparam("after_agent"), bindparam("after_seq")) < _PLACE,
+    "before": tuple_(bindparam("before_at"), bindparam("before_agent"), bindparam("before_seq")) > _PLACE,
+}
+_PLACE_OF = select(_M.created_at, _M.agent_id, _M.seq).where(_M.id == bindparam("of_message"), _OF_ORGANIZATION)
+
+
+@lru_cache(maxsize=64)
+def _listing(names: tuple[str, ...], cursors: tuple[str, ...], descending: bool) -> Select[Any]:
+    where = [*(_FILTERS[name] for name in names), *(_CURSORS[name] for name in cursors)]
+    order = (_M.created_at, _M.agent_id, _M.seq)
+    found = select(messages).where(_OF_ORGANIZATION, *where)
+    return found.order_by(*(c.desc() for c in order) if descending else order).limit(bindparam("most"))
+
+
+def select_all(
+    tx: Tx, organization: OrganizationId, query: MessageQuery, group_id: GroupId | None = None
+) -> list[Message]:
+    """Messages of all agents, or of one group, oldest first. Raises NotFound for a cursor that is no message."""
+    used = _thread(query.conversation_id) | ({} if group_id is None else {"group_id": group_id})
+    bound: dict[str, Any] = {"organization": organization, "most": query.limit, **used}
+    cursors: list[str] = []
+    for name, cursor in (("after", query.after), ("before", query.before)):
+        if cursor is not None:
+            bound |= _place(tx, organization, cursor, name)
+            cursors.append(name)
+    rows = tx.execute(_listing(tuple(used), tuple(cursors), query.descending), bound)
+    found = [from_row(row) for row in rows]
+    return found[::-1] if query.descending else found
+
+
+def _place(tx: Tx, organization: OrganizationId, cursor: MessageId, name: str) -> dict[str, Any]:
+    row = tx.execute(_PLACE_OF, {"organization": organization, "of_message": cursor}).first()
+    if row is None:
+        raise NotFound("Message", cursor)
+    return {f"{name}_at": row.created_at, f"{name}_agent": row.agent_id, f"{name}_seq": row.seq}
+
+
+def _thread(conversation_id: str | None) -> dict[str, Any]:
+    if conversation_id is None:
+        return {}
+    return {"default_conversation": True} if conversation_id == "default" else {"conversation_id": conversation_id}
+
+
+# --- a group's, removed ---------------------------------------------------------------------------------------------
+
+_IN_GROUP = select(_M.id, _M.agent_id).where(_OF_ORGANIZATION, _FILTERS["group_id"])
+_FORGET = delete(context).where(context.c.message_id == bindparam("of_message"), context.c.agent_id == bindparam("of"))
+_DELETE = delete(messages).where(_M.id == bindparam("of_message"))
+
+
+def remove_group(tx: Tx, organization: OrganizationId, group_id: GroupId) -> list[AgentId]:
+    """Deletes what was said in a group from histories, contexts and the text index; gives the agents that had it."""
+    found = tx.execute(_IN_GROUP, {"organization": organization, "group_id": group_id}).all()
+    for message_id, agent_id in found:
+        tx.execute(_FORGET, {"of_message": message_id, "of": agent_id})
+        tx.execute(_DELETE, {"of_message": message_id})
+        fulltext.remove(tx, "message", message_id)
+    return [AgentId(agent_id) for agent_id in dict.fromkeys(row.agent_id for row in found)]
+
+
+# --- searched -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _condition(names: tuple[str, ...]) -> ColumnElement[bool]:
+    of_match = _M.id == fulltext.ITEM_ID
+    return exists(select(literal(1)).where(of_match, _OF_ORGANIZATION, *(_FILTERS[name] for name in names)))
+
+
+@lru_cache(maxsize=256)
+def _newest(names: tuple[str, ...]) -> Select[Any]:
+    found = select(messages).where(_OF_ORGANIZATION, *(_FILTERS[name] for name in names))
+    return found.order_by(_M.created_at.desc(), _M.agent_id.desc(), _M.seq.desc()).limit(bindparam("most"))
+
+
+def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch) -> list[tuple[Message, float]]:
+    """The messages that hold the words, best first, with their score; every filter comes before the cut."""
+    used = _given(wanted)
+    bound: Mapping[str, Any] = {"organization": organization, **used}
+    if not wanted.text.strip():
+        rows = tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit})
+        return [(from_row(row), 0.0) for row in rows]
+    only = Only(_condition(tuple(used)), bound)
+    best = dict(fulltext.search(tx, "message", None, wanted.text, wanted.limit, only=only))
+    return [(message, best[message.id]) for message in get_many(tx, list(best))]
+
+
+def _given(wanted: MessageSearch) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "agent_id": wanted.agent_id,
+        **_thread(wanted.conversation_id),
+        "roles": [role.value for role in wanted.roles] or None,
+        "project_id": wanted.project_id,
+        "template_id": wanted.template_id,
+        "created_from": wanted.created_from,
+        "created_to": wanted.created_to,
+    }
+    return {name: value for name, value in given.items() if value is not None}

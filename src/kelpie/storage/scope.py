@@ -1,0 +1,41 @@
+"""Whose a row is. A door asks here before it touches a row by its id: what belongs to another organisation is, to
+whoever asks, not there at all."""
+
+from collections.abc import Callable
+
+from sqlalchemy import Select, Table, bindparam, select
+
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import OrganizationId
+from kelpie.storage.tables import agents, blocks, messages, runs, steps, tools
+from kelpie.world.database import Tx
+
+Require = Callable[[Tx, OrganizationId, str], None]
+
+
+def owned(statement: Select[tuple[str]], what: str) -> Require:
+    """A check that the row of an id belongs to an organisation. `statement` finds whose it is by `of_id`."""
+
+    def require(tx: Tx, organization: OrganizationId, row_id: str) -> None:
+        if tx.execute(statement, {"of_id": row_id}).scalar() != organization:
+            raise NotFound(what, row_id)
+
+    return require
+
+
+def owner_of(table: Table) -> Select[tuple[str]]:
+    """Finds whose a row is, in a table that says so itself."""
+    return select(table.c.organization_id).where(table.c.id == bindparam("of_id"))
+
+
+agent = owned(owner_of(agents), "Agent")
+block = owned(owner_of(blocks), "Block")
+tool = owned(owner_of(tools), "Tool")
+run = owned(owner_of(runs), "Run")
+step = owned(owner_of(steps), "Step")
+message = owned(
+    select(agents.c.organization_id)
+    .join(messages, messages.c.agent_id == agents.c.id)
+    .where(messages.c.id == bindparam("of_id")),
+    "Message",
+)

@@ -1,0 +1,73 @@
+"""The schema, once, for every dialect. Times are integers (microseconds UTC); what nobody filters on is JSON."""
+
+from kelpie.search import tables as search
+from kelpie.storage.tables.accounts import organizations, users
+from kelpie.storage.tables.agents import agent_secrets, agent_tags, agents
+from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
+from kelpie.storage.tables.blocks import agent_blocks, block_tags, blocks
+from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
+from kelpie.storage.tables.credentials import access_token_agents, access_tokens, api_keys
+from kelpie.storage.tables.groups import group_agents, group_blocks, groups
+from kelpie.storage.tables.history import (
+    context,
+    journal,
+    messages,
+    run_tools,
+    runs,
+    step_tags,
+    step_traces,
+    steps,
+)
+from kelpie.storage.tables.identities import agent_identities, block_identities, identities
+from kelpie.storage.tables.jobs import jobs
+from kelpie.storage.tables.mcp_servers import mcp_servers
+from kelpie.storage.tables.metadata import metadata
+from kelpie.storage.tables.nodes import agent_head, nodes
+from kelpie.storage.tables.sandboxes import sandbox_configs, sandbox_variables
+from kelpie.storage.tables.tools import agent_tools, tools
+
+search.search_items.to_metadata(metadata)
+
+__all__ = [
+    "access_token_agents",
+    "access_tokens",
+    "agent_archives",
+    "agent_blocks",
+    "agent_head",
+    "agent_identities",
+    "agent_secrets",
+    "agent_tags",
+    "agent_tools",
+    "agents",
+    "api_keys",
+    "archives",
+    "block_identities",
+    "block_tags",
+    "blocks",
+    "context",
+    "conversation_blocks",
+    "conversation_shares",
+    "conversations",
+    "group_agents",
+    "group_blocks",
+    "groups",
+    "identities",
+    "jobs",
+    "journal",
+    "mcp_servers",
+    "messages",
+    "metadata",
+    "nodes",
+    "organizations",
+    "passage_tags",
+    "passages",
+    "run_tools",
+    "runs",
+    "sandbox_configs",
+    "sandbox_variables",
+    "step_tags",
+    "step_traces",
+    "steps",
+    "tools",
+    "users",
+]

@@ -1,0 +1,66 @@
+"""Agents and what belongs to one agent alone."""
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+
+from kelpie.storage.tables.metadata import metadata
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("agent_type", Text, nullable=False),
+    Column("system", Text, nullable=False),
+    Column("model", JSON, nullable=False),
+    Column("embedding", Text),
+    Column("embedding_chunk_size", Integer, nullable=False),
+    Column("description", Text),
+    Column("metadata", JSON),
+    Column("tool_rules", JSON, nullable=False),
+    Column("timezone", Text, nullable=False),
+    Column("hidden", Boolean),
+    Column("project_id", Text),
+    Column("template_id", Text),
+    Column("base_template_id", Text),
+    Column("deployment_id", Text),
+    Column("entity_id", Text),
+    Column("compaction_settings", JSON),
+    Column("response_format", JSON),
+    Column("message_buffer_autoclear", Boolean, nullable=False),
+    Column("enable_sleeptime", Boolean),
+    Column("max_files_open", Integer),
+    Column("per_file_view_window_char_limit", Integer),
+    Column("last_run_completion", BigInteger),
+    Column("last_run_duration_ms", BigInteger),
+    Column("last_stop_reason", Text),
+    Column("stopped", Boolean, nullable=False),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Index(None, "organization_id", "created_at", "id"),
+    Index(None, "organization_id", "name"),
+)
+
+agent_tags = Table(
+    "agent_tags",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Index(None, "tag"),
+)
+
+agent_secrets = Table(
+    "agent_secrets",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("description", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("agent_id", "key"),
+)

@@ -1,0 +1,57 @@
+"""Archival memory: archives, who uses them, and their passages."""
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
+
+from kelpie.storage.tables.metadata import metadata
+
+archives = Table(
+    "archives",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("description", Text),
+    Column("embedding", Text),
+    Column("embedding_chunk_size", Integer, nullable=False),
+    Column("metadata", JSON),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index(None, "organization_id", "created_at", "id"),
+)
+
+# An agent has one archive at most, so there is never a doubt where it writes to.
+agent_archives = Table(
+    "agent_archives",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("archive_id", Text, ForeignKey("archives.id", ondelete="CASCADE"), nullable=False),
+    Column("is_owner", Boolean, nullable=False),
+    Index(None, "archive_id"),
+)
+
+passages = Table(
+    "passages",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("archive_id", Text, ForeignKey("archives.id", ondelete="CASCADE"), nullable=False),
+    Column("organization_id", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index(None, "archive_id", "created_at", "id"),
+    Index(None, "organization_id", "created_at", "id"),
+)
+
+# The tags once more, to be searched by; a passage never changes, so the two cannot part.
+passage_tags = Table(
+    "passage_tags",
+    metadata,
+    Column("passage_id", Text, ForeignKey("passages.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", Text, primary_key=True),
+)

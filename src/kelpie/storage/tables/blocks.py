@@ -1,0 +1,52 @@
+"""Memory blocks and who carries them."""
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
+
+from kelpie.storage.tables.metadata import metadata
+
+blocks = Table(
+    "blocks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("limit", BigInteger, nullable=False),
+    Column("description", Text),
+    Column("read_only", Boolean, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("hidden", Boolean),
+    Column("project_id", Text),
+    Column("template_name", Text),
+    Column("is_template", Boolean, nullable=False),
+    Column("template_id", Text),
+    Column("base_template_id", Text),
+    Column("deployment_id", Text),
+    Column("entity_id", Text),
+    Column("preserve_on_migration", Boolean, nullable=False),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Index(None, "organization_id", "created_at", "id"),
+    Index(None, "organization_id", "label"),
+)
+
+block_tags = Table(
+    "block_tags",
+    metadata,
+    Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Index(None, "tag"),
+)
+
+# The label is part of the key: an agent has at most one block of each label. It follows the block's label.
+agent_blocks = Table(
+    "agent_blocks",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("label", Text, primary_key=True),
+    Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), nullable=False),
+    Index(None, "block_id"),
+)

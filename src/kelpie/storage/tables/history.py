@@ -1,0 +1,163 @@
+"""What was said and done: messages, what the model sees of them, runs, steps and the journal.
+
+`journal` has one row per commit of a turn, so a commit whose outcome is unknown can be looked up.
+"""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+    column,
+)
+
+from kelpie.storage.tables.metadata import metadata
+
+# Most messages belong to no conversation and no group; these indexes hold the others only.
+_THREADED = column("conversation_id").is_not(None)
+_GROUPED = column("group_id").is_not(None)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    Column("conversation_id", Text),
+    Column("role", Text, nullable=False),
+    Column("content", JSON, nullable=False),
+    Column("tool_calls", JSON, nullable=False),
+    Column("tool_returns", JSON, nullable=False),
+    Column("name", Text),
+    Column("otid", Text),
+    Column("sender_id", Text),
+    Column("group_id", Text),
+    Column("run_id", Text),
+    Column("step_id", Text),
+    Column("is_err", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("agent_id", "seq"),
+    Index(None, "run_id"),
+    Index(None, "step_id"),
+    Index(None, "created_at"),
+    Index(None, "conversation_id", "seq", sqlite_where=_THREADED, postgresql_where=_THREADED),
+    Index(None, "group_id", sqlite_where=_GROUPED, postgresql_where=_GROUPED),
+)
+
+# What the model sees, in order. The default conversation is the empty string, because it is part of the key.
+context = Table(
+    "context",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("conversation_id", Text, primary_key=True),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("message_id", Text, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), nullable=False),
+    Column("organization_id", Text, nullable=False),
+    Column("conversation_id", Text),
+    Column("status", Text, nullable=False),
+    Column("stop_reason", Text),
+    Column("background", Boolean, nullable=False),
+    Column("input", JSON, nullable=False),
+    Column("metadata", JSON, nullable=False),
+    Column("request_config", JSON, nullable=False),
+    Column("callback_url", Text),
+    Column("usage", JSON, nullable=False),
+    Column("step_count", Integer, nullable=False),
+    Column("ttft_ns", BigInteger),
+    Column("total_duration_ns", BigInteger),
+    Column("owner", Text, nullable=False),
+    Column("owner_incarnation", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("completed_at", BigInteger),
+    Index(None, "agent_id", "created_at", "id"),
+    Index(None, "organization_id", "created_at", "id"),
+    Index(None, "status"),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("organization_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("stop_reason", Text),
+    Column("provider_name", Text),
+    Column("provider_category", Text),
+    Column("model", Text),
+    Column("model_handle", Text),
+    Column("model_endpoint", Text),
+    Column("context_window_limit", BigInteger),
+    Column("usage", JSON, nullable=False),
+    Column("tags", JSON, nullable=False),
+    Column("feedback", Text),
+    Column("transaction_id", Text),
+    Column("project_id", Text),
+    Column("error", JSON),
+    Column("llm_ns", BigInteger),
+    Column("tool_ns", BigInteger),
+    Column("step_ns", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Index(None, "run_id"),
+    Index(None, "organization_id", "created_at", "id"),
+)
+
+# The tags of steps once more, to be searched; a step shows its own.
+step_tags = Table(
+    "step_tags",
+    metadata,
+    Column("step_id", Text, ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", Text, primary_key=True),
+    Index(None, "tag"),
+)
+
+# What went to the provider and what came back, byte for byte as far as the bound allows. `number` only ever grows, so
+# the oldest are found without looking at any.
+step_traces = Table(
+    "step_traces",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("step_id", Text, ForeignKey("steps.id", ondelete="CASCADE"), nullable=False),
+    Column("request", LargeBinary, nullable=False),
+    Column("request_bytes", BigInteger, nullable=False),
+    Column("response", LargeBinary),
+    Column("response_bytes", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("step_id"),
+)
+
+# Which tools a run has called, whether or not they still exist.
+run_tools = Table(
+    "run_tools",
+    metadata,
+    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("tool_id", Text, primary_key=True),
+    Index(None, "tool_id"),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), nullable=False),
+    Column("turn_id", Text, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("agent_id", "turn_id", "step"),
+)

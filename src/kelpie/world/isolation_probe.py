@@ -1,0 +1,169 @@
+"""Tries one means of isolation on itself and says whether it had an effect: a program of its own, never imported.
+
+`world.isolation` runs it in a process that ends right after, because most of what it does to itself cannot be undone.
+It prints one line, `yes` or `no` and what was seen, and uses the standard library alone so that it starts at once.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+_USER, _NET = 0x10000000, 0x40000000  # CLONE_NEWUSER, CLONE_NEWNET
+_NO_NEW_PRIVILEGES, _SECCOMP = 38, 22  # prctl
+_RULESET, _RESTRICT = 444, 446  # the same numbers on every architecture
+_READ_FILE = 1 << 2
+_REFUSED = 99  # an error number that nothing else gives
+_VM_API, _VM_CREATE, _VM_API_STABLE = 0xAE00, 0xAE01, 12
+
+Seen = tuple[bool, str]
+
+
+class _Instruction(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint16), ("yes", ctypes.c_uint8), ("no", ctypes.c_uint8), ("k", ctypes.c_uint32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_uint16), ("instructions", ctypes.POINTER(_Instruction)))
+
+
+def user_namespace() -> Seen:
+    """A namespace in which this process is nobody until somebody maps it."""
+    before = os.getuid()
+    _checked(_libc().unshare(_USER), "unshare")
+    after = os.getuid()
+    outside = int(Path("/proc/sys/kernel/overflowuid").read_text())
+    return after == outside, f"user {before} is {after} in a namespace of its own"
+
+
+def network_namespace() -> Seen:
+    """Whether a door of the loopback that was open is out of reach from a namespace of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        address = door.getsockname()
+        socket.create_connection(address, 1).close()
+        _checked(_libc().unshare(_USER | _NET), "unshare")
+        try:
+            socket.create_connection(address, 1).close()
+        except OSError as error:
+            return True, f"no way out of a namespace of its own ({error.strerror})"
+    return False, "the network is still there in a namespace of its own"
+
+
+def landlock() -> Seen:
+    """Forbids itself to read files, and tries to."""
+    version = _libc().syscall(_RULESET, None, 0, 1)
+    _checked(version, "landlock_create_ruleset")
+    rules = ctypes.c_uint64(_READ_FILE)
+    ruleset = _libc().syscall(_RULESET, ctypes.byref(rules), ctypes.sizeof(rules), 0)
+    _checked(ruleset, "landlock_create_ruleset")
+    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl")
+    _checked(_libc().syscall(_RESTRICT, ruleset, 0), "landlock_restrict_self")
+    return _refused(lambda: Path("/proc/self/status").read_text(), f"ABI {version}, a forbidden read fails")
+
+
+def seccomp() -> Seen:
+    """Has the kernel refuse one system call with an error number of our own, and makes it."""
+    steps = (
+        _Instruction(0x20, 0, 0, 0),  # load the number of the call
+        _Instruction(0x15, 0, 1, _RULESET),
+        _Instruction(0x06, 0, 0, 0x00050000 | _REFUSED),
+        _Instruction(0x06, 0, 0, 0x7FFF0000),  # allow
+    )
+    program = _Program(len(steps), (_Instruction * len(steps))(*steps))
+    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl")
+    _checked(_libc().prctl(_SECCOMP, 2, ctypes.byref(program), 0, 0), "prctl")
+    _libc().syscall(_RULESET, None, 0, 1)
+    return ctypes.get_errno() == _REFUSED, "a filter refuses the call it names"
+
+
+def control_group(name: str) -> Seen:
+    """Makes a group below its own that may hold one process, enters it, and tries to fork."""
+    mount = _unified()
+    if mount is None:
+        return False, "no cgroup2 file system is mounted"
+    own = next(line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
+    above = Path(mount, own.lstrip("/"))
+    group = above / name
+    group.mkdir()
+    try:
+        if not (group / "pids.max").exists():
+            return False, f"{above} gives its groups no limits (cgroup.subtree_control is without pids)"
+        (group / "pids.max").write_text("1")
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            return _refused(_fork, f"a second process is refused in a group of {above}")
+        finally:
+            (above / "cgroup.procs").write_text(str(os.getpid()))
+    finally:
+        group.rmdir()
+
+
+def kvm() -> Seen:
+    """Makes a virtual machine without anything in it; whether it would boot a guest is another question."""
+    device = os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC)
+    version = fcntl.ioctl(device, _VM_API, 0)
+    os.close(fcntl.ioctl(device, _VM_CREATE, 0))
+    return version == _VM_API_STABLE, f"API {version}, makes an empty machine; whether it boots a guest was not tried"
+
+
+def jailed(directory: str) -> Seen:
+    """Run inside a jail with a read-only root: whether writing and the network are out of reach."""
+    file = Path(directory, f"kelpie-probe-{os.getpid()}")
+    try:
+        file.touch()
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+    else:
+        file.unlink()
+        return False, f"{directory} can be written to"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        return _refused(lambda: out.connect(("192.0.2.1", 9)), "read-only root, and no network")
+
+
+def _fork() -> None:
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+
+
+def _refused(deed: Callable[[], object], seen: str) -> Seen:
+    try:
+        deed()
+    except OSError as error:
+        return True, f"{seen} ({error.strerror})"
+    return False, f"{seen}, but it has no effect"
+
+
+def _unified() -> str | None:
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return where
+    return None
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(answer: int, call: str) -> None:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+
+
+_PROBES: dict[str, Callable[..., Seen]] = {
+    each.__name__: each for each in (user_namespace, network_namespace, landlock, seccomp, control_group, kvm, jailed)
+}
+
+if __name__ == "__main__":
+    try:
+        works, told = _PROBES[sys.argv[1]](*sys.argv[2:])
+    except OSError as error:
+        works, told = False, f"{error.filename + ': ' if error.filename else ''}{error.strerror}"
+    print("yes" if works else "no", told)

@@ -1,0 +1,42 @@
+"""`kelpie doctor`: what it tried on this machine, and custom tools that stand in the way of built-in ones."""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.live import live
+
+SHADOW = (
+    "UPDATE tools SET tool_type = 'custom', source_code = 'def rethink_memory(): ...' WHERE name = 'rethink_memory'"
+)
+
+
+def test_a_custom_tool_in_the_place_of_a_built_in_one_is_told(tmp_path: Path) -> None:
+    with live(tmp_path / "data") as place:
+        place.kelpie("server", "start")
+        assert place.json("doctor")["server"]["shadowed_tools"] == []
+        place.kelpie("server", "stop")
+        with sqlite3.connect(place.data_dir / "kelpie.db") as database:  # as an older Kelpie left it
+            assert database.execute(SHADOW).rowcount == 1
+        database.close()
+        assert place.kelpie("server", "start").returncode == 0
+        [told] = place.json("doctor")["server"]["shadowed_tools"]
+        assert told["name"] == "rethink_memory" and "rename or remove it" in told["remedy"]
+        plain = place.kelpie("doctor").stdout
+        assert told["id"] in plain and told["remedy"] in plain
+        assert "keeps the name of a built-in one" in place.kelpie("logs", "--level", "warning").stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the means are parts of Linux")
+def test_each_means_of_isolation_is_one_line_with_what_was_seen_and_the_remedy(tmp_path: Path) -> None:
+    with live(tmp_path / "data") as place:
+        place.kelpie("server", "start")
+        tried = place.json("doctor")["isolation"]["machine"]
+        lines = place.kelpie("doctor").stdout.splitlines()
+    assert len(tried) == 8
+    for each in tried:
+        [line] = [line for line in lines if line.startswith(f"{each['name']}  ")]
+        assert ("yes" if each["works"] else "no") in line.split() and each["seen"] in line
+        assert (each["remedy"] or "-") in line and bool(each["remedy"]) is not each["works"]

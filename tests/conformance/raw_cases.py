@@ -1,0 +1,209 @@
+"""One valid request for every route that no method of the SDK calls, by the route's name: where to, and with what."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.things import SOURCE, Things
+
+Asked = tuple[str, dict[str, Any]]
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+STDIO = {"type": "stdio", "command": "true", "args": []}
+# Where another status than 200, 201 or 204 is right.
+STATUS = {"PATCH /v1/agents/{agent_id}/messages/{message_id}": 405}
+
+
+def _variables(sandbox: str) -> str:
+    return f"/v1/sandbox-config/{sandbox}/environment-variable"
+
+
+def _carried(t: Things) -> Asked:
+    block, identity = t.block(), t.identity()
+    t.call("PATCH", f"/v1/blocks/{block}/identities/attach/{identity}")
+    return f"/v1/blocks/{block}/identities/detach/{identity}", {}
+
+
+def _group_block(t: Things) -> Asked:
+    group, block = t.group(), t.block()
+    t.call("PATCH", f"/v1/groups/{group}/blocks/attach/{block}")
+    return f"/v1/groups/{group}/blocks/detach/{block}", {}
+
+
+def _deployed(t: Things) -> str:
+    name = t.word()
+    t.call("POST", "/v1/_internal_templates/blocks", json=_template_block(t, name))
+    return name
+
+
+def _template_block(t: Things, deployment: str) -> dict[str, Any]:
+    return {"label": t.word(), "value": "v", "deployment_id": deployment, **_TEMPLATE}
+
+
+_TEMPLATE = {"base_template_id": "base", "template_id": "template", "entity_id": "entity"}
+
+
+def _done_run(t: Things) -> str:
+    agent = t.agent()
+    t.call("POST", f"/v1/agents/{agent}/messages", json=HELLO)
+    return t.call("GET", "/v1/runs/", params={"agent_id": agent})[0]["id"]
+
+
+CASES: dict[str, Callable[[Things], Asked]] = {
+    "GET /v1/ready/": lambda t: ("/v1/ready/", {}),
+    "POST /v1/auth": lambda t: ("/v1/auth", {"json": {}}),
+    # --- agents
+    "GET /v1/agents/count": lambda t: ("/v1/agents/count", {}),
+    "POST /v1/agents/messages/search": lambda t: ("/v1/agents/messages/search", {"json": {"query": "rain"}}),
+    "GET /v1/agents/{agent_id}/context": lambda t: (f"/v1/agents/{t.talked.agent}/context", {}),
+    "GET /v1/agents/{agent_id}/core-memory": lambda t: (f"/v1/agents/{t.agent()}/core-memory", {}),
+    "POST /v1/agents/{agent_id}/generate": lambda t: (
+        f"/v1/agents/{t.agent()}/generate",
+        {"json": {"prompt": "Say hi"}},
+    ),
+    "GET /v1/agents/{agent_id}/groups": lambda t: (f"/v1/agents/{t.agent()}/groups", {}),
+    "POST /v1/agents/{agent_id}/messages/preview-raw-payload": lambda t: (
+        f"/v1/agents/{t.agent()}/messages/preview-raw-payload",
+        {"json": HELLO},
+    ),
+    "PATCH /v1/agents/{agent_id}/messages/{message_id}": lambda t: (
+        f"/v1/agents/{t.talked.agent}/messages/{t.talked.message}",
+        {"json": {"message_type": "user_message", "content": "x"}},
+    ),
+    "POST /v1/agents/{agent_id}/system-prompt/recompile": lambda t: (
+        f"/v1/agents/{t.agent()}/system-prompt/recompile",
+        {},
+    ),
+    "GET /v1/_internal_agents/count": lambda t: ("/v1/_internal_agents/count", {"params": {"exclude_hidden": True}}),
+    "PATCH /v1/_internal_agents/{agent_id}/core-memory/blocks/{block_label}": lambda t: (
+        f"/v1/_internal_agents/{t.agent()}/core-memory/blocks/human",
+        {"json": {"value": "new"}},
+    ),
+    # --- blocks
+    "GET /v1/blocks/count": lambda t: ("/v1/blocks/count", {}),
+    "PATCH /v1/blocks/{block_id}/identities/attach/{identity_id}": lambda t: (
+        f"/v1/blocks/{t.block()}/identities/attach/{t.identity()}",
+        {},
+    ),
+    "PATCH /v1/blocks/{block_id}/identities/detach/{identity_id}": _carried,
+    "GET /v1/_internal_blocks/": lambda t: ("/v1/_internal_blocks/", {}),
+    "POST /v1/_internal_blocks/": lambda t: ("/v1/_internal_blocks/", {"json": {"label": "human", "value": "v"}}),
+    "DELETE /v1/_internal_blocks/{block_id}": lambda t: (f"/v1/_internal_blocks/{t.block()}", {}),
+    "GET /v1/_internal_blocks/{block_id}/agents": lambda t: (
+        f"/v1/_internal_blocks/{t.agent_with_block()[1]}/agents",
+        {},
+    ),
+    # --- templates' rows
+    "POST /v1/_internal_templates/agents": lambda t: (
+        "/v1/_internal_templates/agents",
+        {"json": {"model": "kelpie/demo", "deployment_id": t.word(), **_TEMPLATE}},
+    ),
+    "POST /v1/_internal_templates/blocks": lambda t: (
+        "/v1/_internal_templates/blocks",
+        {"json": _template_block(t, t.word())},
+    ),
+    "POST /v1/_internal_templates/blocks/batch": lambda t: (
+        "/v1/_internal_templates/blocks/batch",
+        {"json": [_template_block(t, t.word())]},
+    ),
+    "POST /v1/_internal_templates/groups": lambda t: (
+        "/v1/_internal_templates/groups",
+        {"json": {"agent_ids": [t.agent()], "description": "d", "deployment_id": t.word(), **_TEMPLATE}},
+    ),
+    "GET /v1/_internal_templates/deployment/{deployment_id}": lambda t: (
+        f"/v1/_internal_templates/deployment/{_deployed(t)}",
+        {},
+    ),
+    "DELETE /v1/_internal_templates/deployment/{deployment_id}": lambda t: (
+        f"/v1/_internal_templates/deployment/{_deployed(t)}",
+        {},
+    ),
+    # --- accounts
+    "GET /v1/admin/orgs/": lambda t: ("/v1/admin/orgs/", {}),
+    "POST /v1/admin/orgs/": lambda t: ("/v1/admin/orgs/", {"json": {"name": t.word()}}),
+    "PATCH /v1/admin/orgs/": lambda t: (
+        "/v1/admin/orgs/",
+        {"params": {"org_id": t.organization()}, "json": {"name": t.word()}},
+    ),
+    "DELETE /v1/admin/orgs/": lambda t: ("/v1/admin/orgs/", {"params": {"org_id": t.organization()}}),
+    "GET /v1/admin/users/": lambda t: ("/v1/admin/users/", {}),
+    "POST /v1/admin/users/": lambda t: (
+        "/v1/admin/users/",
+        {"json": {"name": t.word(), "organization_id": t.organization()}},
+    ),
+    "PUT /v1/admin/users/": lambda t: ("/v1/admin/users/", {"json": {"id": t.user(), "name": t.word()}}),
+    "DELETE /v1/admin/users/": lambda t: ("/v1/admin/users/", {"params": {"user_id": t.user()}}),
+    # --- archives, identities, groups
+    "GET /v1/archives/{archive_id}/agents": lambda t: (f"/v1/archives/{t.agent_with_archive()[1]}/agents", {}),
+    "GET /v1/identities/": lambda t: ("/v1/identities/", {}),
+    "POST /v1/identities/": lambda t: ("/v1/identities/", {"json": t.new_identity()}),
+    "PUT /v1/identities/": lambda t: ("/v1/identities/", {"json": t.new_identity()}),
+    "GET /v1/identities/count": lambda t: ("/v1/identities/count", {}),
+    "DELETE /v1/identities/{identity_id}": lambda t: (f"/v1/identities/{t.identity()}", {}),
+    "GET /v1/identities/{identity_id}": lambda t: (f"/v1/identities/{t.identity()}", {}),
+    "PATCH /v1/identities/{identity_id}": lambda t: (f"/v1/identities/{t.identity()}", {"json": {"name": "Ben"}}),
+    "GET /v1/identities/{identity_id}/agents": lambda t: (f"/v1/identities/{t.identity()}/agents", {}),
+    "GET /v1/identities/{identity_id}/blocks": lambda t: (f"/v1/identities/{t.identity()}/blocks", {}),
+    "PUT /v1/identities/{identity_id}/properties": lambda t: (
+        f"/v1/identities/{t.identity()}/properties",
+        {"json": [{"key": "k", "value": "v", "type": "string"}]},
+    ),
+    "GET /v1/groups/": lambda t: ("/v1/groups/", {}),
+    "POST /v1/groups/": lambda t: ("/v1/groups/", {"json": {"agent_ids": [t.agent()], "description": "d"}}),
+    "GET /v1/groups/count": lambda t: ("/v1/groups/count", {}),
+    "DELETE /v1/groups/{group_id}": lambda t: (f"/v1/groups/{t.group()}", {}),
+    "GET /v1/groups/{group_id}": lambda t: (f"/v1/groups/{t.group()}", {}),
+    "PATCH /v1/groups/{group_id}": lambda t: (f"/v1/groups/{t.group()}", {"json": {"description": "new"}}),
+    "PATCH /v1/groups/{group_id}/blocks/attach/{block_id}": lambda t: (
+        f"/v1/groups/{t.group()}/blocks/attach/{t.block()}",
+        {},
+    ),
+    "PATCH /v1/groups/{group_id}/blocks/detach/{block_id}": _group_block,
+    "POST /v1/conversations/{conversation_id}/messages/preview-raw-payload": lambda t: (
+        f"/v1/conversations/{t.conversation()}/messages/preview-raw-payload",
+        {"json": HELLO},
+    ),
+    # --- runs, steps, jobs
+    "GET /v1/_internal_runs/": lambda t: ("/v1/_internal_runs/", {}),
+    "GET /v1/runs/active": lambda t: ("/v1/runs/active", {}),
+    "DELETE /v1/runs/{run_id}": lambda t: (f"/v1/runs/{_done_run(t)}", {}),
+    "GET /v1/runs/{run_id}/metrics": lambda t: (f"/v1/runs/{t.talked.run}/metrics", {}),
+    "PATCH /v1/steps/{step_id}/transaction/{transaction_id}": lambda t: (
+        f"/v1/steps/{t.talked.step}/transaction/t1",
+        {},
+    ),
+    "GET /v1/telemetry/{step_id}": lambda t: (f"/v1/telemetry/{t.talked.step}", {}),
+    "GET /v1/jobs/": lambda t: ("/v1/jobs/", {}),
+    "GET /v1/jobs/active": lambda t: ("/v1/jobs/active", {}),
+    # --- tools, MCP servers, sandboxes
+    "POST /v1/tools/add-base-tools": lambda t: ("/v1/tools/add-base-tools", {}),
+    "GET /v1/tools/count": lambda t: ("/v1/tools/count", {}),
+    "POST /v1/tools/generate-schema": lambda t: ("/v1/tools/generate-schema", {"json": {"code": SOURCE}}),
+    "GET /v1/tools/mcp/servers": lambda t: ("/v1/tools/mcp/servers", {}),
+    "PUT /v1/tools/mcp/servers": lambda t: ("/v1/tools/mcp/servers", {"json": {"server_name": t.word(), **STDIO}}),
+    "DELETE /v1/tools/mcp/servers/{mcp_server_name}": lambda t: (f"/v1/tools/mcp/servers/{t.old_mcp_server()}", {}),
+    "PATCH /v1/tools/mcp/servers/{mcp_server_name}": lambda t: (
+        f"/v1/tools/mcp/servers/{t.old_mcp_server()}",
+        {"json": {"stdio_config": {"server_name": "x", **STDIO}}},
+    ),
+    "GET /v1/sandbox-config/": lambda t: ("/v1/sandbox-config/", {}),
+    "POST /v1/sandbox-config/": lambda t: ("/v1/sandbox-config/", {"json": {"config": {"sandbox_dir": "/tmp/x"}}}),
+    "POST /v1/sandbox-config/local": lambda t: ("/v1/sandbox-config/local", {"json": {"sandbox_dir": "/tmp/x"}}),
+    "POST /v1/sandbox-config/local/default": lambda t: ("/v1/sandbox-config/local/default", {}),
+    "DELETE /v1/sandbox-config/{sandbox_config_id}": lambda t: (f"/v1/sandbox-config/{t.sandbox()}", {}),
+    "PATCH /v1/sandbox-config/{sandbox_config_id}": lambda t: (
+        f"/v1/sandbox-config/{t.sandbox()}",
+        {"json": {"config": {"sandbox_dir": "/tmp/y"}}},
+    ),
+    "GET /v1/sandbox-config/{sandbox_config_id}/environment-variable": lambda t: (_variables(t.sandbox()), {}),
+    "POST /v1/sandbox-config/{sandbox_config_id}/environment-variable": lambda t: (
+        _variables(t.sandbox()),
+        {"json": {"key": t.word(), "value": "v"}},
+    ),
+    "PATCH /v1/sandbox-config/environment-variable/{env_var_id}": lambda t: (
+        f"/v1/sandbox-config/environment-variable/{t.sandbox_variable()}",
+        {"json": {"value": "new"}},
+    ),
+    "DELETE /v1/sandbox-config/environment-variable/{env_var_id}": lambda t: (
+        f"/v1/sandbox-config/environment-variable/{t.sandbox_variable()}",
+        {},
+    ),
+}

@@ -1,0 +1,71 @@
+"""The routes of the running app beside Letta's: what is not there is listed with its reason, and nothing is claimed
+that no test asks for."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.served import served
+from tests.conformance.letta_routes import Route, letta_routes
+from tests.conformance.raw_cases import CASES, STATUS
+from tests.conformance.sdk_cases import CASES as SDK_CASES
+from tests.conformance.things import Things
+
+ROUTES = letta_routes()
+HERE = [route for route in ROUTES if route.later is None and route.not_meant is None]
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
+    with served(tmp_path_factory.mktemp("routes")) as server:
+        yield Things(server.url)
+
+
+def shape(path: str) -> str:
+    """A path whatever its parameters are called."""
+    return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
+
+
+@pytest.fixture(scope="module")
+def ours(things: Things) -> set[tuple[str, str]]:
+    paths = things.call("GET", "/openapi.json")["paths"]
+    return {(method.upper(), shape(path)) for path, methods in paths.items() for method in methods}
+
+
+def test_what_is_not_left_to_later_is_there(ours: set[tuple[str, str]]) -> None:
+    assert [route.name for route in HERE if (route.method, shape(route.path)) not in ours] == []
+
+
+def test_every_route_that_is_there_is_asked_for() -> None:
+    without_sdk = {route.name for route in HERE if route.sdk is None}
+    assert without_sdk == set(CASES)
+    assert {route.sdk for route in HERE if route.sdk is not None} <= set(SDK_CASES)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_a_route_without_an_sdk_method_answers(things: Things, name: str) -> None:
+    path, fields = CASES[name](things)
+    answer = things.http.request(name.split()[0], path, **fields)
+    assert answer.status_code in ((STATUS[name],) if name in STATUS else (200, 201, 204)), answer.text
+
+
+def _filled(route: Route) -> str:
+    return "/".join("x" if part.startswith("{") else part for part in route.path.split("/"))
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.later is not None], ids=lambda route: route.name)
+def test_what_comes_later_is_not_faked(things: Things, route: Route) -> None:
+    """Nothing is accepted that is not carried out."""
+    answer = things.http.request(route.method, _filled(route), json={})
+    assert answer.status_code in (400, 404, 405, 422, 501), answer.text
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if route.not_meant], ids=lambda route: route.name)
+def test_what_is_not_meant_says_so(things: Things, route: Route) -> None:
+    answer = things.http.request(route.method, _filled(route))
+    assert answer.status_code == 501
+    assert route.method == "HEAD" or len(answer.json()["detail"].split()) > 5
+
+
+def test_latest_is_another_name_for_v1(things: Things) -> None:
+    assert things.call("GET", "/latest/agents/count") == things.call("GET", "/v1/agents/count")

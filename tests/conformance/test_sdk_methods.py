@@ -1,0 +1,97 @@
+"""Every public method of `letta-client` 1.12.1, found by looking at the client, answers as its own model says.
+
+A method whose engine a later issue brings is a strict expected failure that names the issue: when it starts to work,
+the test says so.
+"""
+
+import functools
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from letta_client import APIStatusError, AsyncLetta, AsyncStream, Letta, Stream
+from letta_client._resource import AsyncAPIResource, SyncAPIResource
+
+from tests.acceptance.sdk import KINDS, every, got, sdk_client
+from tests.acceptance.served import served
+from tests.conformance.letta_routes import letta_routes
+from tests.conformance.sdk_cases import CASES
+from tests.conformance.things import Things
+
+ROUTES = {route.sdk: route for route in letta_routes() if route.sdk}
+# What the client has for itself, without a route.
+OWN = {
+    "close",
+    "copy",
+    "delete",
+    "get",
+    "get_api_list",
+    "is_closed",
+    "patch",
+    "platform_headers",
+    "post",
+    "put",
+    "request",
+}
+
+# What may be empty on a new server.
+EMPTY = {"conversations.messages.list", "models.embeddings.list", "mcp_servers.tools.list", "runs.trace.retrieve"}
+
+
+def methods(resource: object, path: str = "") -> Iterator[str]:
+    """The dotted names of the public methods of a client and of the resources under it."""
+    for name in sorted(dir(type(resource))):
+        found = inspect.getattr_static(type(resource), name)
+        if name.startswith(("_", "with_")):
+            continue
+        if isinstance(found, functools.cached_property | property):
+            child = getattr(resource, name)
+            if isinstance(child, SyncAPIResource | AsyncAPIResource):
+                yield from methods(child, f"{path}{name}.")
+        elif inspect.isfunction(found) and (path or name not in OWN):
+            yield f"{path}{name}"
+
+
+@pytest.mark.parametrize("client", [Letta, AsyncLetta])
+def test_every_method_has_a_case_and_a_route(client: Any) -> None:
+    found = set(methods(client(base_url="http://127.0.0.1:1", api_key="none")))
+    assert found == set(CASES) == set(ROUTES)
+
+
+def _cases() -> Iterator[Any]:
+    for kind in KINDS:
+        for name in CASES:
+            route, marks = ROUTES[name], []
+            if route.later is not None:
+                reason = f"comes with issue {route.later}"
+                marks = [pytest.mark.xfail(reason=reason, strict=True, raises=APIStatusError)]
+            if route.not_meant is None:
+                yield pytest.param(kind, name, id=f"{kind}-{name}", marks=marks)
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
+    data: Path = tmp_path_factory.mktemp("conformance")
+    with served(data) as server:
+        yield Things(server.url)
+
+
+@pytest.mark.parametrize(("kind", "name"), list(_cases()))
+async def test_a_method_answers_as_its_model_says(things: Things, kind: str, name: str) -> None:
+    async with sdk_client(kind, str(things.http.base_url)) as sdk:
+        answer = await got(CASES[name](sdk, things))
+        if hasattr(answer, "iter_pages") or isinstance(answer, Stream | AsyncStream):
+            assert await every(answer) or name in EMPTY, "nothing came: the case shows nothing"
+        else:
+            assert answer or name in EMPTY or answer is None, "nothing came: the case shows nothing"
+
+
+@pytest.mark.parametrize("name", [name for name, route in ROUTES.items() if route.not_meant])
+async def test_what_is_not_meant_says_so(things: Things, name: str) -> None:
+    async with sdk_client("sync", str(things.http.base_url)) as sdk:
+        with pytest.raises(APIStatusError) as refused:
+            await got(CASES[name](sdk, things))
+    assert refused.value.status_code == 501
+    assert len(refused.value.response.json()["detail"].split()) > 5

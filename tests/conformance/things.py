@@ -1,0 +1,128 @@
+"""What a call needs to be there before it: made over plain HTTP, new each time unless it takes a turn to make."""
+
+import uuid
+from functools import cached_property
+from typing import Any
+
+import httpx
+
+SOURCE = '''
+def shout(text: str) -> str:
+    """Says it loudly.
+
+    Args:
+        text (str): What to say.
+    """
+    return text.upper()
+'''
+MODEL = "kelpie/demo"
+STDIO = {"mcp_server_type": "stdio", "command": "true", "args": []}
+
+
+class Things:
+    def __init__(self, url: str) -> None:
+        self.http = httpx.Client(
+            base_url=url, timeout=60, trust_env=False, headers={"user-agent": "letta-client/1.12.1"}
+        )
+
+    def call(self, method: str, path: str, **fields: Any) -> Any:
+        answer = self.http.request(method, path, **fields)
+        assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    @staticmethod
+    def word() -> str:
+        return f"w{uuid.uuid4().hex[:10]}"
+
+    def agent(self, **fields: Any) -> str:
+        blocks = [{"label": "human", "value": "Ann"}, {"label": "persona", "value": "Kind."}]
+        body = {"name": self.word(), "model": MODEL, "memory_blocks": blocks, **fields}
+        return self.call("POST", "/v1/agents/", json=body)["id"]
+
+    def block(self, **fields: Any) -> str:
+        return self.call("POST", "/v1/blocks/", json={"label": self.word(), "value": "v", **fields})["id"]
+
+    def agent_with_block(self) -> tuple[str, str]:
+        block = self.block()
+        return self.agent(block_ids=[block]), block
+
+    def tool(self) -> str:
+        return self.call("POST", "/v1/tools/", json={"source_code": SOURCE.replace("shout", self.word())})["id"]
+
+    def agent_with_tool(self) -> tuple[str, str]:
+        tool = self.tool()
+        return self.agent(tool_ids=[tool]), tool
+
+    def archive(self) -> str:
+        return self.call("POST", "/v1/archives/", json={"name": self.word()})["id"]
+
+    def agent_with_archive(self) -> tuple[str, str]:
+        agent, archive = self.agent(), self.archive()
+        self.call("PATCH", f"/v1/agents/{agent}/archives/attach/{archive}")
+        return agent, archive
+
+    def passage(self) -> tuple[str, str]:
+        archive = self.archive()
+        made = self.call("POST", f"/v1/archives/{archive}/passages", json={"text": "rain in Spain"})
+        return archive, made["id"]
+
+    def agent_passage(self) -> tuple[str, str]:
+        agent = self.agent()
+        return agent, self.call("POST", f"/v1/agents/{agent}/archival-memory", json={"text": "rain in Spain"})[0]["id"]
+
+    def identity(self) -> str:
+        return self.call("POST", "/v1/identities/", json=self.new_identity())["id"]
+
+    def new_identity(self) -> dict[str, Any]:
+        return {"identifier_key": self.word(), "name": "Ann", "identity_type": "user"}
+
+    def conversation(self) -> str:
+        return self.call("POST", "/v1/conversations/", params={"agent_id": self.agent()}, json={})["id"]
+
+    def group(self) -> str:
+        return self.call("POST", "/v1/groups/", json={"agent_ids": [self.agent()], "description": "Two of us."})["id"]
+
+    def mcp_server(self) -> str:
+        return self.call("POST", "/v1/mcp-servers/", json={"server_name": self.word(), "config": STDIO})["id"]
+
+    def old_mcp_server(self) -> str:
+        name = self.word()
+        self.call(
+            "PUT", "/v1/tools/mcp/servers", json={"server_name": name, "type": "stdio", "command": "true", "args": []}
+        )
+        return name
+
+    def sandbox(self) -> str:
+        return self.call("POST", "/v1/sandbox-config/local/default")["id"]
+
+    def sandbox_variable(self) -> str:
+        body = {"key": self.word(), "value": "v"}
+        return self.call("POST", f"/v1/sandbox-config/{self.sandbox()}/environment-variable", json=body)["id"]
+
+    def organization(self) -> str:
+        return self.call("POST", "/v1/admin/orgs/", json={"name": self.word()})["id"]
+
+    def user(self) -> str:
+        body = {"name": self.word(), "organization_id": self.organization()}
+        return self.call("POST", "/v1/admin/users/", json=body)["id"]
+
+    def token(self, agent: str) -> dict[str, Any]:
+        policy = [{"type": "agent", "id": agent, "access": ["read_messages"]}]
+        return self.call(
+            "POST", "/v1/client-side-access-tokens", json={"hostname": "https://a.example", "policy": policy}
+        )
+
+    @cached_property
+    def talked(self) -> "Talked":
+        """An agent that had a turn."""
+        agent = self.agent()
+        self.call("POST", f"/v1/agents/{agent}/messages", json={"input": "Remember that I like rain"})
+        run = self.call("GET", "/v1/runs/", params={"agent_id": agent})[0]["id"]
+        step = self.call("GET", f"/v1/runs/{run}/steps")[0]["id"]
+        message = self.call("GET", f"/v1/agents/{agent}/messages")[-1]["id"]
+        return Talked(agent, run, step, message)
+
+
+class Talked:
+    def __init__(self, agent: str, run: str, step: str, message: str) -> None:
+        self.agent, self.run, self.step, self.message = agent, run, step, message
