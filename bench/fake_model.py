@@ -27,7 +27,7 @@ def _completion(text: str) -> bytes:
 
 def _chunks(text: str) -> list[bytes]:
     deltas = [{"role": "assistant", "content": ""}, *({"content": word + " "} for word in text.split())]
-    lines = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
+    lines: list[dict[str, object]] = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
     lines.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     lines.append({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}})
     return [b"data: " + json.dumps({"id": "x", **line}).encode() + b"\n\n" for line in lines] + [b"data: [DONE]\n\n"]

@@ -15,6 +15,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from load.growth import growth
@@ -56,9 +57,11 @@ async def talking(server: Server) -> dict[str, Any]:
     out = {"get_agent": await measure(server, [lambda: server.get(short)] * 300)}
     await server.send(agent)
     out["send_one_agent"] = await measure(server, [lambda: server.send(agent)] * 200)
-    out |= await first_events(server, agent)
+    for _ in range(50):
+        await server.send(agent)
     ids = len(json.loads(await server.get(short))["message_ids"])
     out["get_agent_long"] = await measure(server, [lambda: server.get(short)] * 300) | {"message_ids": ids}
+    out |= await first_events(server, agent)
     path = f"/v1/agents/{agent}/messages?limit=100"
     out["list_100_messages"] = await measure(server, [lambda: server.get(path)] * 50)
     return out
@@ -94,7 +97,9 @@ async def all_at_once(server: Server) -> dict[str, Any]:
 
 async def slow_model(server: Server) -> dict[str, Any]:
     agents = [await server.new_agent() for _ in range(200)]
-    work = [lambda a=agent: LeanClient(server.url).send(a) for agent in agents for _ in range(2)]
+    work: list[Callable[[], Awaitable[Any]]] = [
+        partial(LeanClient(server.url).send, agent) for agent in agents for _ in range(2)
+    ]
     return {"send_200_agents_slow_model": await measure(server, work, together=True)}
 
 

@@ -26,6 +26,7 @@ from kelpie.observe import logs
 from kelpie.storage import accounts, heads, runs, steps
 from kelpie.storage.heads import Node
 from kelpie.storage.schema import ensure_schema
+from kelpie.storage.traces import Tracing
 from kelpie.tools.port import ExternalTool
 from kelpie.tools.registry import ensure_builtins
 from kelpie.world import password_file
@@ -79,7 +80,9 @@ class Kelpie:
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
-        self._equipment = Equipment(world, self.models, external, self.agents.touched, settings.block_limit)
+        self._equipment = Equipment(
+            world, self.models, external, self.agents.touched, settings.block_limit, _tracing(settings)
+        )
         world.database.when_in_doubt(self._look_again)
 
     def doors(self, caller: Caller) -> Doors:
@@ -175,6 +178,10 @@ def _limits(settings: Settings) -> Limits:
         activate_s=settings.load_s,
         drain_s=settings.drain_s,
     )
+
+
+def _tracing(settings: Settings) -> Tracing | None:
+    return Tracing(settings.trace_steps, settings.trace_bytes_max) if settings.trace_steps else None
 
 
 def _observe(transition: Transition) -> None:

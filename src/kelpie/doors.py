@@ -16,6 +16,7 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.activation import Activation
 from kelpie.agent.agents import Agents
 from kelpie.agent.conversations import Conversations
+from kelpie.agent.deployments import Deployments
 from kelpie.agent.groups import Groups
 from kelpie.agent.jobs import Jobs
 from kelpie.agent.recall import Recall
@@ -26,7 +27,9 @@ from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
+from kelpie.tools.mcp_servers import McpServers
 from kelpie.tools.registry import Tools, ensure_builtins
+from kelpie.tools.sandbox_configs import SandboxConfigs
 from kelpie.world.world import World
 
 
@@ -39,9 +42,12 @@ class Doors:
     agents: Agents
     blocks: Blocks
     tools: Tools
+    mcp_servers: McpServers
+    sandbox_configs: SandboxConfigs
     runs: Runs
     conversations: Conversations
     groups: Groups
+    deployments: Deployments
     jobs: Jobs
     recall: Recall
     archives: Archives
@@ -62,17 +68,22 @@ def open_doors(
     accounts_changed: Callable[[], None],
 ) -> Doors:
     agents = Agents(world, models, dispatcher, settings, caller)
+    blocks = Blocks(world, agents.touched, settings.block_limit, caller)
+    groups = Groups(world, agents.touched, agents.forgotten, caller)
     return Doors(
         caller=caller,
         world=world,
         settings=settings,
         models=models,
         agents=agents,
-        blocks=Blocks(world, agents.touched, settings.block_limit, caller),
+        blocks=blocks,
         tools=Tools(world, agents.touched, caller),
+        mcp_servers=McpServers(world, caller),
+        sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),
         conversations=Conversations(world, models, caller),
-        groups=Groups(world, agents.touched, agents.forgotten, caller),
+        groups=groups,
+        deployments=Deployments(world, agents, blocks, groups, caller),
         jobs=Jobs(world, caller),
         recall=Recall(world, caller),
         archives=Archives(world, models, caller),

@@ -106,13 +106,13 @@ def test_a_file_in_the_current_directory_cannot_take_a_key_elsewhere(
 
 def test_what_only_the_start_can_see_is_told_with_its_place_too(place: Live, tmp_path: Path) -> None:
     path = tmp_path / "kelpie.toml"
-    path.write_text('[server]\nhost = "0.0.0.0"\n')
+    path.write_text('[server]\nhost = "203.0.113.1"\n')
     for arguments in (("server", "start", "--foreground"), ("server", "start")):
         done = place.kelpie(*arguments, cwd=tmp_path, env={"KELPIE_LOG_LEVEL": "error"})
         assert done.returncode == 1
-        assert f"kelpie: {path} line 2, server.host: '0.0.0.0'" in done.stderr
-    done = place.kelpie("server", "start", "--host", "0.0.0.0", "--foreground", cwd=tmp_path)
-    assert "kelpie: --host: '0.0.0.0'" in done.stderr
+        assert f"kelpie: {path} line 2, server.host: cannot listen on 203.0.113.1" in done.stderr
+    done = place.kelpie("server", "start", "--host", "203.0.113.1", "--foreground", cwd=tmp_path)
+    assert "kelpie: --host: cannot listen on 203.0.113.1" in done.stderr
 
 
 def test_a_server_starts_with_its_file_and_keeps_it(place: Live, tmp_path: Path) -> None:

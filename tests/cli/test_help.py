@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from kelpie.cli import commands
@@ -18,21 +18,21 @@ NO_JSON = {"version", "server start", "server stop", "chat", "demo", "agents del
 SHELL_OPERATORS = ("|", "||", "<", ">", "&&")
 
 
-def walk(command: object, name: str = "") -> Iterator[tuple[str, typer.core.TyperCommand | typer.core.TyperGroup]]:
+def walk(command: object, name: str = "") -> Iterator[tuple[str, TyperCommand | TyperGroup]]:
     """Every command and every group of commands, by its full name."""
-    assert isinstance(command, typer.core.TyperCommand | typer.core.TyperGroup)
+    assert isinstance(command, TyperCommand | TyperGroup)
     yield name, command
-    if isinstance(command, typer.core.TyperGroup):
+    if isinstance(command, TyperGroup):
         for child_name, child in command.commands.items():
             yield from walk(child, f"{name} {child_name}".strip())
 
 
 TREE = get_command(commands.kelpie)
 ALL = dict(walk(TREE))
-LEAVES = {name: command for name, command in ALL.items() if not isinstance(command, typer.core.TyperGroup)}
+LEAVES = {name: command for name, command in ALL.items() if not isinstance(command, TyperGroup)}
 
 
-def examples_of(command: typer.core.TyperCommand | typer.core.TyperGroup) -> list[str]:
+def examples_of(command: TyperCommand | TyperGroup) -> list[str]:
     heading, *lines = (command.epilog or "").removeprefix("\b\n").split("\n")
     assert heading == "Examples:"
     return [line.strip(" -`") for line in lines if line]  # at a terminal it is a list in Markdown
@@ -54,10 +54,10 @@ def test_its_examples_are_calls_that_it_understands(name: str) -> None:
         end = next((place for place, word in enumerate(words) if word in SHELL_OPERATORS), len(words))
         command, context = TREE, None
         words = words[:end]
-        while isinstance(command, typer.core.TyperGroup):
+        while isinstance(command, TyperGroup):
             context = command.make_context("kelpie", [], parent=context, resilient_parsing=True)
             _, found, words = command.resolve_command(context, words)
-            assert isinstance(found, typer.core.TyperCommand | typer.core.TyperGroup)
+            assert isinstance(found, TyperCommand | TyperGroup)
             command = found
         command.make_context(command.name, words, parent=context)  # raises for what it does not understand
 

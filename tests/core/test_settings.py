@@ -15,6 +15,9 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "port": ("9000", 9000),
     "log_level": ("debug", "debug"),
     "context_window": ("4000", 4000),
+    "log_bytes_max": ("2048", 2048),
+    "provider_limits": ("openai: calls=8, ollama: calls=1", ("openai: calls=8", "ollama: calls=1")),
+    "model_prices": ("openai/gpt-4o=2.5/10", ("openai/gpt-4o=2.5/10",)),
     "context_window_unknown": ("4000", 4000),
     "openai_responses": ("always", "always"),
 }
@@ -30,8 +33,12 @@ SECONDS = sorted(name for name, spec in SETTINGS.items() if spec.seconds)
 BOUNDED = sorted(name for name, spec in SETTINGS.items() if spec.low is not None)
 
 
+ADDRESS = ("http://other:81/v1", "http://other:81/v1")
+
+
 def sample(name: str) -> tuple[str, Any]:
-    return SPECIAL.get(name) or BY_KIND[KINDS[name]]
+    by_kind = ADDRESS if name.endswith("_base_url") else BY_KIND[KINDS[name]]
+    return SPECIAL.get(name) or by_kind
 
 
 def variable(name: str) -> str:
@@ -58,10 +65,31 @@ def test_every_number_has_bounds() -> None:
     assert all(spec.seconds or (spec.low is not None and spec.high is not None) for spec in numbers)
 
 
-def test_every_key_of_a_provider_is_a_secret() -> None:
+def test_every_key_and_the_password_are_secrets() -> None:
     assert {name for name, spec in SETTINGS.items() if spec.secret} == {
-        name for name in SETTINGS if name.endswith("api_key")
+        name for name in SETTINGS if name.endswith(("api_key", "password"))
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "protected"),
+    [
+        ({}, False),
+        ({"host": "localhost"}, False),
+        ({"host": "127.1.2.3"}, False),
+        ({"host": "::1"}, False),
+        ({"password": "x"}, True),
+        ({"secure": True}, True),
+        ({"host": "0.0.0.0"}, True),
+        ({"host": "::"}, True),
+        ({"host": ""}, True),
+        ({"host": "192.168.1.2"}, True),
+        ({"host": "127.0.0.1.example.org"}, True),
+        ({"host": "example.org"}, True),
+    ],
+)
+def test_only_a_server_that_nobody_else_can_reach_may_be_open(given: dict[str, Any], protected: bool) -> None:
+    assert Settings(**given).protected is protected
 
 
 def test_an_empty_environment_gives_the_defaults() -> None:
@@ -185,6 +213,38 @@ def test_a_wrong_value_of_a_file_is_refused_with_its_place(key: str, value: Any,
         resolve({}, {}, {key: Given(value, "kelpie.toml line 7")})
     assert refused.value.setting == "kelpie.toml line 7"
     assert told in refused.value.remedy
+
+
+ADDRESSES = sorted(name for name in SETTINGS if name.endswith("_base_url"))
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+@pytest.mark.parametrize(
+    "text", ["localhost:11434", "ftp://host", "http://", "http://host:port", "http://h:99999", "x"]
+)
+def test_what_is_no_address_is_refused(name: str, text: str) -> None:
+    error = refusal(variable(name), text)
+    assert error.setting == variable(name) and "write it like http://" in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("models.limits", ["openai calls=8"], "names no provider"),
+        ("models.prices", ["openai/gpt-4o"], "is not a price"),
+        ("models.fallbacks", ["ollama/qwen3:8b", "gpt-4o"], "'gpt-4o' is not a handle"),
+        ("agents.default_model", "gpt-4o", "'gpt-4o' is not a handle"),
+        ("agents.default_embedding", "small", "'small' is not a handle"),
+        ("providers.ollama.base_url", "localhost:11434", "'localhost:11434' is no address"),
+    ],
+)
+def test_a_text_of_the_wrong_form_is_refused_with_its_place(key: str, value: Any, told: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        resolve({}, {}, {key: Given(value, "kelpie.toml line 7")})
+    assert refused.value.setting == "kelpie.toml line 7" and told in refused.value.remedy
+    text = ", ".join(value) if isinstance(value, list) else value
+    field = KEYS[key]
+    assert told in refusal(variable(field), text).remedy
 
 
 def test_a_secret_of_the_wrong_kind_is_not_repeated() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from kelpie.core.settings import VARIABLES, Settings
+from kelpie.core.settings import SETTINGS, VARIABLES, Settings
 from kelpie.llm.models import Models
 from kelpie.llm.port import ModelInfo
 from kelpie.llm.providers import ALL_OFFERS
@@ -40,7 +40,8 @@ def made() -> Models:
 
 def live_variables() -> dict[str, str]:
     """What the environment sets for providers, for a server that is started with it."""
-    return {name: os.environ[name] for name in VARIABLES if os.environ.get(name) and not name.startswith("KELPIE_")}
+    ours = [name for name, field in VARIABLES.items() if SETTINGS[field].key.startswith("providers.")]
+    return {name: os.environ[name] for name in ours if os.environ.get(name)}
 
 
 async def chosen(models: Models, provider: str) -> ModelInfo:

@@ -1,12 +1,13 @@
-"""Each provider that is set up: it lists models, answers whole and in pieces, and calls a tool."""
+"""Each provider that is set up: it lists models, answers whole and in pieces, calls a tool, and goes on after it."""
 
 import json
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Role, Text
+from kelpie.core.messages import Message, Role, Text, ToolReturn
 from kelpie.llm.port import Prepared, Reply, Request, TextDelta, ToolSchema
 from kelpie.world.ids import RandomIds
 from tests.live.conftest import chosen, made
@@ -84,5 +85,40 @@ async def test_it_calls_a_tool(provider: str) -> None:
         assert isinstance(reply, Reply)
         assert reply.tool_calls[0].name == "roll_dice"
         assert json.loads(reply.tool_calls[0].arguments)["sides"] == 20
+    finally:
+        await models.close()
+
+
+@pytest.mark.parametrize("deltas", [False, True], ids=["whole", "streamed"])
+async def test_its_thoughts_are_taken_back_after_a_tool_call(provider: str, deltas: bool) -> None:
+    """A provider checks that the thoughts before a call are its own; a wrong one would be refused."""
+    models = made()
+    try:
+        model = await chosen(models, provider)
+        if not (model.reasoning and model.tools):
+            pytest.skip(f"{model.handle} does not reason and call tools; choose another with LIVE_MODEL_...")
+        speaker, name = models.provider(model.handle)
+        history = [said("Call the tool roll_dice with 20 sides, then tell me the number.")]
+        for _ in range(2):
+            request = Request(
+                model=name,
+                system="Use the tools you have.",
+                messages=history,
+                tools=[ROLL],
+                max_tokens=2 * TOKENS_MAX,
+                deltas=deltas,
+                options=model.settings,
+            )
+            async with aclosing(speaker.stream(request)) as events:
+                reply = [event async for event in events][-1]
+            assert isinstance(reply, Reply)
+            if not reply.tool_calls:
+                break
+            asked = replace(history[0].message, role=Role.assistant, content=reply.content, tool_calls=reply.tool_calls)
+            results = tuple(ToolReturn(call.id, call.name, True, "17") for call in reply.tool_calls)
+            given = replace(history[0].message, role=Role.tool, content=(), tool_returns=results)
+            history += [Prepared(asked), Prepared(given)]
+        assert len(history) == 3, "no tool was called"
+        assert "17" in text_of(reply)
     finally:
         await models.close()

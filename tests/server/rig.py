@@ -19,7 +19,7 @@ from kelpie.core.messages import Message, Part, Role, Text, ToolCall, Usage
 from kelpie.core.settings import Settings
 from kelpie.llm.port import EmbeddingInfo, Event, ModelInfo, Reply, Request, TextDelta
 from kelpie.server.app import create_app
-from kelpie.world.clock import SystemClock
+from kelpie.world.clock import Clock, SystemClock
 from kelpie.world.http import NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.processes import SystemProcesses
@@ -113,12 +113,17 @@ class Puppet:
 
 @asynccontextmanager
 async def open_house(
-    tmp_path: Path, *, lifecycle: bool = True, **settings: Any
+    tmp_path: Path,
+    *,
+    lifecycle: bool = True,
+    password_kept: str | None = None,
+    clock: Clock | None = None,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Kelpie, Puppet]]:
     """A whole Kelpie on its own SQLite file, with the puppet as its only provider; `serve` starts and stops its own."""
     puppet = Puppet()
     world = World(
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         ids=RandomIds(),
         random=random.Random(),
         database=SqliteDatabase.open(tmp_path / "kelpie.db"),
@@ -126,7 +131,7 @@ async def open_house(
         processes=SystemProcesses(),
     )
     given = Settings(data_dir=str(tmp_path), default_model="fake/model", port=0)
-    kelpie = Kelpie(world, replace(given, **settings), providers=[puppet])
+    kelpie = Kelpie(world, replace(given, **settings), providers=[puppet], password_kept=password_kept)
     if not lifecycle:
         yield kelpie, puppet
         return

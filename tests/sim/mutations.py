@@ -22,7 +22,8 @@ from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
-from kelpie.storage import blocks, heads, journal_keys, messages
+from kelpie.memory.archives import Archives
+from kelpie.storage import archives, blocks, heads, journal_keys, messages
 from kelpie.world import commit_group
 
 
@@ -245,13 +246,30 @@ def a_stop_is_not_stored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(agents.Agents, "_set_stopped", nothing)
 
 
+def an_archive_leaves_its_search_entries_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(archives.fulltext, "remove_scope", lambda tx, kind, scope: None)
+
+
+def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
+    original = Archives.remember
+
+    async def remember(self: Archives, *arguments: Any) -> Any:
+        archive, made = await original(self, *arguments)
+        return await self.get(archive.id), made
+
+    patch.setattr(Archives, "remember", remember)
+
+
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
 _FULL = "disk-full-in-a-commit-group"
 _SHARED = "shared-block-edits"
+_RECORDS = "records-under-storage-faults"
 
 MUTATIONS = (
+    Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 10, "nothing is half there"),
+    Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 20, "a passage is as its client was told"),
     Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 15),
     Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 10),
     Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 40),

@@ -66,18 +66,18 @@ def test_a_turn_is_whole(disk: Disk, history: History) -> None:
     a_run(disk, "tok-1-x")
     message(disk, 1, "user", "tok-1-x\nmore", run_id="r")
     message(disk, 2, "assistant", "echo tok-1-x", run_id="r")
-    turns_are_whole(disk, history)
+    turns_are_whole(disk)
     message(disk, 3, "assistant", "echo tok-1-x", run_id="r")
-    assert "answered tok-1-x 2 times" in told(lambda: turns_are_whole(disk, history))
+    assert "answered tok-1-x 2 times" in told(lambda: turns_are_whole(disk))
     disk.query("DELETE FROM messages WHERE role = 'user'")
-    assert "tok-1-x is 0 times in" in told(lambda: turns_are_whole(disk, history))
+    assert "tok-1-x is 0 times in" in told(lambda: turns_are_whole(disk))
 
 
 def test_an_input_without_a_step_is_not_in_the_history(disk: Disk, history: History) -> None:
     a_run(disk, "tok-1-x", "failed", steps=0)
-    turns_are_whole(disk, history)
+    turns_are_whole(disk)
     message(disk, 1, "user", "tok-1-x\nmore", run_id="r")
-    assert "0 steps, tok-1-x is 1 times in" in told(lambda: turns_are_whole(disk, history))
+    assert "0 steps, tok-1-x is 1 times in" in told(lambda: turns_are_whole(disk))
 
 
 @pytest.mark.parametrize(("status", "headers"), [(503, {}), (429, {}), (409, {}), (500, {"x-should-retry": "true"})])

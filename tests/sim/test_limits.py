@@ -235,6 +235,8 @@ WAYS: dict[str, Callable[[], Aim]] = {
         (Fault.llm_rate_limit, "llm.with_retry_after", 0.6),
         (Fault.llm_rate_limit, "llm.without_retry_after", 0.6),
         (Fault.llm_malformed, "llm.body", 0.6),
+        (Fault.llm_malformed, "llm.content_type", 0.6),
+        (Fault.llm_malformed, "llm.status", 0.6),
         (Fault.llm_malformed, "llm.choices", 0.6),
     )
 }

@@ -143,8 +143,8 @@ def test_links_are_sets_and_filters_follow_them(tx: Tx) -> None:
     assert agents_with(identity_id=identity_id(1)) == [BEN]
     identities.of_agents.replace_rows(tx, identity_id(1), (ANN,))
     assert agents_with(identity_id=identity_id(1)) == [ANN]
-    identities.of_agents.remove(tx, ANN, identity_id(1))
-    identities.of_agents.remove(tx, ANN, identity_id(1))
+    identities.of_agents.change(tx, ANN, identity_id(1), attach=False)
+    identities.of_agents.change(tx, ANN, identity_id(1), attach=False)
     assert agents_with(identity_id=identity_id(1)) == []
 
 

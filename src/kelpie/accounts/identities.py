@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.blocks import Block
 from kelpie.core.identities import Identity, IdentityChanges, IdentityQuery, NewIdentity, Property, merged
 from kelpie.core.ids import AgentId, BlockId, IdentityId
+from kelpie.storage import blocks, scope
 from kelpie.storage import identities as rows
-from kelpie.storage import scope
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -114,32 +115,36 @@ class Identities:
 
     async def attach_to_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
         """Links them, if they are not. Raises NotFound."""
-        await self._change(rows.of_agents, scope.agent, agent_id, identity_id, attach=True)
+        await self._change_agent(agent_id, identity_id, attach=True)
 
     async def detach_from_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
         """Parts them, if they are linked. Raises NotFound when there is no such agent or identity."""
-        await self._change(rows.of_agents, scope.agent, agent_id, identity_id, attach=False)
+        await self._change_agent(agent_id, identity_id, attach=False)
 
-    async def attach_to_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
-        """Links them, if they are not. Raises NotFound."""
-        await self._change(rows.of_blocks, scope.block, block_id, identity_id, attach=True)
+    async def attach_to_block(self, block_id: BlockId, identity_id: IdentityId) -> Block:
+        """Links them, if they are not, and gives the block. Raises NotFound."""
+        return await self._change_block(block_id, identity_id, attach=True)
 
-    async def detach_from_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
-        """Parts them, if they are linked. Raises NotFound when there is no such block or identity."""
-        await self._change(rows.of_blocks, scope.block, block_id, identity_id, attach=False)
+    async def detach_from_block(self, block_id: BlockId, identity_id: IdentityId) -> Block:
+        """Parts them, if they are linked, and gives the block. Raises NotFound when one of them does not exist."""
+        return await self._change_block(block_id, identity_id, attach=False)
 
-    async def _change(
-        self, links: rows.Links, require: scope.Require, row_id: str, identity_id: IdentityId, *, attach: bool
-    ) -> None:
+    async def _change_agent(self, agent_id: AgentId, identity_id: IdentityId, *, attach: bool) -> None:
         def write(tx: Tx) -> None:
-            require(tx, self._organization, row_id)
+            scope.agent(tx, self._organization, agent_id)
             rows.require(tx, self._organization, identity_id)
-            if attach:
-                links.add(tx, (row_id,), (identity_id,))
-            else:
-                links.remove(tx, row_id, identity_id)
+            rows.of_agents.change(tx, agent_id, identity_id, attach=attach)
 
         await self._world.database.transact(write)
+
+    async def _change_block(self, block_id: BlockId, identity_id: IdentityId, *, attach: bool) -> Block:
+        def write(tx: Tx) -> Block:
+            scope.block(tx, self._organization, block_id)
+            rows.require(tx, self._organization, identity_id)
+            rows.of_blocks.change(tx, block_id, identity_id, attach=attach)
+            return blocks.get(tx, block_id)
+
+        return await self._world.database.transact(write)
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: IdentityQuery) -> list[Identity]:

@@ -161,8 +161,8 @@ class Activation:
 
     async def _go_on_with(self, unfinished: Unfinished) -> None:
         position, left = await self._stand(unfinished)
-        if left is not None:  # the context was healed for the open calls, which get results of their own now
-            self._hot.contexts.pop(position.conversation, None)
+        # It was healed for the open calls, which get results of their own now; or the turn is no longer in it.
+        self._hot.contexts.pop(position.conversation, None)
         loop = TurnLoop(self._equipment, self._hot, position, unfinished.given, Turn(unfinished.run.id))
         with logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
             _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)

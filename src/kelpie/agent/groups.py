@@ -52,6 +52,9 @@ class Groups:
                 shared_block_ids=tuple(dict.fromkeys(new.shared_block_ids)),
                 project_id=new.project_id,
                 hidden=new.hidden,
+                template_id=new.template_id,
+                base_template_id=new.base_template_id,
+                deployment_id=new.deployment_id,
                 created_by_id=self._user,
                 last_updated_by_id=self._user,
             )

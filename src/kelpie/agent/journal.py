@@ -18,13 +18,14 @@ from kelpie.agent.types import spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
-from kelpie.core.ids import AgentId, MessageId, StepId
+from kelpie.core.ids import AgentId, MessageId, OrganizationId, StepId
 from kelpie.core.messages import Message, Role, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, blocks, heads, journal_keys, messages, runs, steps
+from kelpie.storage import agents, heads, journal_keys, messages, runs, steps, traces
 from kelpie.storage.heads import Claim
 from kelpie.storage.runs import Given
+from kelpie.storage.traces import NewTrace
 from kelpie.tools.port import CallContext
 from kelpie.world.database import Database, Tx
 
@@ -40,6 +41,11 @@ class Position:
     run: Run
     number: int = 0
     conversation: str = ""
+
+    @property
+    def rests_on_history(self) -> bool:
+        """Whether a step of the turn is in the history already; its first commit only opens it."""
+        return self.number > 1
 
     def after(self, run: Run) -> "Position":
         return replace(self, run=run, number=self.number + 1)
@@ -76,6 +82,7 @@ class Write:
     step: Step | None = None
     answers: tuple[Answer, ...] = ()
     ending: Ending | None = None
+    trace: NewTrace | None = None  # of the model call that the step is about
     block_limit: int = DEFAULT_LIMIT  # of blocks that the calls make
 
 
@@ -152,6 +159,8 @@ async def write_step(database: Database, position: Position, loaded: Loaded, wri
 
 def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
     run = position.run
+    if position.rests_on_history and not messages.has_run(tx, run.id):
+        return _cut_short(tx, position, loaded, write.at)
     rows, touched = list(write.rows), list[AgentId]()
     context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit)
     answered = [_answer(tx, answer, context, touched) for answer in write.answers]
@@ -161,8 +170,10 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     if decision.nudge is not None:
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
     messages.append(tx, rows, position.conversation)
-    if write.step is not None:
-        steps.add(tx, write.step, loaded.agent.organization_id)
+    _write_step(tx, write, decision.stop, loaded.agent.organization_id)
+    if answered:
+        ran = (a.planned.tool.id for a in write.answers if a.planned.tool and a.planned.refusal is None)
+        runs.add_tools(tx, run.id, ran)
     now, cleared = state.refresh(tx, loaded), False
     if decision.stop is None:
         runs.progress(tx, run)
@@ -172,15 +183,30 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     return Committed(tuple(rows), run, now, decision.stop, tuple(dict.fromkeys(touched)), cleared)
 
 
+def _write_step(tx: Tx, write: Write, stop: StopReason | None, organization: OrganizationId) -> None:
+    """The record of the model call; the step that a turn ends with tells why it ended."""
+    if write.step is not None:
+        steps.add(tx, write.step if stop is None else replace(write.step, stop_reason=stop), organization)
+        if write.trace is not None:
+            traces.add(tx, write.trace, write.step_id, write.at)
+    elif stop is not None:
+        steps.set_stop(tx, write.step_id, stop)
+
+
+def _cut_short(tx: Tx, position: Position, loaded: Loaded, at: Micros) -> Committed:
+    """Ends a turn whose history was deleted while it ran: nothing it could add would make sense without the rest."""
+    run, now = ended(position.run, StopReason.cancelled, at), state.refresh(tx, loaded)
+    finish(tx, run, now.agent, position.conversation)
+    return Committed((), run, now, StopReason.cancelled, cleared=True)
+
+
 def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
     ids = [*(row.id for row in write.rows), write.tool_row_id, write.nudge_id]
     run = runs.get(tx, position.run.id)
     stop = None if run.status in UNFINISHED else run.stop_reason
-    now = state.refresh(tx, loaded)
-    held = dict.fromkeys(block.id for block in (*loaded.blocks, *now.blocks))  # which of them changed is not known
-    touched = dict.fromkeys(agent_id for block_id in held for agent_id in blocks.agents_with(tx, block_id))
-    # Whether it cleared the context is not known either; calling it cleared only makes the next turn read it again.
-    return Committed(tuple(messages.get_many(tx, ids)), run, now, stop, tuple(touched), stop is not None)
+    # Whom it touched and whether it cleared the context is not known: the database has said that it was in doubt, so
+    # everybody looks again; calling the context cleared only makes the next turn read it once more.
+    return Committed(tuple(messages.get_many(tx, ids)), run, state.refresh(tx, loaded), stop, (), stop is not None)
 
 
 def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]) -> ToolReturn:
@@ -206,7 +232,8 @@ async def close_turn(
     """
 
     def body(tx: Tx) -> bool:
-        messages.append(tx, orphans, position.conversation)
+        if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
+            messages.append(tx, orphans, position.conversation)
         if step is not None:
             steps.add(tx, step, loaded.agent.organization_id)
         return finish(tx, run, state.refresh(tx, loaded).agent, position.conversation)

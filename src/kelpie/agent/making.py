@@ -173,6 +173,8 @@ def make_agent(
         project_id=new.project_id,
         template_id=new.template_id,
         base_template_id=new.base_template_id,
+        deployment_id=new.deployment_id,
+        entity_id=new.entity_id,
         compaction_settings=compaction(new.compaction_settings, model),
         response_format=new.response_format,
         message_buffer_autoclear=new.message_buffer_autoclear or spec.one_turn_memory,

@@ -114,6 +114,7 @@ def step_record(run: Run, agent: Agent, step_id: StepId, status: StepStatus, at:
         model=model,
         model_handle=agent.model.handle,
         context_window_limit=agent.model.context_window,
+        project_id=agent.project_id,
     )
 
 

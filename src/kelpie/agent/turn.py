@@ -9,10 +9,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kelpie.agent import journal, state
+from kelpie.agent import journal
 from kelpie.agent.asking import Asked, ask
 from kelpie.agent.calls import Planned, interrupted, plan, run_outside
 from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
+from kelpie.agent.freshness import Forgotten, catch_up
 from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.listener import Turn
 from kelpie.agent.prompt import prepare
@@ -20,16 +21,15 @@ from kelpie.agent.rows import answered_by, described, input_row, reason_for, rep
 from kelpie.agent.state import Hot
 from kelpie.agent.stop import Called
 from kelpie.core.blocks import DEFAULT_LIMIT
-from kelpie.core.errors import KelpieError, ModelError, StorageBusy
+from kelpie.core.errors import KelpieError, ModelError
 from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, Role, ToolCall
 from kelpie.core.runs import Run, Step, StepStatus, StopReason
 from kelpie.llm.models import Models
 from kelpie.storage.runs import Given
+from kelpie.storage.traces import NewTrace, Tracing
 from kelpie.tools.port import CallContext, ExternalTool
 from kelpie.world.world import World
-
-_CATCH_UP_MAX = 8  # reloads before a model call, should edits keep coming in
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Equipment:
     external: ExternalTool | None
     touched: Callable[[Iterable[AgentId]], None]
     block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
+    tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
 
 
 class TurnLoop:
@@ -94,6 +95,9 @@ class TurnLoop:
             except ModelError as error:
                 await self._fail(error)
                 return
+            except Forgotten:
+                await self._end(StopReason.cancelled)
+                return
             goes_on = await self._step(asked)
 
     async def answer_open(self, reply: Message, left: tuple[ToolCall, ...]) -> bool:
@@ -114,37 +118,12 @@ class TurnLoop:
     # --- a step --------------------------------------------------------------------------------------------------
 
     async def _ask(self) -> Asked:
-        await self._catch_up()
+        await catch_up(self._world.database, self._hot, self._position)
         context = self._hot.contexts[self._position.conversation]
         entries = context.within(self._hot.history_chars(self._world.clock.now()))
         entries += [prepare(message, self._hot.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
         return await ask(self._world, self._equipment.models, self._hot, entries, listen)
-
-    async def _catch_up(self) -> None:
-        """Reloads what somebody changed since the last commit: a prompt is never older than the last edit."""
-        hot, conversation = self._hot, self._position.conversation
-        for _ in range(_CATCH_UP_MAX):
-            if not hot.stale and conversation in hot.contexts:
-                return
-            hot.stale = False
-            await self._reload(conversation)
-        if conversation not in hot.contexts:
-            raise StorageBusy(f"The history of {hot.agent.id} changed faster than it could be read. Send it again.")
-
-    async def _reload(self, conversation: str) -> None:
-        hot, database = self._hot, self._world.database
-        known = hot.loaded
-        found = await database.read(lambda tx: state.refresh(tx, known))
-        if hot.loaded is known:
-            hot.loaded = found
-        else:  # another lane committed meanwhile and may know better: look again
-            hot.stale = True
-        if conversation not in hot.contexts:
-            agent, forgotten = hot.agent, hot.forgotten
-            context = await database.read(lambda tx: state.load_context(tx, agent, conversation))
-            if hot.forgotten == forgotten:
-                hot.contexts[conversation] = context
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
@@ -154,15 +133,20 @@ class TurnLoop:
         step = replace(
             answered_by(self._record(asked.step_id, StepStatus.success), asked.reply),
             usage=asked.reply.usage,
+            model_endpoint=self._endpoint(asked.reply.answered_by),
             llm_ns=asked.total_ns,
             step_ns=asked.total_ns,
         )
         rows = (*(replace(row, step_id=asked.step_id) for row in self._waiting), self._reply(asked))
+        trace = self._trace(asked)
         if not any(p.external for p in planned):
             answers = tuple(Answer(p, self._world.ids.uuid()) for p in planned)
-            write = self._write("step", asked.step_id, rows=rows, step=step, answers=answers, ending=ending)
+            write = self._write(
+                "step", asked.step_id, rows=rows, step=step, trace=trace, answers=answers, ending=ending
+            )
             return await self._commit(write, previewed=asked.previewed)
-        await self._commit(self._write("reply", asked.step_id, rows=rows, step=step), previewed=asked.previewed)
+        write = self._write("reply", asked.step_id, rows=rows, step=step, trace=trace)
+        await self._commit(write, previewed=asked.previewed)
         return await self._answer_one_by_one(asked.step_id, planned, ending)
 
     async def _answer_one_by_one(self, step_id: StepId, planned: list[Planned], ending: Ending) -> bool:
@@ -247,10 +231,20 @@ class TurnLoop:
     def _record(self, step_id: StepId, status: StepStatus) -> Step:
         return step_record(self._position.run, self._hot.agent, step_id, status, self._world.clock.now())
 
+    def _endpoint(self, answered_by: str | None) -> str | None:
+        info = self._equipment.models.known(answered_by or self._hot.agent.model.handle)
+        return info.endpoint if info else None
+
     def _write(self, kind: str, step_id: StepId, **fields: Any) -> Write:
         ids, now = self._world.ids, self._world.clock.now()
         fields["block_limit"] = self._equipment.block_limit
         return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)
+
+    def _trace(self, asked: Asked) -> NewTrace | None:
+        tracing, exchanged = self._equipment.tracing, asked.reply.exchanged
+        if tracing is None or exchanged is None:
+            return None
+        return NewTrace(tracing, exchanged.sent, exchanged.received)
 
     def _plan(self, calls: Iterable[ToolCall]) -> list[Planned]:
         loaded = self._hot.loaded

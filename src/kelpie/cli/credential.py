@@ -17,6 +17,6 @@ def credential(found: Resolved, url: str | None) -> str | None:
     elsewhere = url is None and origins["host"].source is Source.file and not is_loopback(settings.host)
     if elsewhere and running(settings) is None:
         return None
-    if settings.client_key and (origins["client_key"].where != LETTA_KEY or not settings.password):
-        return settings.client_key
+    if settings.client_api_key and (origins["client_api_key"].where != LETTA_KEY or not settings.password):
+        return settings.client_api_key
     return settings.password

@@ -16,6 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 CELL_CHARS_MAX = 200
+TEXT_WIDTH_MIN = 12  # of a column that is wrapped
+GAP = 2  # between two columns
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -29,12 +31,7 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], nothing: s
     cells = [[cell(value) for value in row] for row in rows]
     if not cells:
         print(nothing, file=sys.stderr)
-    elif sys.stdout.isatty():
-        table = Table(*columns, box=None, header_style="bold", pad_edge=False)
-        for row in cells:
-            table.add_row(*(Text(text, overflow="fold") for text in row))
-        Console().print(table)
-    else:
+    elif not (sys.stdout.isatty() and _print_table(columns, cells)):
         _print_plain(columns, cells)
 
 
@@ -81,6 +78,26 @@ def cell(value: Any) -> str:
         value = ", ".join(str(item) for item in value)
     text = _CONTROL.sub(" ", str(value)).strip()
     return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}…"
+
+
+def _print_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> bool:
+    """Prints a table, in which texts are wrapped and single words never are: ids must stay whole to be copied.
+
+    False, and nothing is printed, when the terminal is too narrow for that.
+    """
+    console = Console()
+    widths = [max(len(text) for text in (name, *column)) for name, *column in zip(columns, *cells, strict=True)]
+    texts = [any(" " in text for text in column) for column in zip(*cells, strict=True)]
+    needed = [min(width, TEXT_WIDTH_MIN) if text else width for width, text in zip(widths, texts, strict=True)]
+    if sum(needed) + GAP * (len(columns) - 1) > console.width:
+        return False
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, text in zip(columns, texts, strict=True):
+        table.add_column(name, no_wrap=not text)
+    for row in cells:
+        table.add_row(*(Text(text, overflow="fold") for text in row))
+    console.print(table)
+    return True
 
 
 def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:

@@ -168,6 +168,8 @@ class NewAgent:
     project_id: str | None = None
     template_id: str | None = None
     base_template_id: str | None = None
+    deployment_id: str | None = None
+    entity_id: str | None = None
     compaction_settings: Mapping[str, Any] | None = None
     response_format: Mapping[str, Any] | None = None
     message_buffer_autoclear: bool = False

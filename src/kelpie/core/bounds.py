@@ -62,6 +62,11 @@ def parse_prices(setting: str, entries: Iterable[str]) -> dict[str, Price]:
     return found
 
 
+def check_handle(setting: str, handle: str) -> None:
+    """Raises ConfigurationError for what cannot name a model."""
+    parse_handles(setting, (handle,))
+
+
 def parse_handles(setting: str, entries: Iterable[str]) -> tuple[str, ...]:
     """Handles in order. Raises ConfigurationError."""
     handles = tuple(entry.strip() for entry in entries)

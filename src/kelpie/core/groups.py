@@ -57,6 +57,9 @@ class NewGroup:
     shared_block_ids: tuple[BlockId, ...] = ()
     project_id: str | None = None
     hidden: bool | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    deployment_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

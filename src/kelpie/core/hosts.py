@@ -2,6 +2,8 @@
 
 from urllib.parse import urlsplit
 
+from kelpie.core.errors import ConfigurationError
+
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _OCTETS = frozenset(str(number) for number in range(256))
 _PORTS = {"http": 80, "https": 443}
@@ -26,3 +28,14 @@ def origin_of(url: str) -> str | None:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
+
+
+def check_address(setting: str, url: str) -> None:
+    """Raises ConfigurationError for an address that no server can have."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in _PORTS and parts.hostname and parts.port != 0
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ConfigurationError(setting, f"'{url[:80]}' is no address; write it like http://127.0.0.1:8000")

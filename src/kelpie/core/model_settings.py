@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kelpie.core.bounds import parse_handles, parse_limits, parse_prices
 from kelpie.core.server_settings import ServerSettings
 from kelpie.core.setting import setting
 
@@ -113,6 +114,7 @@ class ModelSettings(ServerSettings):
         "Models to ask when an agent's own fails, in order: `anthropic/claude-sonnet-4-5, ollama/qwen3:8b`.",
         "KELPIE_MODEL_FALLBACKS",
         default=(),
+        check=parse_handles,
     )
     provider_limits: tuple[str, ...] = setting(
         "models.limits",
@@ -120,12 +122,14 @@ class ModelSettings(ServerSettings):
         "calls=1` (calls at once, requests and tokens a minute, dollars a day).",
         "KELPIE_PROVIDER_LIMITS",
         default=(),
+        check=parse_limits,
     )
     model_prices: tuple[str, ...] = setting(
         "models.prices",
         "Dollars per million tokens, input/output: `openai/gpt-4o=2.50/10.00, groq/*=0.10/0.20`.",
         "KELPIE_MODEL_PRICES",
         default=(),
+        check=parse_prices,
     )
     provider_wait_s: float = setting(
         "models.wait_seconds",

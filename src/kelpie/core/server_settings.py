@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kelpie.core.bounds import check_handle
 from kelpie.core.hosts import is_loopback
 from kelpie.core.setting import setting
 
@@ -35,7 +36,7 @@ class ServerSettings:
         "LETTA_SERVER_SECURE",
         default=False,
     )
-    client_key: str | None = setting(
+    client_api_key: str | None = setting(
         "client.api_key",
         "What commands send to a server that asks for a credential: an API key, or its password. Without it, "
         "`server.password` is sent.",
@@ -120,18 +121,36 @@ class ServerSettings:
         low=1,
         high=1000,
     )
+    trace_steps: int = setting(
+        "server.trace_steps",
+        "Of how many steps, the newest, what went to the provider and what came back is kept for `/v1/steps/{id}/trace`.",
+        "KELPIE_TRACE_STEPS",
+        default=0,
+        low=0,
+        high=COUNT_MAX,
+    )
+    trace_bytes_max: int = setting(
+        "server.trace_bytes_max",
+        "How many bytes of a request to a provider, and of its answer, are kept at most.",
+        "KELPIE_TRACE_BYTES_MAX",
+        default=128 * 1024,
+        low=0,
+        high=BYTES_MAX,
+    )
     default_model: str = setting(
         "agents.default_model",
         "Handle of the model for agents that name none.",
         "KELPIE_DEFAULT_MODEL",
         "LETTA_DEFAULT_LLM_HANDLE",
         default="kelpie/demo",
+        check=check_handle,
     )
     default_embedding: str | None = setting(
         "agents.default_embedding",
         "Handle of the embedding model for agents that name none.",
         "KELPIE_DEFAULT_EMBEDDING",
         "LETTA_DEFAULT_EMBEDDING_HANDLE",
+        check=check_handle,
     )
     default_timezone: str = setting(
         "agents.default_timezone",

@@ -3,7 +3,7 @@
 The table of all settings is `core.settings.Settings`: one line there declares a setting completely.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, field
 from dataclasses import dataclass as _dataclass
 from typing import Any, TypeAlias, cast
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 from kelpie.core.errors import ConfigurationError
 
 Value: TypeAlias = str | int | float | bool | tuple[str, ...] | None
+Check: TypeAlias = Callable[[str, Any], object]  # gets the origin and the value; raises ConfigurationError
 SPEC = "setting"
 SECONDS_MAX = 30 * 24 * 3600.0
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -29,13 +30,14 @@ class Setting:
     choices: tuple[str, ...] = ()
     seconds: bool = False  # more than 0, and not for ever
     secret: bool = False  # never shown
+    check: Check | None = None  # for what a text has to look like
 
     def from_text(self, origin: str, text: str) -> Value:
         """The value that a variable or an option gives. Raises ConfigurationError naming the origin and the remedy."""
         if self.kind is bool:
             return self._switch(origin, text)
         if self.kind is tuple:
-            return tuple(part.strip() for part in text.split(",") if part.strip())
+            return self._checked(origin, tuple(part.strip() for part in text.split(",") if part.strip()))
         try:
             value = self.kind(text)
         except ValueError:
@@ -62,6 +64,8 @@ class Setting:
             raise ConfigurationError(origin, f"use more than 0 seconds and at most {SECONDS_MAX:.0f}")
         if not (self.low is None or self.low <= value) or not (self.high is None or value <= self.high):
             raise ConfigurationError(origin, f"{value} is out of bounds; use {self._bounds()}")
+        if self.check is not None:
+            self.check(origin, value)
         return value
 
     def _bounds(self) -> str:
@@ -98,10 +102,11 @@ def setting(
     choices: tuple[str, ...] = (),
     seconds: bool = False,
     secret: bool = False,
+    check: Check | None = None,
 ) -> Any:
     """A field of `Settings` that declares its setting. Without a `kind` it is that of the default, or text."""
     kind = kind or (str if default is None else type(default))
-    spec = Setting(key, help, env, kind, low, high, choices, seconds, secret)
+    spec = Setting(key, help, env, kind, low, high, choices, seconds, secret, check)
     return field(default=default, metadata={SPEC: spec})
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from kelpie.core.errors import ConfigurationError
+from kelpie.core.hosts import check_address
 from kelpie.core.model_settings import ModelSettings
 from kelpie.core.origins import Given, Origin, Source, decide
 from kelpie.core.setting import Setting, setting, specs
@@ -31,6 +32,7 @@ class Settings(ModelSettings):
         "OPENAI_BASE_URL",
         "OPENAI_API_BASE",
         default="https://api.openai.com/v1",
+        check=check_address,
     )
     openai_responses: str = setting(
         "providers.openai.responses",
@@ -51,6 +53,7 @@ class Settings(ModelSettings):
         "Address of a server that speaks Anthropic's protocol.",
         "ANTHROPIC_BASE_URL",
         default="https://api.anthropic.com",
+        check=check_address,
     )
     azure_api_key: str | None = setting(
         "providers.azure.api_key",
@@ -62,6 +65,7 @@ class Settings(ModelSettings):
         "providers.azure.base_url",
         "Address of the Azure resource, such as `https://name.openai.azure.com`.",
         "AZURE_BASE_URL",
+        check=check_address,
     )
     azure_api_version: str = setting(
         "providers.azure.api_version", "Version of Azure's API.", "AZURE_API_VERSION", default="2024-09-01-preview"
@@ -106,27 +110,32 @@ class Settings(ModelSettings):
         "providers.ollama.base_url",
         "Address of an Ollama server, such as `http://127.0.0.1:11434`.",
         "OLLAMA_BASE_URL",
+        check=check_address,
     )
     lmstudio_base_url: str | None = setting(
         "providers.lmstudio.base_url",
         "Address of LM Studio, such as `http://127.0.0.1:1234`.",
         "LMSTUDIO_BASE_URL",
+        check=check_address,
     )
     vllm_base_url: str | None = setting(
         "providers.vllm.base_url",
         "Address of a vLLM server, such as `http://127.0.0.1:8000`.",
         "VLLM_API_BASE",
         "VLLM_BASE_URL",
+        check=check_address,
     )
     llamacpp_base_url: str | None = setting(
         "providers.llamacpp.base_url",
         "Address of a llama.cpp server, such as `http://127.0.0.1:8080`.",
         "LLAMACPP_BASE_URL",
+        check=check_address,
     )
     localai_base_url: str | None = setting(
         "providers.localai.base_url",
         "Address of a LocalAI server, such as `http://127.0.0.1:8080`.",
         "LOCALAI_BASE_URL",
+        check=check_address,
     )
 
     @classmethod

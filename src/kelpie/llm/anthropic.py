@@ -28,8 +28,9 @@ PAGE = 1000
 class MessagesCall:
     """A request as Anthropic's messages."""
 
-    def __init__(self, request: Request, path: str) -> None:
-        self.path = path
+    path = "messages"
+
+    def __init__(self, request: Request) -> None:
         self._request = request
         self._thoughts = True
         self._body = encode_request(request)
@@ -59,19 +60,19 @@ class Anthropic:
 
     def __init__(self, world: World, endpoint: Endpoint, limits: Limits | None = None) -> None:
         self.name = endpoint.provider
-        endpoint = self._endpoint = replace(endpoint, speaks=SPEAKS)
+        root = endpoint.base_url.rstrip("/").removesuffix("/v1")
+        endpoint = self._endpoint = replace(endpoint, base_url=f"{root}/v1", speaks=SPEAKS)
         self._limits = limits or Limits()
         self._world = world
         headers = {"anthropic-version": VERSION}
         if endpoint.api_key:
             headers["x-api-key"] = endpoint.api_key
-        self._prefix = "" if endpoint.base_url.rstrip("/").endswith("/v1") else "v1/"
         self._channel = Channel(world, endpoint, headers)
         self._exchange = Exchange(world, self._channel, self._limits)
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Asks the model. Raises ModelError, also after some deltas were given."""
-        return self._exchange.stream(request, MessagesCall(request, f"{self._prefix}messages"))
+        return self._exchange.stream(request, MessagesCall(request))
 
     async def models(self) -> Sequence[ModelInfo]:
         """The models that the server lists. Raises ModelError."""
@@ -96,7 +97,7 @@ class Anthropic:
         found: list[ModelInfo] = []
         after = ""
         for _ in range(LISTING_PAGES_MAX):
-            async with self._channel.open(f"{self._prefix}models?limit={PAGE}{after}", patience) as (response, _):
+            async with self._channel.open(f"models?limit={PAGE}{after}", patience) as (response, _):
                 data = await self._channel.read_json(response)
             entries = data.get("data")
             if not isinstance(entries, list):

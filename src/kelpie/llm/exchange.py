@@ -6,6 +6,7 @@ broken answers are settled here once for all of them.
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -16,7 +17,7 @@ from httpx_sse import EventSource
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm import faults
 from kelpie.llm.channel import Channel, PatientStream
-from kelpie.llm.port import Event, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
+from kelpie.llm.port import Event, Exchanged, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
 from kelpie.llm.retry import Limits, Patience, retried
 from kelpie.observe import logs
 from kelpie.world.world import World
@@ -114,8 +115,9 @@ class Exchange:
                 _log.warning("the provider refused a part of the request, asking without it", error=error.detail)
 
     async def _ask(self, request: Request, call: Call, patience: Patience) -> AsyncGenerator[Event, None]:
-        assembly = call.assembly()
-        opened = self._channel.open(call.path, patience, body=call.body(), model=request.model, streams=request.deltas)
+        assembly, body = call.assembly(), call.body()
+        received: bytes | None = None
+        opened = self._channel.open(call.path, patience, body=body, model=request.model, streams=request.deltas)
         async with opened as (response, stream):
             if request.deltas and "text/event-stream" in response.headers.get("content-type", ""):
                 async with aclosing(self._follow(request, response, stream, assembly)) as deltas:
@@ -124,11 +126,12 @@ class Exchange:
             else:
                 for delta in await self._whole(request, response, assembly):
                     yield delta
+                received = response.content
         try:
             reply = assembly.reply()
         except Unreadable as error:
             raise faults.unreadable(self._endpoint, str(error), "") from None
-        yield reply
+        yield replace(reply, exchanged=Exchanged(body, received))
 
     async def _whole(self, request: Request, response: httpx.Response, assembly: Assembly) -> list[Delta]:
         """Reads a reply in one piece; a server may send one although a stream was asked for."""

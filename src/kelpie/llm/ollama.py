@@ -19,7 +19,7 @@ from kelpie.llm.call_ids import made_call_id
 from kelpie.llm.channel import Channel
 from kelpie.llm.exchange import Delta, Unreadable
 from kelpie.llm.ollama_body import encode_request, window_for
-from kelpie.llm.port import Event, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
+from kelpie.llm.port import Event, Exchanged, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
 from kelpie.llm.probing import Found, Progress, lines
 from kelpie.llm.retry import Limits, Patience, retried
 from kelpie.world.world import World
@@ -86,7 +86,7 @@ class Ollama:
             reply = assembly.reply()
         except Unreadable as error:
             raise faults.unreadable(self._channel.endpoint, str(error), "") from None
-        yield reply
+        yield replace(reply, exchanged=Exchanged(body, None))
 
     def _read(self, assembly: "Assembly", data: Mapping[str, Any], request: Request) -> list[Delta]:
         if data.get("error"):

@@ -66,12 +66,21 @@ class ToolCallDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What went over the wire: the body sent, and the body that came back if it came in one piece."""
+
+    sent: bytes
+    received: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     content: tuple[Part, ...]
     tool_calls: tuple[ToolCall, ...]
     finish_reason: str  # "stop", "tool_calls", "length", "content_filter"
     usage: Usage
     answered_by: str | None = None  # the handle of the model that stood in for the one asked for
+    exchanged: Exchanged | None = field(default=None, compare=False, repr=False)  # None: no wire was used
 
 
 Event = TextDelta | ReasoningDelta | ToolCallDelta | Reply

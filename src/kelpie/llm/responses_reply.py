@@ -7,40 +7,22 @@ then. A thought keeps its encrypted form as its signature, or stays hidden when 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kelpie.core.messages import HiddenReasoning, Part, Reasoning, Text, ToolCall, Usage
+from kelpie.core.messages import Usage
+from kelpie.llm.blocks import Block, Blocks, Kind, count, number
 from kelpie.llm.exchange import Complaint, Delta, Unreadable
-from kelpie.llm.port import ReasoningDelta, Reply, TextDelta, ToolCallDelta
+from kelpie.llm.port import Reply
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_KINDS: Mapping[str, Kind] = {"message": "text", "reasoning": "thought"}
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
-
-
-class _Item:
-    __slots__ = ("call_index", "id", "kind", "name", "part", "pieces", "secret", "settled")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.pieces: list[str] = []
-        self.part: int | None = None  # the part of a summary that the last piece belonged to
-        self.secret: str | None = None
-        self.id = ""
-        self.name = ""
-        self.call_index = 0
-        self.settled = False
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
 
 
 class Assembly:
     """The reply as far as it has been read. `made_id` gives an id to the n-th call when the server gave none."""
 
     def __init__(self, made_id: Callable[[int], str]) -> None:
-        self._made_id = made_id
-        self._items: dict[int, _Item] = {}
-        self._calls = 0
+        self._items = Blocks(made_id)
         self._finish: str | None = None
         self._usage = Usage()
 
@@ -65,13 +47,13 @@ class Assembly:
         """Takes in one event of a stream. Raises Unreadable or Complaint."""
         kind = data.get("type")
         if kind in _TEXT or kind == "response.function_call_arguments.delta":
-            yield from self._grow(self._item(data), data.get("delta"))
+            yield from self._items.grow(self._item(data), data.get("delta"))
         elif kind in _THOUGHTS:
             yield from self._think(self._item(data), data)
         elif kind == "response.output_item.added":
-            yield from self._begin(_index(data), data.get("item"))
+            yield from self._begin(number(data, "output_index"), data.get("item"))
         elif kind == "response.output_item.done":
-            yield from self._settle(_index(data), data.get("item"))
+            yield from self._settle(number(data, "output_index"), data.get("item"))
         elif kind == "error":
             raise Complaint({"error": data})
         elif kind in _ENDS:
@@ -84,83 +66,47 @@ class Assembly:
 
     def reply(self) -> Reply:
         """The whole reply. Raises Unreadable when there is nothing in it."""
-        content: list[Part] = []
-        calls: list[ToolCall] = []
-        for _, item in sorted(self._items.items()):
-            match item.kind:
-                case "message" if item.pieces:
-                    content.append(Text(item.text))
-                case "reasoning" if item.pieces:
-                    content.append(Reasoning(item.text, signature=item.secret))
-                case "reasoning" if item.secret:
-                    content.append(HiddenReasoning(item.secret))
-                case "function_call":
-                    calls.append(ToolCall(item.id, item.name, item.text))
-                case _:
-                    pass
+        content, calls = self._items.parts()
         finish = self._finish or "stop"
         if not content and not calls and finish == "stop":
             raise Unreadable("it is empty")
         if calls and finish == "stop":
             finish = "tool_calls"
-        return Reply(tuple(content), tuple(calls), finish, self._usage)
+        return Reply(content, calls, finish, self._usage)
 
     def _begin(self, index: int, given: object) -> Iterator[Delta]:
         if not isinstance(given, dict):
             raise Unreadable("an item is not an object")
-        item = self._items[index] = _Item(str(given.get("type")))
-        if item.kind == "function_call":
-            item.name = str(given.get("name") or "")
-            if not item.name:
-                raise Unreadable("a tool call has no name")
-            item.call_index, self._calls = self._calls, self._calls + 1
-            item.id = self._id(given.get("call_id") or given.get("id"), item.call_index)
-            yield ToolCallDelta(item.call_index, item.id, item.name)
+        if given.get("type") == "function_call":
+            yield from self._items.begin_call(index, given.get("name"), given.get("call_id") or given.get("id"))
+        else:
+            self._items.begin(index, _KINDS.get(str(given.get("type")), "other"))
 
     def _settle(self, index: int, given: object) -> Iterator[Delta]:
         """Takes in an item as it is at its end; what had not been streamed of it is told now."""
-        if index not in self._items:
+        if self._items.get(index) is None:
             yield from self._begin(index, given)
-        item = self._items[index]
+        item = self._items.at(index)
         if item.settled or not isinstance(given, dict):
             return
         item.settled = True
-        if item.kind == "reasoning":
-            secret = given.get("encrypted_content")
-            item.secret = secret if isinstance(secret, str) and secret else None
         if not item.pieces:
-            yield from self._grow(item, _whole_text(given))
+            yield from self._items.grow(item, _whole_text(given))
+        if item.kind == "thought":
+            secret = given.get("encrypted_content")
+            item.secret = secret if isinstance(secret, str) else ""
+            if item.secret and not item.pieces:
+                item.kind = "hidden"
 
-    def _think(self, item: _Item, data: Mapping[str, Any]) -> Iterator[Delta]:
+    def _think(self, item: Block, data: Mapping[str, Any]) -> Iterator[Delta]:
         part = data.get("summary_index", data.get("content_index"))
         if item.pieces and part != item.part:
-            yield from self._grow(item, "\n\n")
+            yield from self._items.grow(item, "\n\n")
         item.part = part
-        yield from self._grow(item, data.get("delta"))
+        yield from self._items.grow(item, data.get("delta"))
 
-    def _grow(self, item: _Item, piece: object) -> Iterator[Delta]:
-        if not isinstance(piece, str) or not piece:
-            return
-        item.pieces.append(piece)
-        match item.kind:
-            case "message":
-                yield TextDelta(piece)
-            case "reasoning":
-                yield ReasoningDelta(piece)
-            case "function_call":
-                yield ToolCallDelta(item.call_index, arguments=piece)
-            case _:
-                return
-
-    def _item(self, data: Mapping[str, Any]) -> _Item:
-        item = self._items.get(_index(data))
-        if item is None:
-            raise Unreadable("a piece came of an item that had not begun")
-        return item
-
-    def _id(self, given: object, index: int) -> str:
-        taken = any(item.id == given for item in self._items.values())
-        return given if isinstance(given, str) and given and not taken else self._made_id(index)
+    def _item(self, data: Mapping[str, Any]) -> Block:
+        return self._items.at(number(data, "output_index"))
 
     def _end(self, response: Mapping[str, Any]) -> None:
         if response.get("error"):
@@ -180,17 +126,17 @@ class Assembly:
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
     """Tokens as counted by the server; what it does not count stays None."""
-    prompt, output = _number(usage.get("input_tokens")) or 0, _number(usage.get("output_tokens")) or 0
-    total = _number(usage.get("total_tokens"))
+    prompt, output = count(usage.get("input_tokens")) or 0, count(usage.get("output_tokens")) or 0
+    total = count(usage.get("total_tokens"))
     taken, given = usage.get("input_tokens_details"), usage.get("output_tokens_details")
     taken, given = taken if isinstance(taken, dict) else {}, given if isinstance(given, dict) else {}
     return Usage(
         prompt,
         output,
         prompt + output if total is None else total,
-        cached_input_tokens=_number(taken.get("cached_tokens")),
-        cache_write_tokens=_number(taken.get("cache_write_tokens")),
-        reasoning_tokens=_number(given.get("reasoning_tokens")),
+        cached_input_tokens=count(taken.get("cached_tokens")),
+        cache_write_tokens=count(taken.get("cache_write_tokens")),
+        reasoning_tokens=count(given.get("reasoning_tokens")),
     )
 
 
@@ -213,14 +159,3 @@ def _texts(parts: object) -> list[str]:
         return []
     texts = (part.get("text") or part.get("refusal") for part in parts if isinstance(part, dict))
     return [text for text in texts if isinstance(text, str) and text]
-
-
-def _index(data: Mapping[str, Any]) -> int:
-    index = data.get("output_index")
-    if not isinstance(index, int):
-        raise Unreadable("an event does not tell its item")
-    return index
-
-
-def _number(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) else None

@@ -108,27 +108,29 @@ class Archives:
 
     # --- passages ------------------------------------------------------------------------------------------------
 
-    async def store(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
-        """Stores passages, all or none, and gives them oldest first. Raises NotFound, InvalidInput."""
+    async def store(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> tuple[Archive, list[Passage]]:
+        """Stores passages, all or none; gives the archive and them, oldest first. Raises NotFound, InvalidInput."""
         made = self._made(archive_id, new)
 
-        def write(tx: Tx) -> None:
-            rows.require(tx, self._organization, archive_id)
+        def write(tx: Tx) -> Archive:
+            archive = rows.get(tx, self._organization, archive_id)
             passages.insert_many(tx, made)
+            return archive
 
-        await self._world.database.transact(write)
-        return sorted(made, key=lambda passage: passage.created_at)
+        archive = await self._world.database.transact(write)
+        return archive, sorted(made, key=lambda passage: passage.created_at)
 
-    async def remember(self, agent_id: AgentId, new: NewPassage) -> Passage:
+    async def remember(self, agent_id: AgentId, new: NewPassage) -> tuple[Archive, Passage]:
         """Stores a passage in the agent's archive, which is made when it has none. Raises NotFound, InvalidInput."""
         fresh, now = self._world.ids.new(ArchiveId), self._world.clock.now()
         (made,) = self._made(fresh, (new,))
 
-        def write(tx: Tx) -> Passage:
+        def write(tx: Tx) -> tuple[Archive, Passage]:
             scope.agent(tx, self._organization, agent_id)
-            stored = replace(made, archive_id=rows.ensure(tx, agent_id, fresh, now))
+            archive = rows.get(tx, self._organization, rows.ensure(tx, agent_id, fresh, now))
+            stored = replace(made, archive_id=archive.id)
             passages.insert(tx, stored)
-            return stored
+            return archive, stored
 
         return await self._world.database.transact(write)
 

@@ -1,24 +1,35 @@
 """Dependencies that need nothing but the request, called by us instead of being solved by FastAPI.
 
 FastAPI looks for path, query, header and cookie parameters of every dependency on every request, which for those that
-have none costs more than the dependency itself. The schema is made from what FastAPI knows and stays as it is.
+have none costs more than the dependency itself. The schema is made from what FastAPI knows and stays as it is; what
+is there for the schema alone (`schema_only`) is not called at all.
 """
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi.dependencies.models import Dependant
 from starlette.requests import Request
 
 _ASKED = "kelpie_request"  # a keyword that no endpoint has
+_SCHEMA_ONLY = "kelpie_schema_only"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def schema_only(dependency: F) -> F:
+    """Marks a dependency that describes parameters which are read elsewhere."""
+    setattr(dependency, _SCHEMA_ONLY, True)
+    return dependency
 
 
 def lean(dependant: Dependant) -> Dependant:
     """What FastAPI still has to solve; `call` fills in the rest, after the parameters were found to be valid."""
-    direct = [each for each in dependant.dependencies if _needs_request_only(each)]
-    solved = [lean(each) for each in dependant.dependencies if not _needs_request_only(each)]
+    called = [each for each in dependant.dependencies if not getattr(each.call, _SCHEMA_ONLY, False)]
+    direct = [each for each in called if _needs_request_only(each)]
+    solved = [lean(each) for each in called if not _needs_request_only(each)]
     call = dependant.call
     if not direct or call is None or not iscoroutinefunction(call):
         return replace(dependant, dependencies=[*direct, *solved])

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import errno
 import gc
-import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar

@@ -191,9 +191,12 @@ class Links:
         if wanted:
             tx.execute(self._insert, [{self._column: row_id, "identity_id": one} for row_id, one in wanted])
 
-    def remove(self, tx: Tx, row_id: str, identity_id: IdentityId) -> None:
-        """Takes an identity off a row, if it hangs there."""
-        tx.execute(self._drop, {"of_row": row_id, "of_identity": identity_id})
+    def change(self, tx: Tx, row_id: str, identity_id: IdentityId, *, attach: bool) -> None:
+        """Links an identity to a row, or takes it off; what is so already stays so."""
+        if attach:
+            self.add(tx, (row_id,), (identity_id,))
+        else:
+            tx.execute(self._drop, {"of_row": row_id, "of_identity": identity_id})
 
     def replace(self, tx: Tx, row_id: str, ids: Sequence[IdentityId]) -> None:
         """Makes these the identities of the row and no others."""

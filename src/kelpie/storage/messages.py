@@ -264,6 +264,14 @@ def of_run(tx: Tx, run_id: RunId) -> list[Message]:
     return [from_row(row) for row in tx.execute(_OF_RUN, {"of_run": run_id})]
 
 
+_SOME_OF_RUN = select(messages.c.id).where(messages.c.run_id == bindparam("of_run")).limit(1)
+
+
+def has_run(tx: Tx, run_id: RunId) -> bool:
+    """Whether anything that a run said is in the history."""
+    return tx.execute(_SOME_OF_RUN, {"of_run": run_id}).scalar() is not None
+
+
 def of_step(tx: Tx, step_id: StepId) -> list[Message]:
     return [from_row(row) for row in tx.execute(_OF_STEP, {"of_step": step_id})]
 

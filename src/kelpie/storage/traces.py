@@ -25,14 +25,23 @@ class Tracing:
     bytes_max: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewTrace:
+    """What a step exchanged, and how much of it is to be kept."""
+
+    tracing: Tracing
+    request: bytes
+    response: bytes | None
+
+
 _INSERT = insert(step_traces)
 _DROP = delete(step_traces).where(step_traces.c.number <= bindparam("last"))
 _ONE = select(step_traces).where(step_traces.c.step_id == bindparam("of_step"))
 
 
-def add(tx: Tx, tracing: Tracing, step_id: StepId, request: bytes, response: bytes | None, at: Micros) -> None:
+def add(tx: Tx, new: NewTrace, step_id: StepId, at: Micros) -> None:
     """Keeps what a step exchanged. Up to DROP_EVERY more than `kept` stay for a while."""
-    most = tracing.bytes_max
+    most, request, response = new.tracing.bytes_max, new.request, new.response
     written = tx.execute(
         _INSERT,
         {
@@ -47,7 +56,7 @@ def add(tx: Tx, tracing: Tracing, step_id: StepId, request: bytes, response: byt
     key = written.inserted_primary_key
     number = 0 if key is None else int(key[0])
     if number % DROP_EVERY == 0:
-        tx.execute(_DROP, {"last": number - tracing.kept})
+        tx.execute(_DROP, {"last": number - new.tracing.kept})
 
 
 def find(tx: Tx, step_id: StepId) -> Trace | None:

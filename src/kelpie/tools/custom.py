@@ -1,8 +1,9 @@
 """A custom tool as its author describes it: what it must be before it is stored. Pure."""
 
 import hashlib
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
@@ -40,7 +41,9 @@ def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CA
         npm_requirements=new.npm_requirements,
         default_requires_approval=new.default_requires_approval,
         enable_parallel_execution=new.enable_parallel_execution,
-        metadata={"tool_hash": source_hash(new.source_code)},
+        metadata={
+            "tool_hash": fingerprint(new.source_code, new.source_type, new.pip_requirements, new.npm_requirements)
+        },
         project_id=new.project_id,
         organization_id=caller.organization_id,
         created_by_id=caller.user_id,
@@ -84,15 +87,19 @@ def check_return_limit(limit: int | None) -> None:
         raise InvalidInput("return_char_limit", f"must be from 1 to {RETURN_CHARS_MAX}")
 
 
-def source_hash(source: str) -> str:
-    """A short fingerprint of the code, which clients see in the tool's metadata."""
-    return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:12]
+def fingerprint(source: str | None, source_type: str | None, *requirements: Sequence[Mapping[str, Any]] | None) -> str:
+    """A short hash of all that decides how the code runs, which clients see in the tool's metadata."""
+    kind = "" if source_type in (None, "json") else source_type
+    needed = (
+        json.dumps([list(one or ()) for one in requirements], sort_keys=True, default=dict) if any(requirements) else ""
+    )
+    return hashlib.sha256(f"{source or ''}|{kind}|{needed}".encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def hashed(changes: Mapping[str, Any]) -> dict[str, str]:
-    """The fingerprint that new source code brings into the metadata."""
-    source = changes.get("source_code")
-    return {} if source is None else {"tool_hash": source_hash(source)}
+def with_fingerprint(tool: Tool) -> dict[str, Any]:
+    """The tool's metadata with its fingerprint as it is now."""
+    found = fingerprint(tool.source_code, tool.source_type, tool.pip_requirements, tool.npm_requirements)
+    return dict(tool.metadata or {}) | {"tool_hash": found}
 
 
 def derived_schema(changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:

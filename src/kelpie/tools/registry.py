@@ -6,6 +6,7 @@ did keeps it, and the built-in tool stands in its shadow until the custom one is
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
@@ -20,12 +21,13 @@ from kelpie.storage import scope
 from kelpie.storage import tools as rows
 from kelpie.tools import approvals, search
 from kelpie.tools.builtin import BUILTINS, RESERVED
-from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, hashed, make
+from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, make, with_fingerprint
 from kelpie.tools.port import TransactionalTool
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 _log = logs.get("tools")
+_RUNS = frozenset({"source_code", "source_type", "pip_requirements", "npm_requirements", "metadata"})
 _OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
 
 
@@ -191,10 +193,8 @@ def _update(
                 "keep the name, send a json_schema with the new one, or register another tool",
             )
         values["json_schema"] = derived
-    if "source_code" in changes or "metadata" in changes:
-        kept = {key: value for key, value in (before.metadata or {}).items() if key == "tool_hash"}
-        given = dict(changes.get("metadata", before.metadata) or {}) | kept
-        values["metadata"] = given | hashed(changes)
+    if before.source_code is not None and _RUNS & changes.keys():
+        values["metadata"] = with_fingerprint(replace(before, **values))
     after, _, affected = rows.update(tx, tool_id, values, now, user)
     return after, _bumped(tx, affected)
 

@@ -4,7 +4,10 @@ from typing import Annotated
 
 from fastapi import Header
 
+from kelpie.server.dependencies import schema_only
 
+
+@schema_only
 async def actor(
     user_id: Annotated[
         str | None,
@@ -15,4 +18,4 @@ async def actor(
         ),
     ] = None,
 ) -> None:
-    """Nothing is left to do."""
+    """Never called."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
@@ -121,7 +122,7 @@ async def shapes(kelpie: House, views: Sequence[AgentView], include: Include = E
     """Agents for the wire. What is not known of a model without asking its provider is left out."""
     embeds = any(view.agent.embedding for view in views)
     embeddings = {info.handle: info for info in await kelpie.models.embeddings()} if embeds else {}
-    known = Facts(kelpie.models.known, embeddings)
+    known = Facts(cache(kelpie.models.known), embeddings)  # most agents of a page share their model
     found = [agent_shape(view, known) for view in views]
     if not include.tags:
         for agent in found:

@@ -30,9 +30,15 @@ router = resource("/archives", "archives")
 agent_router = resource("/agents/{agent_id}/archives", "archives")
 
 
-async def passage_shapes(kelpie: House, passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Passages for the wire, each with the embedding model of its archive."""
-    archives = await kelpie.archives.get_many(list(dict.fromkeys(passage.archive_id for passage in passages)))
+async def passage_shapes(
+    kelpie: House, passages: Sequence[Passage], archive: Archive | None = None
+) -> list[dict[str, Any]]:
+    """Passages for the wire, each with the embedding model of its archive.
+
+    What was just stored comes with its archive: a look that fails afterwards would tell of a failure that was none.
+    """
+    wanted = list(dict.fromkeys(passage.archive_id for passage in passages))
+    archives = {archive.id: archive} if archive else await kelpie.archives.get_many(wanted)
     known = await _embeddings(kelpie, list(archives.values()))
     return [passage_shape(passage, archives.get(passage.archive_id), known) for passage in passages]
 
@@ -90,14 +96,14 @@ async def list_archive_agents(kelpie: House, archive_id: ArchivePath, page: Page
 
 @router.post("/{archive_id}/passages", summary="Store a passage", response_model=None)
 async def create_passage(kelpie: House, archive_id: ArchivePath, body: PassageBody) -> Answer:
-    made = await kelpie.archives.store(archive_id, [new_passage(body)])
-    return Answer((await passage_shapes(kelpie, made))[0])
+    archive, made = await kelpie.archives.store(archive_id, [new_passage(body)])
+    return Answer((await passage_shapes(kelpie, made, archive))[0])
 
 
 @router.post("/{archive_id}/passages/batch", summary="Store passages, all or none", response_model=None)
 async def create_passages(kelpie: House, archive_id: ArchivePath, body: PassageBatch) -> Answer:
-    made = await kelpie.archives.store(archive_id, [new_passage(one) for one in body.passages])
-    return Answer(await passage_shapes(kelpie, made))
+    archive, made = await kelpie.archives.store(archive_id, [new_passage(one) for one in body.passages])
+    return Answer(await passage_shapes(kelpie, made, archive))
 
 
 @router.delete("/{archive_id}/passages/{passage_id}", summary="Remove a passage", status_code=204, response_model=None)

@@ -1,4 +1,4 @@
-"""A memory block as Letta's clients see it."""
+"""A memory block as Letta's clients see it. Who made and changed it is stored but, as in Letta, not shown."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def block_shape(block: Block) -> dict[str, Any]:
         "metadata": dict(block.metadata),
         "hidden": block.hidden,
         "id": block.id,
-        "created_by_id": block.created_by_id,
-        "last_updated_by_id": block.last_updated_by_id,
+        "created_by_id": None,
+        "last_updated_by_id": None,
         "tags": list(block.tags),
     }

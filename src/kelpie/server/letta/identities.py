@@ -106,11 +106,9 @@ async def detach_from_agent(kelpie: House, agent_id: AgentPath, identity_id: Ide
 
 @block_router.patch("/attach/{identity_id}", summary="Link an identity to a block", response_model=None)
 async def attach_to_block(kelpie: House, block_id: BlockPath, identity_id: IdentityPath) -> Answer:
-    await kelpie.identities.attach_to_block(block_id, identity_id)
-    return Answer(block_shape(await kelpie.blocks.get(block_id)))
+    return Answer(block_shape(await kelpie.identities.attach_to_block(block_id, identity_id)))
 
 
 @block_router.patch("/detach/{identity_id}", summary="Take an identity off a block", response_model=None)
 async def detach_from_block(kelpie: House, block_id: BlockPath, identity_id: IdentityPath) -> Answer:
-    await kelpie.identities.detach_from_block(block_id, identity_id)
-    return Answer(block_shape(await kelpie.blocks.get(block_id)))
+    return Answer(block_shape(await kelpie.identities.detach_from_block(block_id, identity_id)))

@@ -18,6 +18,8 @@ from kelpie.core.ids import (
     KeyId,
     MessageId,
     PassageId,
+    SandboxConfigId,
+    SandboxVariableId,
     StepId,
     ToolId,
 )
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     MessagePath = MessageId
     StepPath = StepId
     KeyPath = KeyId
+    SandboxPath = SandboxConfigId
+    SandboxVariablePath = SandboxVariableId
     ConversationPath = ConversationId
     GroupPath = GroupId
     JobPath = JobId
@@ -64,6 +68,8 @@ else:
     MessagePath = _path(MessageId, "message")
     StepPath = _path(StepId, "step")
     KeyPath = _path(KeyId, "key")
+    SandboxPath = _path(SandboxConfigId, "sandbox configuration")
+    SandboxVariablePath = _path(SandboxVariableId, "environment variable")
     ConversationPath = _path(ConversationId, "conversation")
     GroupPath = _path(GroupId, "group")
     JobPath = _path(JobId, "job")

@@ -46,7 +46,8 @@ async def list_memory(
 
 @agent_router.post("", summary="Store a passage for an agent", response_model=None)
 async def create_memory(kelpie: House, agent_id: AgentPath, body: MemoryBody) -> Answer:
-    return Answer(await passage_shapes(kelpie, [await kelpie.archives.remember(agent_id, new_passage(body))]))
+    archive, made = await kelpie.archives.remember(agent_id, new_passage(body))
+    return Answer(await passage_shapes(kelpie, [made], archive))
 
 
 @agent_router.get("/search", summary="Search what an agent has stored", response_model=None)

@@ -85,7 +85,7 @@ class SearchTools(BaseModel):
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
 
-def new_tool(body: CreateTool, project_id: str | None) -> NewTool:
+def new_tool(body: CreateTool, project_id: str | None = None) -> NewTool:
     given = body.model_dump()
     return NewTool(**given | _tuples(body), project_id=project_id)
 

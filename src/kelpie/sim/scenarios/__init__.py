@@ -10,6 +10,8 @@ from kelpie.sim.scenarios.everything import EVERYTHING
 from kelpie.sim.scenarios.groups import DISK_FULL
 from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
+from kelpie.sim.scenarios.records import RECORDS
+from kelpie.sim.scenarios.removals import REMOVALS
 from kelpie.sim.scenarios.rivals import RIVALS
 from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
@@ -28,9 +30,11 @@ SCENARIOS: dict[str, Scenario] = {
         CLIENTS,
         CLOCKS,
         SHARED,
+        RECORDS,
         DOUBTS,
         CUT_OFF,
         LIFECYCLE,
+        REMOVALS,
         RIVALS,
         EVERYTHING,
     )

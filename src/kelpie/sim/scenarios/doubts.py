@@ -4,12 +4,14 @@ Their editors send them again, and may be told that there is nothing left to do.
 edit that was acknowledged, and in the end every live agent sees what is stored.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.faults import SIZES, Aim, Fault
 from kelpie.sim.scenarios.edits import Edits
 from kelpie.sim.scenarios.house import SETTINGS
+from kelpie.sim.scenarios.invariants import views_are_current
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 from kelpie.sim.scenarios.prompts import Prompt, prompts
@@ -134,28 +136,27 @@ class Doubts(Play):
 
 
 class CutOff(Play):
-    """Two agents write into a block while an operator cuts their turns off; a third one has it in its prompt as well.
+    """One agent writes into a block while an operator cuts its turns off; another one has the block in its prompt.
 
-    Nothing else ever makes the third one look again.
+    Nothing else makes the other one look again, so it is asked after every cut.
     """
 
     async def act(self) -> None:
-        maker = self.person("maker")
+        maker, writer, operator = (self.person(name) for name in ("maker", "writer", "operator"))
         block_id = (await maker.insist("POST", "/v1/blocks/", {"label": "log", "value": "began"}))["id"]
-        await self.make_agents(3, types=TYPES, tools=["core_memory_append"], block_ids=[block_id])
-        await maker.say(self.agents[2])  # it is awake from now on
-        talking = (self._talk(person, agent_id) for person, agent_id in zip(self.people(2), self.agents, strict=False))
-        await together((*talking, self._cut(self.person("operator"))))
-
-    async def _talk(self, person: Person, agent_id: str) -> None:
+        await self.make_agents(2, types=TYPES, tools=["core_memory_append"], block_ids=[block_id])
         for _ in range(4):
-            await person.pause()
-            await person.say(agent_id, 'call core_memory_append {"label": "log", "content": "{token}"}')
+            await together((self._write(writer), self._cut(operator)))
+            await asyncio.sleep(SIZES[Fault.storage_latency][1])  # a commit that nobody waits for takes its time
+            await maker.say(self.agents[1])
+            views_are_current(self.stage.disk, self.stage.llm.seen, self.agents[1:])
+
+    async def _write(self, writer: Person) -> None:
+        await writer.say(self.agents[0], 'call core_memory_append {"label": "log", "content": "{token}"}')
 
     async def _cut(self, operator: Person) -> None:
-        for turn in range(5):
-            await operator.pause(1.5)
-            await operator.insist("POST", f"/v1/agents/{self.agents[turn % 2]}/restart")
+        await operator.pause(1.5)
+        await operator.insist("POST", f"/v1/agents/{self.agents[0]}/restart")
 
 
 DOUBTS = scenario(
@@ -174,6 +175,6 @@ CUT_OFF = scenario(
     "turns-cut-off",
     CutOff,
     faults=(Aim(Fault.storage_latency, "database.write", rate=0.5),),
-    swarm=(Fault.storage_busy, Fault.cpu_starvation, Fault.llm_malformed),
+    swarm=(Fault.storage_busy, Fault.cpu_starvation, Fault.llm_rate_limit),
     settings=replace(SETTINGS, drain_s=0.3),
 )

@@ -4,7 +4,7 @@ model was shown, what the outside did, and what is on the disk. Each raises Brok
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from kelpie.sim.disk import Disk
@@ -35,13 +35,18 @@ def said_in_order(disk: Disk, history: History) -> None:
                 raise Broken("messages keep their order", f"{said.token} of {agent_id} stands before an earlier one")
 
 
-def turns_are_whole(disk: Disk, _history: History) -> None:
-    """What was asked is in the history once a step is, and a completed run has answered it exactly once."""
+def turns_are_whole(disk: Disk, wiped: Container[str] = ()) -> None:
+    """What was asked is in the history once a step is, and a completed run has answered it exactly once.
+
+    `wiped` are the tokens of turns whose history somebody has deleted.
+    """
     rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for run_id, role, text in disk.query("SELECT run_id, role, content || tool_calls FROM messages ORDER BY seq"):
         rows[run_id].append((role, text))
     for run_id, status, steps, given in disk.query("SELECT id, status, step_count, input FROM runs ORDER BY id"):
         token = json.loads(given)["messages"][0]["content"][0]["text"].split("\n")[0]
+        if token in wiped:
+            continue
         asked = sum(role == "user" and token in text for role, text in rows[run_id])
         answered = sum(role == "assistant" and f"echo {token}" in text for role, text in rows[run_id])
         if asked != (1 if steps else 0):

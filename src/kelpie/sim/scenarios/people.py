@@ -134,6 +134,7 @@ class Person:
         told = json.loads(body)
         heard.trouble = str(told.get("error") or told.get("detail"))
         sound = heard.status in _MAY_BE_TOLD and (heard.status != 409 or "stopped" in heard.trouble)
+        sound = sound or (heard.status == 404 and heard.said.agent_id in self._stage.history.removed)
         if not sound and "error" not in told:
             raise Broken("a sound message is accepted", f"{heard.said.token}: {heard.status} {heard.trouble}")
         self._stage.history.heard(heard.said, Fate.failed)

@@ -46,6 +46,7 @@ class Play(ABC):
         self.heard: list[Heard] = []
         self.agents: list[str] = []
         self.secrets: dict[str, str] = {}
+        self.emptied_s: dict[str, float] = {}  # when an agent's history was last emptied
         self.outside = Outside(stage.loop, stage.faults, stage.crash)
         stage.world.internet.host(HOST, self.outside)
 
@@ -65,9 +66,10 @@ class Play(ABC):
         """The invariants that need more than the disk and the history."""
         disk, history = self.stage.disk, self.stage.history
         said_in_order(disk, history)
-        turns_are_whole(disk, history)
+        wiped = {each.token for each in history.said if each.called_s <= self.emptied_s.get(each.agent_id, -1.0)}
+        turns_are_whole(disk, wiped)
         repeats_double_nothing(disk, self.heard)
-        remembered_once(disk, self.secrets)
+        remembered_once(disk, {a: secret for a, secret in self.secrets.items() if a not in self.emptied_s})
         prompts_are_sound(self.stage.llm.seen)
         outside_at_most_once(disk, self.outside.effects)
         no_leaks(self.stage.llm.seen, self.secrets, {agent_id: agent_id for agent_id in self.secrets})

@@ -18,6 +18,7 @@ class Prompt:
     seen_s: float
     system: str
     tools: tuple[dict[str, Any], ...]
+    said: tuple[str, ...]  # the tokens of what people said in it
 
     def block(self, label: str, part: str = "value") -> str | None:
         """A part of a memory block; None where the prompt has no such block."""
@@ -40,11 +41,11 @@ def prompts(seen: Iterable[Seen], heard: Iterable[Heard]) -> Iterator[Prompt]:
             continue
         known.add(body)
         system, *rest = request.body["messages"]
-        token = next(word for message in reversed(rest) if (word := _token(message)) in called)
-        began_s = last.get(token, called[token])
-        last[token] = request.at_s
+        said = tuple(word for message in rest if (word := _token(message)) in called)
+        began_s = last.get(said[-1], called[said[-1]])
+        last[said[-1]] = request.at_s
         tools = tuple(tool["function"] for tool in request.body.get("tools") or ())
-        yield Prompt(str(request.body.get("user")), began_s, request.at_s, system["content"], tools)
+        yield Prompt(str(request.body.get("user")), began_s, request.at_s, system["content"], tools, said)
 
 
 def element(text: str, name: str) -> str | None:

@@ -1,0 +1,17 @@
+"""What was made for one deployment of a template."""
+
+from dataclasses import dataclass
+
+KINDS = ("block", "agent", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A block, an agent or a group of a deployment; `kind` says which."""
+
+    id: str
+    kind: str
+    name: str | None
+    description: str | None
+    entity_id: str | None
+    project_id: str | None

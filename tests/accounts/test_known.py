@@ -1,0 +1,49 @@
+"""What was looked up lately is bounded, and nothing old is ever kept."""
+
+import asyncio
+
+from kelpie.accounts.known import Known
+
+
+async def test_an_answer_is_kept_and_a_missing_one_is_not() -> None:
+    known: Known[str, int] = Known()
+    asked: list[str] = []
+
+    async def look_up(key: str, answer: int | None) -> int | None:
+        asked.append(key)
+        return answer
+
+    for _ in range(2):
+        assert await known.find("a", lambda: look_up("a", 1)) == 1
+        assert await known.find("b", lambda: look_up("b", None)) is None
+    assert asked == ["a", "b", "b"]
+
+
+async def test_an_answer_from_before_a_change_is_not_kept() -> None:
+    known: Known[str, int] = Known()
+    go = asyncio.Event()
+
+    async def slow() -> int:
+        await go.wait()
+        return 1
+
+    asking = asyncio.create_task(known.find("a", slow))
+    await asyncio.sleep(0)
+    known.forget()
+    go.set()
+    assert await asking == 1
+    assert known.get("a") is None
+
+
+async def test_it_is_bounded_in_number_and_in_age() -> None:
+    known: Known[int, int] = Known(kept_max=3)
+
+    async def itself(number: int) -> int:
+        return number
+
+    for number in range(10):
+        await known.find(number, lambda number=number: itself(number))
+    assert len(known) == 3 and known.get(9) == 9 and known.get(0) is None
+    brief: Known[int, int] = Known(kept_s=0.0)
+    await brief.find(1, lambda: itself(1))
+    assert brief.get(1) is None

@@ -1,0 +1,153 @@
+"""However many rows there are, a listing and a look-up cost the same number of SQL statements."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from tests.conformance.things import SOURCE
+from tests.server.rig import client_of, open_house
+
+MOST = 12  # statements of one request
+RELATIONS = "&".join(
+    f"include=agent.{name}" for name in ("blocks", "tools", "tags", "secrets", "identities", "managed_group", "sources")
+)
+LISTS = [
+    "/v1/agents/?limit=50",
+    f"/v1/agents/?limit=50&{RELATIONS}",
+    "/v1/agents/count",
+    "/v1/archives/?limit=50",
+    "/v1/blocks/?limit=50",
+    "/v1/blocks/count",
+    "/v1/conversations/?limit=50",
+    "/v1/groups/?limit=50",
+    "/v1/identities/?limit=50",
+    "/v1/jobs/?limit=50",
+    "/v1/mcp-servers/",
+    "/v1/messages/?limit=50",
+    "/v1/runs/?limit=50",
+    "/v1/steps/?limit=50",
+    "/v1/tags/?limit=50",
+    "/v1/tools/?limit=50",
+    "/v1/admin/users/",
+    "/v1/admin/orgs/",
+]
+OF_ONE = [
+    "/v1/agents/{agent}",
+    f"/v1/agents/{{agent}}?{RELATIONS}",
+    "/v1/agents/{agent}/context",
+    "/v1/agents/{agent}/core-memory/blocks",
+    "/v1/agents/{agent}/tools",
+    "/v1/agents/{agent}/messages",
+    "/v1/agents/{agent}/archival-memory",
+    "/v1/agents/{agent}/groups",
+    "/v1/archives/{archive}/agents",
+    "/v1/blocks/{block}/agents",
+    "/v1/identities/{identity}/agents",
+    "/v1/identities/{identity}/blocks",
+]
+
+
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """Collects the SQL of everything that runs meanwhile."""
+    seen: list[str] = []
+
+    def note(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        seen.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+async def _call(client: httpx.AsyncClient, method: str, path: str, **fields: Any) -> Any:
+    answer = await client.request(method, path, **fields)
+    assert answer.status_code < 300, f"{method} {path}: {answer.text}"
+    return answer.json() if answer.content else None
+
+
+class Rows:
+    """Many of everything, most of them hanging on one block, one identity and one archive, and on one agent."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+        self._made = 0
+        self.ids: dict[str, str] = {}
+
+    async def start(self) -> None:
+        call = self._client
+        self.ids["block"] = (await _call(call, "POST", "/v1/blocks/", json={"label": "shared", "value": "v"}))["id"]
+        self.ids["archive"] = (await _call(call, "POST", "/v1/archives/", json={"name": "shared"}))["id"]
+        self.ids["identity"] = await self._identity()
+        self.ids["agent"] = await self._agent()
+
+    async def grow(self, number: int) -> None:
+        for _ in range(number):
+            self._made += 1
+            await self._one(self._made)
+
+    async def _one(self, n: int) -> None:
+        call, agent = self._client, await self._agent()
+        await _call(call, "POST", "/v1/archives/", json={"name": f"a{n}"})
+        await _call(call, "PATCH", f"/v1/agents/{agent}/archives/attach/{self.ids['archive']}")
+        for of in (agent, self.ids["agent"]):
+            await _call(call, "POST", f"/v1/agents/{of}/messages", json={"input": "hello"})
+            passage = {"text": f"rain {n}", "tags": [f"p{n}"]}
+            await _call(call, "POST", f"/v1/agents/{of}/archival-memory", json=passage)
+            block = await _call(
+                call, "POST", "/v1/blocks/", json={"label": f"l{n}-{of}", "value": "v", "tags": [f"b{n}"]}
+            )
+            await _call(call, "PATCH", f"/v1/agents/{of}/core-memory/blocks/attach/{block['id']}")
+            await _call(call, "PATCH", f"/v1/blocks/{block['id']}/identities/attach/{self.ids['identity']}")
+            tool = await _call(call, "POST", "/v1/tools/", json={"source_code": SOURCE.replace("shout", f"shout_{n}")})
+            await _call(call, "PATCH", f"/v1/agents/{of}/tools/attach/{tool['id']}")
+            await _call(call, "POST", "/v1/groups/", json={"agent_ids": [of], "description": "d"})
+        await _call(call, "POST", "/v1/conversations/", params={"agent_id": agent}, json={})
+        server = {"server_name": f"s{n}", "config": {"mcp_server_type": "stdio", "command": "true", "args": []}}
+        await _call(call, "POST", "/v1/mcp-servers/", json=server)
+        organization = await _call(call, "POST", "/v1/admin/orgs/", json={"name": f"o{n}"})
+        await _call(call, "POST", "/v1/admin/users/", json={"name": f"u{n}", "organization_id": organization["id"]})
+
+    async def _identity(self) -> str:
+        body = {"identifier_key": f"i{self._made}", "name": "Ann", "identity_type": "user"}
+        return (await _call(self._client, "POST", "/v1/identities/", json=body))["id"]
+
+    async def _agent(self) -> str:
+        body = {
+            "name": f"n{self._made}",
+            "block_ids": [self.ids["block"]],
+            "identity_ids": [self.ids["identity"]],
+            "tags": [f"t{self._made}"],
+            "secrets": {"k": "v"},
+            "memory_blocks": [{"label": "human", "value": "v"}],
+        }
+        return (await _call(self._client, "POST", "/v1/agents/", json=body))["id"]
+
+
+async def test_a_request_costs_the_same_for_few_rows_and_for_many(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+        rows = Rows(client)
+        await rows.start()
+        counted: list[dict[str, int]] = []
+        for more in (2, 7):
+            await rows.grow(more)
+            counted.append({path: await _cost(client, path.format(**rows.ids)) for path in (*LISTS, *OF_ONE)})
+    few, many = counted
+    assert few == many
+    assert {path: cost for path, cost in many.items() if cost > MOST} == {}
+
+
+async def _cost(client: httpx.AsyncClient, path: str) -> int:
+    with statements() as seen:
+        answer = await client.get(path)
+    if answer.status_code != 200:
+        pytest.fail(f"{path}: {answer.status_code} {answer.text}")
+    return len([statement for statement in seen if not statement.startswith(("BEGIN", "SAVEPOINT", "RELEASE"))])

@@ -1,0 +1,102 @@
+"""Nobody sees another organisation's rows, whatever they ask, in whatever way they came in: every route of the
+application is asked for everything of the other's, and tells nothing and changes nothing."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from kelpie.app import Kelpie
+from kelpie.server.app import create_app
+from tests.server.neighbours import (
+    Neighbour,
+    asked_for,
+    body_for,
+    move_in,
+    query_for,
+    routes,
+    rows_of,
+    seen_in,
+)
+from tests.server.rig import client_of, open_house
+
+WAYS = ["as the user", "a key to read", "a key to write", "a key to admin", "a key for one agent", "a token"]
+REQUEST_S = 30
+
+Street = tuple[Kelpie, httpx.AsyncClient, list[Neighbour]]
+
+
+@pytest.fixture
+async def street(tmp_path: Path) -> AsyncIterator[Street]:
+    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+        yield kelpie, client, [await move_in(client, f"treasure{letter}") for letter in ("one", "two")]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    way=st.sampled_from(WAYS),
+    from_first=st.booleans(),
+    fields=st.sets(st.integers(0, 99), max_size=12),
+    with_query=st.booleans(),
+)
+@example(way="as the user", from_first=True, fields=set(), with_query=False)
+@example(way="a key to admin", from_first=False, fields=set(), with_query=True)
+async def test_nobody_sees_or_changes_what_is_anothers(
+    street: Street, way: str, from_first: bool, fields: set[int], with_query: bool
+) -> None:
+    kelpie, client, both = street
+    asker, other = both if from_first else reversed(both)
+    before = await rows_of(kelpie, other)
+    assert sum(map(len, before.values())) > 40, "there is something to protect"
+    whole = body_for(other)
+    some = {name: value for number, (name, value) in enumerate(whole.items()) if number in fields}
+    for method, path in routes(create_app(kelpie)):
+        for body in (whole, some) if method in ("POST", "PUT", "PATCH") else (None,):
+            query = query_for(other) if with_query else {}
+            await ask(client, method, asked_for(path, other), query, body, asker.credentials[way], other)
+    after = await rows_of(kelpie, other)
+    changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    assert not changed
+
+
+async def ask(
+    client: httpx.AsyncClient,
+    method: str,
+    path: str,
+    query: dict[str, str],
+    body: dict[str, Any] | None,
+    credential: dict[str, str],
+    other: Neighbour,
+) -> None:
+    async with asyncio.timeout(REQUEST_S):
+        answer = await client.request(method, path, params=query, json=body, headers=credential)
+    told = f"{method} {path} {query} {body}: {answer.status_code} {answer.text[:500]}"
+    assert answer.status_code < 500 or answer.status_code == 501, told
+    sent = json.dumps([path, query, body])
+    refused = answer.status_code >= 400
+    # A refusal may name the id that it was asked for; an answer may not even do that.
+    assert not list(seen_in(answer.text, other, sent if refused else "")), told
+
+
+async def test_the_owner_sees_it_all(street: Street) -> None:
+    """So that the walk above would find something if there were anything to be found."""
+    _, client, (one, _) = street
+    seen = 0
+    for path in (
+        "/v1/agents/{agent_id}", "/v1/blocks/{block_id}", "/v1/tools/{tool_id}", "/v1/runs/{run_id}/messages",
+        "/v1/steps/{step_id}/messages", "/v1/messages/{message_id}", "/v1/archives/{archive_id}",
+        "/v1/identities/{identity_id}", "/v1/conversations/{conversation_id}", "/v1/groups/{group_id}",
+        "/v1/mcp-servers/{mcp_server_id}", "/v1/sandbox-config/{sandbox_config_id}/environment-variable",
+        "/v1/agents/{agent_id}/archival-memory", "/v1/agents/", "/v1/tags/", "/v1/kelpie/keys/{key_id}",
+        "/v1/client-side-access-tokens", "/v1/admin/users/", "/v1/admin/orgs/",
+    ):  # fmt: skip
+        answer = await client.get(asked_for(path, one), headers={"user_id": one.user})
+        assert answer.status_code == 200, f"{path}: {answer.text}"
+        seen += any(seen_in(answer.text, one, ""))
+    assert seen >= 17

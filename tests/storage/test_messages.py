@@ -1,0 +1,65 @@
+"""What the model sees of a history, as rows; and the tags that come with an agent."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice
+from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId
+from kelpie.core.messages import Message, MessageQuery, Role, Text
+from kelpie.core.paging import Page
+from kelpie.storage import agents, messages, schema
+from kelpie.world.database import Tx
+from kelpie.world.sqlite_connection import memory_connection
+
+ANN, BEN, CID = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2, 3))
+ONE = Agent(ANN, "Ann", AgentType.letta_v1_agent, "", ModelChoice("kelpie/demo", 8000), 1, 1)
+
+
+@pytest.fixture
+def tx() -> Iterator[Tx]:
+    with memory_connection() as connection:
+        schema.create(connection)
+        agents.create(connection, replace(ONE, tags=("z", "a,b", "\x1f")))
+        agents.create(connection, replace(ONE, id=BEN, created_at=2))
+        agents.create(connection, replace(ONE, id=CID, created_at=3, tags=("t",)))
+        yield connection
+
+
+def row(agent_id: AgentId, number: int) -> Message:
+    message_id = MessageId(f"message-{agent_id[-1]}0000000-0000-4000-8000-{(number * 7919) % 10**12:012}")
+    return Message(message_id, agent_id, Role.user, number, (Text(f"word{number}"),))
+
+
+def test_a_context_is_read_in_its_order(tx: Tx) -> None:
+    rows = [row(ANN, number) for number in range(700)]
+    messages.begin(tx, rows[:3])
+    messages.append(tx, rows[3:], "")
+    messages.begin(tx, [row(BEN, 1)])
+    assert messages.context_ids(tx, ANN) == tuple(message.id for message in rows)
+    several = messages.context_ids_of(tx, [BEN, ANN, CID])
+    assert several == {ANN: messages.context_ids(tx, ANN), BEN: (row(BEN, 1).id,), CID: ()}
+
+    turned = [message.id for message in reversed(rows[::5])]
+    messages.replace_context(tx, ANN, turned)
+    assert messages.context_ids(tx, ANN) == tuple(turned)
+    assert all(isinstance(message_id, MessageId) for message_id in messages.context_ids(tx, ANN))
+    assert messages.context_ids(tx, ANN, "conv-other") == ()
+
+
+def test_the_first_messages_are_history_and_can_be_followed(tx: Tx) -> None:
+    messages.begin(tx, [row(ANN, 1), row(ANN, 2)])
+    messages.append(tx, [row(ANN, 3)], "")
+    found = messages.select_of_agent(tx, ANN, MessageQuery())
+    assert [(message.seq, message.created_at) for message in found] == [(1, 1), (2, 2), (3, 3)]
+    assert messages.context_ids(tx, ANN) == tuple(message.id for message in found)
+
+
+def test_tags_come_with_the_agents_that_have_some(tx: Tx) -> None:
+    tags = ("\x1f", "a,b", "z")
+    assert agents.get(tx, ANN).tags == tags
+    assert agents.get(tx, BEN).tags == ()
+    listed = agents.select_agents(tx, DEFAULT_ORGANIZATION, AgentQuery(Page(descending=False)))
+    assert [(agent.id, agent.tags) for agent in listed] == [(ANN, tags), (BEN, ()), (CID, ("t",))]
+    assert [agent.tags for agent in agents.get_many(tx, DEFAULT_ORGANIZATION, [CID, ANN])] == [("t",), tags]
