@@ -23,12 +23,12 @@ from kelpie.doors import Doors, open_doors
 from kelpie.llm.models import Models
 from kelpie.llm.port import Provider
 from kelpie.observe import logs
-from kelpie.storage import accounts, heads, runs, steps
+from kelpie.storage import accounts, archives, heads, runs, steps
 from kelpie.storage.heads import Node
 from kelpie.storage.schema import ensure_schema
 from kelpie.storage.traces import Tracing
 from kelpie.tools.port import ExternalTool
-from kelpie.tools.registry import ensure_builtins
+from kelpie.tools.registry import ensure_builtins, tell_shadowed
 from kelpie.world import password_file
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
@@ -123,7 +123,8 @@ class Kelpie:
         database, now = self.world.database, self.world.clock.now()
         await database.transact(partial(accounts.ensure_defaults, now=now))
         for organization in await database.read(accounts.organization_ids):
-            await database.transact(partial(ensure_builtins, organization=organization, now=now))
+            found, _ = await database.transact(partial(ensure_builtins, organization=organization, now=now))
+            tell_shadowed(found)
 
     async def _activate(self, key: str) -> Activation:
         assert self._node is not None, "start() comes first"
@@ -147,9 +148,15 @@ class Kelpie:
         while True:
             try:
                 await self._recover()
+                await self._sweep()
             except KelpieError as error:
                 _log.error("what was left unfinished could not be looked up yet", error=str(error))
             await asyncio.sleep(RECOVER_EVERY_S)
+
+    async def _sweep(self) -> None:
+        """Deletes what removed archives have left, piece by piece, so that others write in between."""
+        while await self.world.database.read(archives.is_unswept):
+            await self.world.database.transact(archives.sweep)
 
     async def _recover(self) -> None:
         """Goes on with, or closes, every turn that nobody works on any more, a few at a time."""
@@ -205,7 +212,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
     data_dir.lock()
     try:
         database = SqliteDatabase.open(_database_path(settings, data_dir))
-    except BaseException:
+    except BaseException:  # raised again; the lock must not keep the next start out
         data_dir.close()
         raise
     world = World(

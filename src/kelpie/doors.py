@@ -17,6 +17,7 @@ from kelpie.agent.activation import Activation
 from kelpie.agent.agents import Agents
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.deployments import Deployments
+from kelpie.agent.drafts import Drafts
 from kelpie.agent.groups import Groups
 from kelpie.agent.jobs import Jobs
 from kelpie.agent.recall import Recall
@@ -50,6 +51,7 @@ class Doors:
     deployments: Deployments
     jobs: Jobs
     recall: Recall
+    drafts: Drafts
     archives: Archives
     identities: Identities
     tags: Tags
@@ -86,6 +88,7 @@ def open_doors(
         deployments=Deployments(world, agents, blocks, groups, caller),
         jobs=Jobs(world, caller),
         recall=Recall(world, caller),
+        drafts=Drafts(world, models, settings, caller),
         archives=Archives(world, models, caller),
         identities=Identities(world, caller),
         tags=Tags(world.database, caller),

@@ -207,3 +207,17 @@ async def test_nothing_is_accepted_after_closing(theatre: Theatre) -> None:
         with pytest.raises(Overloaded) as refused:
             theatre.dispatcher.submit(key, "default", ignore)
         assert refused.value.retry_after_s > 0
+
+
+@play()
+async def test_all_can_be_told_at_once_also_those_who_are_being_loaded(theatre: Theatre) -> None:
+    await theatre.dispatcher.submit("a", "default", ignore)
+    theatre.load_gate["b"] = asyncio.Event()
+    loading = theatre.dispatcher.submit("b", "default", ignore)
+    await theatre.until(lambda: theatre.dispatcher.status("b").state is State.loading)
+    theatre.dispatcher.tell_all(lambda handler: handler.notes.append("look again"))
+    theatre.load_gate["b"].set()
+    await loading
+    assert [theatre.live[key].notes for key in ("a", "b")] == [["look again"]] * 2
+    await theatre.dispatcher.submit("c", "default", ignore)
+    assert theatre.live["c"].notes == [], "who comes later reads what is stored by then"

@@ -101,6 +101,10 @@ def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolat
     told = place.json("doctor")
     providers = {each["name"]: each for each in told["server"]["providers"]}
     assert [model["handle"] for model in providers["ollama"]["models"]] == ["ollama/small:latest"]
+    [model] = providers["ollama"]["models"]
+    abilities = ("tools", "vision", "structured_output", "reasoning", "streaming")
+    assert model["context_window"] == 8192 and {model[name] for name in abilities} <= {True, False}
+    assert "8192" in done.stdout and "tools" in done.stdout
     [hidden] = providers["ollama"]["hidden"]
     assert hidden["name"] == EMBEDS and "does not chat" in hidden["reason"]
     assert hidden["reason"] in done.stdout

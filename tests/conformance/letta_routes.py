@@ -24,10 +24,7 @@ _LATER_SDK = {
 }
 _LATER_PATHS = {
     "/v1/agents/{agent_id}/messages/capture": LOOP,
-    "/v1/groups/{group_id}/messages": LOOP,
-    "/v1/groups/{group_id}/messages/stream": LOOP,
     "/v1/groups/{group_id}/messages/{message_id}": LOOP,
-    "/v1/groups/{group_id}/reset-messages": LOOP,
     "/v1/_internal_search/cache-warm": MEANING,
     "/v1/embeddings/total_storage_size": MEANING,
     "/v1/tools/run": RUNNING,

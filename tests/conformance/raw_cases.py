@@ -157,6 +157,8 @@ CASES: dict[str, Callable[[Things], Asked]] = {
         {},
     ),
     "PATCH /v1/groups/{group_id}/blocks/detach/{block_id}": _group_block,
+    "GET /v1/groups/{group_id}/messages": lambda t: (f"/v1/groups/{t.group()}/messages", {}),
+    "PATCH /v1/groups/{group_id}/reset-messages": lambda t: (f"/v1/groups/{t.group()}/reset-messages", {}),
     "POST /v1/conversations/{conversation_id}/messages/preview-raw-payload": lambda t: (
         f"/v1/conversations/{t.conversation()}/messages/preview-raw-payload",
         {"json": HELLO},

@@ -1,11 +1,14 @@
 """The routes of the running app beside Letta's: what is not there is listed with its reason, and nothing is claimed
 that no test asks for."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
+from fastapi.routing import APIRoute
 
 from tests.acceptance.served import served
+from tests.conformance.compatibility import PAGE, bare_app, described, page, shape
 from tests.conformance.letta_routes import Route, letta_routes
 from tests.conformance.raw_cases import CASES, STATUS
 from tests.conformance.sdk_cases import CASES as SDK_CASES
@@ -21,19 +24,27 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
         yield Things(server.url)
 
 
-def shape(path: str) -> str:
-    """A path whatever its parameters are called."""
-    return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
+def test_what_is_not_left_to_later_is_there_and_nothing_else_of_letta_is() -> None:
+    ours = {(method, shape(path)) for method, path in described()}
+    assert [route.name for route in ROUTES if (route in HERE) != ((route.method, shape(route.path)) in ours)] == []
 
 
-@pytest.fixture(scope="module")
-def ours(things: Things) -> set[tuple[str, str]]:
-    paths = things.call("GET", "/openapi.json")["paths"]
-    return {(method.upper(), shape(path)) for path, methods in paths.items() for method in methods}
+def test_a_static_path_wins_over_a_parameter() -> None:
+    """For every pair of routes that fit one path, such as /agents/count and /agents/{agent_id}."""
+    routes = [route for route in bare_app().routes if isinstance(route, APIRoute)]
+    pairs = 0
+    for route in routes:
+        path = re.sub(r"{[^}]*}", "x", route.path)
+        for method in route.methods:
+            fits = [other for other in routes if method in other.methods and other.path_regex.fullmatch(path)]
+            pairs += len(fits) > 1
+            assert fits[0] is route, f"{method} {path} goes to {fits[0].path}"
+    assert pairs > 10
 
 
-def test_what_is_not_left_to_later_is_there(ours: set[tuple[str, str]]) -> None:
-    assert [route.name for route in HERE if (route.method, shape(route.path)) not in ours] == []
+def test_the_page_says_what_the_tests_know() -> None:
+    remedy = "run: python -m tests.conformance.compatibility"
+    assert PAGE.read_text() == page(), remedy
 
 
 def test_every_route_that_is_there_is_asked_for() -> None:

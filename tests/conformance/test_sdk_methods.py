@@ -37,7 +37,13 @@ OWN = {
 }
 
 # What may be empty on a new server.
-EMPTY = {"conversations.messages.list", "models.embeddings.list", "mcp_servers.tools.list", "runs.trace.retrieve"}
+EMPTY = {
+    "access_tokens.delete",
+    "conversations.messages.list",
+    "models.embeddings.list",
+    "mcp_servers.tools.list",
+    "runs.trace.retrieve",
+}
 
 
 def methods(resource: object, path: str = "") -> Iterator[str]:

@@ -45,11 +45,14 @@ OF_ONE = [
     "/v1/agents/{agent}/tools",
     "/v1/agents/{agent}/messages",
     "/v1/agents/{agent}/archival-memory",
+    "/v1/agents/{agent}/archival-memory/search?query=rain&top_k=50",
     "/v1/agents/{agent}/groups",
     "/v1/archives/{archive}/agents",
     "/v1/blocks/{block}/agents",
     "/v1/identities/{identity}/agents",
     "/v1/identities/{identity}/blocks",
+    "/v1/agents/?identity_id={identity}&include=agent.identities",
+    "/v1/blocks/?identity_id={identity}",
 ]
 
 

@@ -174,6 +174,27 @@ async def a_cancelled_caller_does_not_undo_what_was_accepted(database: Database)
     assert await database.read(stored) == list(range(11))
 
 
+async def a_write_whose_caller_is_gone_is_in_doubt(database: Database) -> None:
+    told = asyncio.Event()
+    database.when_in_doubt(told.set)
+    await database.transact(create)
+    with pytest.raises(Refused):
+        await database.transact(put_then_refuse(1))
+    refused = asyncio.ensure_future(database.transact(put_then_refuse(2)))
+    await asyncio.sleep(0)
+    refused.cancel()
+    await asyncio.gather(refused, return_exceptions=True)
+    await database.transact(put(3))
+    assert not told.is_set(), "they know how it ended, or it came to nothing"
+    gone = asyncio.ensure_future(database.transact(put(4)))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    async with asyncio.timeout(20):
+        await told.wait()
+    assert await database.read(stored) == [3, 4]
+
+
 async def close_finishes_what_was_accepted_and_refuses_the_rest(database: Database) -> None:
     await database.transact(create)
     tasks = [asyncio.ensure_future(database.transact(put(n))) for n in range(50)]
@@ -200,5 +221,6 @@ CONTRACT: tuple[Clause, ...] = (
     a_failing_read_is_told_and_the_next_one_works,
     a_read_must_not_write,
     a_cancelled_caller_does_not_undo_what_was_accepted,
+    a_write_whose_caller_is_gone_is_in_doubt,
     close_finishes_what_was_accepted_and_refuses_the_rest,
 )

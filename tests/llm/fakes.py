@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httpx
 
@@ -120,18 +120,33 @@ async def _read_request(reader: asyncio.StreamReader) -> Heard:
     return Heard(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
 
 
+class Server(Protocol):
+    """What serves connections, each in a task that it keeps."""
+
+    tasks: list[asyncio.Task[Any]]
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
+
+
 @asynccontextmanager
-async def fake() -> AsyncIterator[Fake]:
-    made = Fake()
+async def serving(made: Server) -> AsyncIterator[str]:
+    """Lets it serve at an address, which is given."""
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
-        yield made
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
         for task in made.tasks:
             task.cancel()
         await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def fake() -> AsyncIterator[Fake]:
+    made = Fake()
+    async with serving(made) as url:
+        made.url = f"{url}/v1"
+        yield made
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any, cast
 from kelpie.llm.faults import Endpoint
 from kelpie.llm.local import LocalServer
 from kelpie.llm.retry import Limits
-from tests.llm.fakes import EAGER, Behaviour, Heard, _read_request, answer, world
+from tests.llm.fakes import EAGER, Behaviour, Heard, _read_request, answer, serving, world
 
 NOTHING_HERE = answer(b"404 page not found", 404, "text/plain")
 
@@ -55,15 +55,8 @@ class LocalFake:
 @asynccontextmanager
 async def local_fake() -> AsyncIterator[LocalFake]:
     made = LocalFake()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with serving(made) as made.url:
         yield made
-    finally:
-        server.close()
-        for task in made.tasks:
-            task.cancel()
-        await asyncio.gather(*made.tasks, return_exceptions=True)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from letta_client.types import Model
+from letta_client.types import EmbeddingModel, Model
 
 from kelpie.app import Kelpie
 from kelpie.core.settings import Settings
@@ -156,3 +156,48 @@ async def test_the_money_of_a_day_outlives_a_restart(tmp_path: Path) -> None:
         async with served(tmp_path, **settings) as client:
             refused = await client.post(path, json={"input": "hi"})
     assert refused.status_code == 429 and "1 dollars a day" in refused.json()["error"]["message"]
+
+
+async def test_money_spent_before_a_restart_still_counts(tmp_path: Path) -> None:
+    async with local_fake() as local:
+        ollama(local, m=shown()).at("POST /api/chat", SAID)
+        settings = {
+            "ollama_base_url": local.url,
+            "provider_limits": ("ollama: dollars=1",),
+            "model_prices": ("ollama/*=500000/500000",),  # six tokens are three dollars
+            "provider_wait_s": 1.0,
+        }
+        async with served(tmp_path, **settings) as client:
+            agent = await make_agent(client, model="ollama/m")
+            first = await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": "hi"})
+        async with served(tmp_path, **settings) as client:
+            second = await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": "hi"})
+    assert first.status_code == 200 and second.status_code == 429, (first.text, second.text)
+    assert "The limit of ollama is reached: 1 dollars a day" in second.json()["error"]["message"]
+
+
+async def test_embedding_models_are_listed_as_clients_know_them(tmp_path: Path) -> None:
+    async with served(tmp_path, openai_api_key="k", openai_base_url="http://127.0.0.1:9/v1") as client:
+        listed = (await client.get("/v1/models/embedding")).json()
+    assert [model["handle"] for model in listed] == [
+        "openai/text-embedding-3-large", "openai/text-embedding-3-small", "openai/text-embedding-ada-002"
+    ]  # fmt: skip
+    assert listed[1] == {
+        "handle": "openai/text-embedding-3-small",
+        "name": "text-embedding-3-small",
+        "display_name": "text-embedding-3-small",
+        "provider_type": "openai",
+        "provider_name": "openai",
+        "model_type": "embedding",
+        "embedding_endpoint_type": "openai",
+        "embedding_endpoint": "http://127.0.0.1:9/v1",
+        "embedding_model": "text-embedding-3-small",
+        "embedding_dim": 1536,
+        "embedding_chunk_size": 300,
+        "batch_size": 32,
+        "azure_endpoint": None,
+        "azure_version": None,
+        "azure_deployment": None,
+    }
+    for model in listed:
+        EmbeddingModel.model_validate(model)

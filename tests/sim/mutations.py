@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from kelpie.accounts import gate
 from kelpie.actors import actor, mailbox
-from kelpie.agent import agents, asking, journal, turn
+from kelpie.agent import activation, agents, asking, journal, turn
 from kelpie.agent.activation import Activation
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.journal import Committed
 from kelpie.agent.listener import Turn
+from kelpie.agent.state import Hot
 from kelpie.app import Kelpie
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
 from kelpie.core.ids import MessageId, StepId
@@ -23,7 +25,8 @@ from kelpie.core.messages import Text, Usage
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
-from kelpie.storage import archives, blocks, heads, journal_keys, messages
+from kelpie.sim import database
+from kelpie.storage import archives, heads, journal_keys, messages
 from kelpie.world import commit_group
 
 
@@ -85,19 +88,25 @@ def an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost(patch: pytest.Mon
     patch.setattr(journal, "commit", commit)
 
 
-def after_an_unknown_commit_the_others_are_not_told(patch: pytest.MonkeyPatch) -> None:
-    original = journal._recall
-    patch.setattr(journal, "_recall", lambda *arguments: replace(original(*arguments), touched=()))
+def a_write_in_doubt_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Kelpie, "_look_again", lambda *_: None)
 
 
-def an_edit_that_is_sent_again_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    original = blocks.update
+def a_write_whose_caller_is_gone_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
+    original = commit_group.in_doubt
+    patch.setattr(database, "in_doubt", lambda outcome, awaited: original(outcome, awaited=True))
 
-    def update(*arguments: Any) -> Any:
-        block, changed, affected = original(*arguments)
-        return block, changed, affected if changed else ()
 
-    patch.setattr(blocks, "update", update)
+def a_turn_that_is_cut_off_may_be_sent_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(activation, "CommitUnknown", StorageError)
+
+
+def a_turn_goes_on_without_its_history(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(messages, "has_run", lambda *_: True)
+
+
+def an_emptied_history_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Hot, "forget_contexts", lambda self: setattr(self, "stale", True))
 
 
 def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -247,7 +256,7 @@ def a_stop_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_archive_leaves_its_search_entries_behind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(archives.fulltext, "remove_scope", lambda tx, kind, scope: None)
+    patch.setattr(archives.fulltext, "remove_many", lambda tx, kind, item_ids: None)
 
 
 def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
@@ -260,11 +269,23 @@ def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) ->
     patch.setattr(Archives, "remember", remember)
 
 
+def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gate.Gate, "forget", lambda self: None)
+
+
+def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    original = gate.pass_of_token
+    patch.setattr(gate, "pass_of_token", lambda token: replace(original(token), expires_at=None))
+
+
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
 _FULL = "disk-full-in-a-commit-group"
 _SHARED = "shared-block-edits"
+_DOUBTS = "edits-in-doubt"
+_CUT_OFF = "turns-cut-off"
+_REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
 
 MUTATIONS = (
@@ -294,8 +315,13 @@ MUTATIONS = (
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 15, "the history is read as it was written"),
     Mutation(edits_are_told_to_nobody, _SHARED, 10, "a prompt is not older than the last edit"),
-    Mutation(after_an_unknown_commit_the_others_are_not_told, _SHARED, 40, "a prompt is not older than the last edit"),
-    Mutation(an_edit_that_is_sent_again_is_told_to_nobody, _SHARED, 60, "a prompt is not older than the last edit"),
+    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 60, "a prompt is not older than the last edit"),
+    Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 20, "a live agent sees what is stored"),
+    Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 20, "what an SDK repeats is not in the history"),
+    Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 30),
+    Mutation(an_emptied_history_stays_in_memory, _REMOVALS, 20, "an emptied history is out of sight"),
     Mutation(a_stop_is_not_stored, "stop-start-restart", 10, "a stopped agent answers 409"),
+    Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 10, "what has ended lets nobody in"),
+    Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 10, "what has ended lets nobody in"),
     Mutation(the_fence_is_not_looked_at, "two-servers-one-disk", 10),
 )

@@ -20,6 +20,7 @@ from tests.contract.database import (
     CONTRACT,
     Clause,
     a_cancelled_caller_does_not_undo_what_was_accepted,
+    a_write_whose_caller_is_gone_is_in_doubt,
     close_finishes_what_was_accepted_and_refuses_the_rest,
     create,
     increment,
@@ -32,6 +33,7 @@ T = TypeVar("T")
 # These take for granted that `sleep(0)` lets every new task start, which only FIFO order promises.
 FIFO_ONLY = (
     a_cancelled_caller_does_not_undo_what_was_accepted,
+    a_write_whose_caller_is_gone_is_in_doubt,
     close_finishes_what_was_accepted_and_refuses_the_rest,
 )
 SEEDS = range(12)

@@ -10,6 +10,7 @@ from kelpie.sim.errors import Broken
 from kelpie.sim.history import Fate, History
 from kelpie.sim.llm import Seen
 from kelpie.sim.loop import SimLoop
+from kelpie.sim.scenarios.edits import Edits
 from kelpie.sim.scenarios.invariants import (
     outside_at_most_once,
     prompts_are_sound,
@@ -17,6 +18,7 @@ from kelpie.sim.scenarios.invariants import (
     repeats_double_nothing,
     said_in_order,
     turns_are_whole,
+    views_are_current,
 )
 from kelpie.sim.scenarios.people import Heard
 from tests.sim.test_checkers import IMAGE, add, message
@@ -129,3 +131,41 @@ def test_an_outside_call_takes_effect_at_most_once(disk: Disk) -> None:
     outside_at_most_once(disk, {"m1": 1, "m2": 1})
     assert "never runs twice" in told(lambda: outside_at_most_once(disk, {"m1": 1, "m2": 2}))
     assert "took effect" in told(lambda: outside_at_most_once(disk, {}))
+
+
+def test_a_turn_that_was_wiped_out_need_not_be_whole(disk: Disk) -> None:
+    a_run(disk, "tok-1-x")
+    assert "tok-1-x is 0 times in" in told(lambda: turns_are_whole(disk))
+    turns_are_whole(disk, {"tok-1-x"})
+
+
+def test_a_live_agent_sees_what_is_stored(disk: Disk) -> None:
+    add(disk, "agents", id="a", agent_type="letta_v1_agent")
+    add(disk, "tools", id="t", name="square", json_schema=json.dumps({"description": "new"}))
+    add(disk, "agent_tools", agent_id="a", tool_id="t")
+    add(disk, "blocks", id="b", label="human", value="Bob")
+    add(disk, "agent_blocks", agent_id="a", block_id="b", label="human")
+
+    def shown(value: str, description: str, kind: str = "human") -> list[Seen]:
+        system = f"<{kind}>\n<value>\n{value}\n</value>\n</{kind}>"
+        tools = [{"function": {"name": "square", "description": description}}]
+        return [Seen(0.0, {"user": "a", "messages": [{"role": "system", "content": system}], "tools": tools})]
+
+    sound = shown("Bob", "new")
+    views_are_current(disk, [*shown("Ann", "old"), *sound], ["a"])
+    for stale in (shown("Ann", "new"), shown("Bob", "old"), shown("Bob", "new", "other")):
+        assert "sees what is stored" in told(lambda stale=stale: views_are_current(disk, [*sound, *stale], ["a"]))
+        views_are_current(disk, stale, [])
+    disk.query("UPDATE agents SET agent_type = 'workflow_agent'")
+    views_are_current(disk, shown("Ann", "new"), ["a"])
+
+
+def test_a_prompt_is_not_older_than_the_last_edit() -> None:
+    edits = Edits(SimLoop())
+    edits.began("notice", "old")
+    edit = edits.call("notice", "new")
+    edit.called_s, edit.acknowledged_s = 1.0, 3.0
+    for shown, began_s, seen_s in (("old", 0.5, 0.6), ("old", 2.0, 2.5), ("new", 2.0, 2.5), ("new", 4.0, 4.5)):
+        edits.check("notice", shown, began_s, seen_s)
+    for shown, began_s, seen_s in (("new", 0.5, 0.6), ("old", 3.0, 3.5), ("other", 2.0, 2.5), (None, 4.0, 4.5)):
+        assert "not older" in told(lambda s=shown, b=began_s, e=seen_s: edits.check("notice", s, b, e))

@@ -206,3 +206,39 @@ def test_a_part_of_the_text_means_itself(tx: Tx) -> None:
     assert found("Grün") == ["100% Grün"]
     assert found("GREEN") == ["1000 green"]
     assert found("\\") == []
+
+
+def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
+    large, small = archive_id(1), archive_id(2)
+    for one in (large, small):
+        archives.insert(tx, Archive(one, "a", 1, 1))
+    archives.attach(tx, ANN, large)
+    number = archives.PIECE * 2 + 10
+    key = "passage-00000000-0000-4000-8000-{:012}".format
+    passages.insert_many(tx, [Passage(PassageId(key(n)), large, f"apple {n}", n, n, ("t",)) for n in range(number)])
+    passages.insert(tx, Passage(PassageId(key(number)), small, "apple kept", 1, 1))
+    archives.delete(tx, OURS, large)
+    assert left(tx)["passages"] == number + 1, "the rest comes later"
+    for call in (
+        lambda: archives.get(tx, OURS, large),
+        lambda: archives.require(tx, OURS, large),
+        lambda: archives.delete(tx, OURS, large),
+        lambda: archives.select(tx, OURS, ArchiveQuery(Page(after=large))),
+    ):
+        with pytest.raises(NotFound):
+            call()
+    assert [archive.id for archive in archives.select(tx, OURS, ArchiveQuery())] == [small]
+    assert archives.archive_of(tx, ANN) is None
+    for query in (PassageQuery("apple", 50), PassageQuery("", 50)):
+        assert [p.text for p, _ in passages.search_organization(tx, OURS, query)] == ["apple kept"]
+    rounds = 0
+    while archives.is_unswept(tx):
+        before = left(tx)["passages"]
+        archives.sweep(tx)
+        assert before - left(tx)["passages"] <= archives.PIECE + 1
+        rounds += 1
+    assert rounds == 3
+    archives.sweep(tx)
+    assert left(tx) == {
+        "archives": 1, "agent_archives": 0, "passages": 1, "passage_tags": 0, "search_items": 1, "search_text": 1,
+    }  # fmt: skip

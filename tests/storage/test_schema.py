@@ -39,6 +39,7 @@ ARCHIVE = {
     "organization_id": "org",
     "name": "kept",
     "embedding_chunk_size": 300,
+    "removed": False,
     "created_at": 1,
     "updated_at": 1,
 }

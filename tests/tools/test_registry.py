@@ -104,7 +104,7 @@ async def test_what_cannot_be_a_tool_is_refused(tools: Tools, new: NewTool, erro
     assert await tools.list(ToolQuery()) == []
 
 
-async def test_update(tools: Tools, heard: Heard) -> None:
+async def test_update(tools: Tools, heard: Heard, world: World) -> None:
     tool = await tools.create(NewTool(SQUARE))
     await tools.attach(ANN, tool.id)
     heard.clear()
@@ -113,8 +113,10 @@ async def test_update(tools: Tools, heard: Heard) -> None:
     assert (after.description, after.tags, after.default_requires_approval) == ("new", ("n",), True)
     assert after.json_schema == tool.json_schema and heard == [ANN]
     heard.clear()
+    before = await version(world, ANN)
     assert await tools.update(tool.id, {"description": "new"}) == after
-    assert heard == []
+    assert heard == [ANN], "the answer to the first may have been lost before anybody was told"
+    assert await version(world, ANN) == before, "what is told is only to look; nothing has changed"
 
 
 async def test_new_source_brings_a_new_schema(tools: Tools) -> None:

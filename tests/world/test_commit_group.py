@@ -15,6 +15,7 @@ from kelpie.world.commit_group import (
     Job,
     Point,
     driver_connection,
+    in_doubt,
     run_group,
     run_read,
     watch_statements,
@@ -192,6 +193,24 @@ def test_a_savepoint_left_open_does_not_reach_the_next_function(connection: Conn
     assert not connection.in_nested_transaction()
     assert kinds(run_group(connection, [nested])) == ["ok"]
     assert stored(connection) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "awaited", "doubtful"),
+    [
+        (Done(1), True, False),
+        (Done(1), False, True),
+        (Failed(CommitUnknown("?")), True, True),
+        (Failed(CommitUnknown("?")), False, True),
+        (Failed(InvariantBroken("a bug")), True, True),
+        (Failed(StorageBusy("later")), False, False),
+        (Failed(Refused()), False, False),
+    ],
+)
+def test_a_write_is_in_doubt_when_it_may_be_in_and_its_caller_does_not_know(
+    outcome: Done | Failed, awaited: bool, doubtful: bool
+) -> None:
+    assert in_doubt(outcome, awaited=awaited) is doubtful
 
 
 def test_a_group_is_bounded_in_number_and_time(connection: Connection) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.errors import DiskFull, Overloaded, StorageBusy, StorageError
+from kelpie.core.errors import CommitUnknown, DiskFull, Overloaded, StorageBusy, StorageError
 from kelpie.world import sqlite as adapter
 from kelpie.world import sqlite_connection
+from kelpie.world.commit_group import Failed, Outcome
 from kelpie.world.database import Tx
 from kelpie.world.sqlite import SqliteDatabase
 from kelpie.world.sqlite_connection import memory_connection
@@ -87,6 +88,42 @@ async def test_those_who_waited_share_one_commit_and_one_message_to_the_loop(
     await held
     assert await asyncio.gather(*work) == list(range(100))
     assert len(calls) == 2  # the gate, and the hundred
+
+
+async def test_an_unknown_outcome_is_told_to_all_before_its_caller_hears_of_it(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    database.when_in_doubt(lambda: order.append("all"))
+    original = adapter.run_group
+
+    def loses_answer(connection: Any, jobs: Any, **kwargs: Any) -> list[Outcome]:
+        return [Failed(CommitUnknown("lost")) for _ in original(connection, jobs, **kwargs)]
+
+    monkeypatch.setattr(adapter, "run_group", loses_answer)
+    with pytest.raises(CommitUnknown):
+        await database.transact(put(1))
+    order.append("caller")
+    assert order == ["all", "caller"]
+    assert await database.read(stored) == [1]
+
+
+async def test_a_caller_that_goes_when_its_answer_is_on_the_way_leaves_doubt(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    database.when_in_doubt(lambda: told.append("all"))
+    original = adapter._settle
+    work = asyncio.ensure_future(database.transact(put(1)))
+
+    def settle_and_cancel(settled: Any) -> None:
+        original(settled)
+        work.cancel()
+
+    monkeypatch.setattr(adapter, "_settle", settle_and_cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert told == ["all"]
 
 
 async def test_nobody_is_told_before_the_commit(database: SqliteDatabase, tmp_path: Path) -> None:

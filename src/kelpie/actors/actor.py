@@ -180,7 +180,7 @@ class Actor(Generic[H]):
         try:
             for note in notes:
                 note(handler)
-        except Exception as error:
+        except Exception as error:  # whatever a note raised, the handler is half told and cannot be trusted
             log.exception("handler could not be told what changed while it was loading", key=self.key)
             self.condition.spoilt = error
         if self.condition.spoilt is not None:

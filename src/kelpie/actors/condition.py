@@ -37,7 +37,7 @@ class Condition:
         transition = self._life.move(after, self._stage.clock.now(), reason)
         try:
             self._stage.observe(transition)
-        except Exception:
+        except Exception:  # who only watches must not keep the state from changing
             log.exception("observer failed", transition=str(transition))
 
     def fail(self, error: BaseException) -> None:

@@ -44,7 +44,7 @@ class Stage(Generic[H]):
             if _cancelled():
                 raise
             raise LoadFailed("loading was cancelled from within") from error
-        except Exception as error:
+        except Exception as error:  # this room knows no handler, and so no list of what loading one may raise
             if _cancelled():
                 raise asyncio.CancelledError from error
             if isinstance(error, CallerError):
@@ -64,7 +64,7 @@ class Stage(Generic[H]):
                 await self.deactivate(handler)
         except asyncio.CancelledError:
             log.error("putting a handler away was cancelled", key=key)
-        except Exception:
+        except Exception:  # the key must come free, whatever a handler says at its end
             log.exception("putting a handler away failed", key=key)
 
 

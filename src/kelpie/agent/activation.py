@@ -86,7 +86,7 @@ class Activation:
         except KelpieError as error:
             turn.tell(broken_off(turn, error))
             raise
-        except Exception as error:
+        except Exception as error:  # raised again; whoever listens must hear an end even of a bug
             _log.exception("a turn broke off", run_id=turn.run_id, agent_id=self.agent_id)
             turn.tell(broken_off(turn, InvariantBroken(f"{type(error).__name__}: {error}")))
             raise

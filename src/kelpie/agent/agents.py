@@ -29,7 +29,7 @@ from kelpie.core.agents import (
     ModelChoice,
     NewAgent,
 )
-from kelpie.core.errors import Conflict, InvariantBroken, KelpieError, NotFound
+from kelpie.core.errors import Conflict, InvalidInput, InvariantBroken, KelpieError, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
@@ -101,9 +101,16 @@ class Agents:
     async def _model(self, new: NewAgent) -> ModelChoice:
         info = await self._models.resolve(new.model or self._settings.default_model)
         if new.embedding is not None:
-            await self._models.resolve_embedding(new.embedding)
+            await self._check_embedding(new.embedding)
         given = {name: getattr(new, name) for name in changing.MODEL_FIELDS if name != "model"}
         return making.choose_model(info, given, self._settings.context_window)
+
+    async def _check_embedding(self, handle: str) -> None:
+        """Raises InvalidInput for an embedding model that is not known."""
+        try:
+            await self._models.resolve_embedding(handle)
+        except NotFound as error:
+            raise InvalidInput("embedding", str(error)) from error
 
     async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
         """Raises NotFound."""
@@ -135,7 +142,7 @@ class Agents:
         secrets = making.make_secrets(changes.get("secrets") or {}, ids, now)
         model = await self._changed_model(agent_id, changes)
         if changes.get("embedding") is not None:
-            await self._models.resolve_embedding(changes["embedding"])
+            await self._check_embedding(changes["embedding"])
 
         def write(tx: Tx) -> AgentView:
             agent = self._ours(tx, agent_id)

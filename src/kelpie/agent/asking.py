@@ -43,7 +43,7 @@ async def ask(
     preview = (
         Preview(message_id, step_id, world.clock.now(), hot.speaks_in_calls, listen) if listen is not None else None
     )
-    request = _request(hot, model, entries, deltas=preview is not None, system=hot.system(world.clock.now()))
+    request = request_for(hot, model, entries, deltas=preview is not None, system=hot.system(world.clock.now()))
     reply: Reply | None = None
     first_ns: int | None = None
     async with aclosing(provider.stream(request)) as events:
@@ -62,7 +62,8 @@ async def ask(
     return Asked(reply, message_id, step_id, previewed, first_ns or 0, world.clock.monotonic_ns() - started)
 
 
-def _request(hot: Hot, model: str, entries: Sequence[Prepared], *, deltas: bool, system: str) -> Request:
+def request_for(hot: Hot, model: str, entries: Sequence[Prepared], *, deltas: bool, system: str) -> Request:
+    """What the model is asked: these entries, with the agent's instructions, tools and settings."""
     choice, schemas = hot.agent.model, hot.schemas()
     return Request(
         model=model,

@@ -61,10 +61,14 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
         raise InvalidInput(unknown[0], "cannot be changed")
     columns: dict[str, Any] = {name: changes[name] for name in changes if name in _PLAIN}
     columns |= {name: check(changes[name]) for name, check in _CHECKED.items() if changes.get(name) is not None}
-    if changes.get("compaction_settings") is not None:
-        columns["compaction_settings"] = {**(agent.compaction_settings or {}), **changes["compaction_settings"]}
+    compaction = dict(agent.compaction_settings or {})
     if model is not None:
         columns["model"] = model
+        if compaction.get("model") == making.summarizer(agent.model.handle):  # nobody chose it: it goes with the model
+            compaction["model"] = making.summarizer(model.handle)
+    compaction |= changes.get("compaction_settings") or {}
+    if compaction != (agent.compaction_settings or {}):
+        columns["compaction_settings"] = compaction
     if making.SUBAGENT_TAG in columns.get("tags", ()):
         columns["hidden"] = True
     return columns | {"last_updated_by_id": user}

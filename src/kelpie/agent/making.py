@@ -26,7 +26,7 @@ from kelpie.memory import blocks
 from kelpie.world.ids import Ids
 
 CONTEXT_WINDOW_DEFAULT_MAX = 128_000
-NAME_CHARS_MAX = 200
+NAME_CHARS_MAX = 1_000
 SUBAGENT_TAG = "role:subagent"
 SENT = "Sent message successfully."
 _NAME = re.compile(r"[\w '\-]+", re.UNICODE)
@@ -98,11 +98,15 @@ def file_window(context_window: int) -> tuple[int, int]:
     return next(((n, chars) for limit, n, chars in _FILE_WINDOWS if context_window <= limit), _FILE_WINDOW_LARGEST)
 
 
+def summarizer(handle: str) -> str:
+    """The model that shortens the history of an agent with this model, unless it is told another."""
+    return _SUMMARIZERS.get(handle.partition("/")[0], handle)
+
+
 def compaction(given: Mapping[str, Any] | None, model: ModelChoice) -> Mapping[str, Any]:
     """How the history will be shortened: what was asked for over the defaults."""
-    provider = model.handle.partition("/")[0]
     defaults = {
-        "model": _SUMMARIZERS.get(provider, model.handle),
+        "model": summarizer(model.handle),
         "model_settings": None,
         "prompt": SUMMARY_INSTRUCTIONS,
         "prompt_acknowledgement": False,
@@ -198,7 +202,8 @@ def make_blocks(
     # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
     user, organization = caller.user_id, caller.organization_id
     return tuple(
-        blocks.make(block, ids.new(BlockId), now + i, user, organization, limit=limit) for i, block in enumerate(new)
+        blocks.make(blocks.described(block), ids.new(BlockId), now + i, user, organization, limit=limit)
+        for i, block in enumerate(new)
     )
 
 

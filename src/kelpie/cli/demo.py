@@ -22,13 +22,16 @@ def demo(client: Client) -> int:
     """Makes the demo agent if there is none and says what to try. Raises Unreachable or Refused."""
     found = client.get("/v1/agents/", name=NAME, limit=1)
     agent = found[0] if found else client.post("/v1/agents/", _NEW)
-    print(what_to_try(client.base_url, agent, command()))
+    print(what_to_try(client.base_url, agent, command(), asks=client.credential is not None))
     return 0
 
 
-def what_to_try(url: str, agent: dict[str, Any], kelpie: str) -> str:
-    """The commands that work right now, ready to be copied."""
+def what_to_try(url: str, agent: dict[str, Any], kelpie: str, *, asks: bool = False) -> str:
+    """The commands that work right now, ready to be copied; with a key from the environment if the server asks."""
     agent_id = agent["id"]
+    header = '-H "Authorization: Bearer $KELPIE_API_KEY" \\\n    ' if asks else ""
+    python_key = ', api_key=os.environ["KELPIE_API_KEY"]' if asks else ""
+    python_import = "import os\n  " if asks else ""
     return f"""
 Kelpie answers at {url}, and the agent '{agent["name"]}' is there: {agent_id}
 
@@ -37,11 +40,11 @@ Talk to it in this terminal:
 
 Over HTTP:
   curl -s {url}/v1/agents/{agent_id}/messages \\
-    -H 'Content-Type: application/json' -d '{{"input": "Hello!"}}'
+    {header}-H 'Content-Type: application/json' -d '{{"input": "Hello!"}}'
 
 From Python (pip install letta-client==1.12.1):
-  from letta_client import Letta
-  client = Letta(base_url="{url}")
+  {python_import}from letta_client import Letta
+  client = Letta(base_url="{url}"{python_key})
   reply = client.agents.messages.create("{agent_id}", messages=[{{"role": "user", "content": "Hello!"}}])
   print(reply.messages[-1].content)
 

@@ -41,7 +41,7 @@ def create(
     body: dict[str, Any] = {"name": name, "scopes": [scope.value]}
     body |= {"user_id": user} if user else {}
     body |= {"agent_ids": [find(server, who)["id"] for who in agent]} if agent else {}
-    body |= {"expires_at": _end(expires)} if expires else {}
+    body |= {"expires_at": end_of(expires)} if expires else {}
     made = server.post(PATH, body)
     if as_json:
         print_json(made)
@@ -88,7 +88,8 @@ def _facts(key: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _end(text: str) -> str:
+def end_of(text: str) -> str:
+    """The time at which something ends that begins now. Raises InvalidInput."""
     found = _DURATION.fullmatch(text)
     if found is None or int(found[1]) == 0:
         raise InvalidInput("--expires", f"'{text[:80]}' is not a time like 90m, 12h or 30d")

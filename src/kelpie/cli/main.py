@@ -4,6 +4,7 @@ What scripts call often, and the server process itself, are dispatched here befo
 other commands go to `cli.commands`. That is why some imports stand inside functions in this module, and only here.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -41,12 +42,12 @@ def _dispatch(arguments: list[str]) -> int:
 
             return status(as_json=True)
         case ["server", "start", "--foreground"]:
-            _hide_rich()
+            _prepare_to_serve()
             from kelpie.cli.serve import serve_here
 
             return serve_here()
         case ["server", "start", "--detached"]:  # what `kelpie server start` runs in the background
-            _hide_rich()
+            _prepare_to_serve()
             from kelpie.cli.serve import serve_detached
 
             return serve_detached()
@@ -64,11 +65,13 @@ def _typed(arguments: list[str]) -> int:
     return app(arguments)
 
 
-def _hide_rich() -> None:
-    """Lets structlog and httpx believe that rich is not installed.
+def _prepare_to_serve() -> None:
+    """Lets structlog and httpx believe that rich is not installed, and collects no garbage until the server serves.
 
     Both import it for output that a server never writes, and a server keeps what it imports for as long as it lives.
+    A start makes little garbage; looking for it among all that is imported takes a fifth of the time.
     """
+    gc.disable()
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
 
 

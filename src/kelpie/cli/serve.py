@@ -3,6 +3,7 @@
 `serve_here` is what a terminal or systemd runs, `serve_detached` what `kelpie server start` puts into the background.
 """
 
+import gc
 import sys
 
 from kelpie.app import open_kelpie
@@ -56,6 +57,8 @@ def _serve(found: Resolved) -> int:
         def listening(host: str, port: int) -> None:
             assert kelpie.data_dir is not None
             kelpie.data_dir.announce(address_of(host, port))
+            gc.freeze()  # what the start has made stays for good; walking it again and again would stop everyone
+            gc.enable()
 
         run(serve(kelpie, settings, listening))
     except ConfigurationError as error:

@@ -123,7 +123,7 @@ class ServerSettings:
     )
     trace_steps: int = setting(
         "server.trace_steps",
-        "Of how many steps, the newest, what went to the provider and what came back is kept for `/v1/steps/{id}/trace`.",
+        "Of how many steps, the newest, the exchange with the provider is kept (`/v1/steps/{id}/trace`); 0 keeps none.",
         "KELPIE_TRACE_STEPS",
         default=0,
         low=0,

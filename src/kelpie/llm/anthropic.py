@@ -74,6 +74,9 @@ class Anthropic:
         """Asks the model. Raises ModelError, also after some deltas were given."""
         return self._exchange.stream(request, MessagesCall(request))
 
+    async def payload(self, request: Request) -> bytes:
+        return MessagesCall(request).body()
+
     async def models(self) -> Sequence[ModelInfo]:
         """The models that the server lists. Raises ModelError."""
         limits = self._limits.for_listing(attempts=2)

@@ -18,6 +18,7 @@ from kelpie.llm.call_ids import made_call_id
 from kelpie.llm.demo_script import MARK, Call, Line, Script, read_script
 from kelpie.llm.demo_talk import talk
 from kelpie.llm.demo_turn import read_turn
+from kelpie.llm.openai_body import encode_request
 from kelpie.llm.port import (
     EmbeddingInfo,
     Event,
@@ -64,6 +65,10 @@ class DemoProvider:
 
     async def close(self) -> None:
         return
+
+    async def payload(self, request: Request) -> bytes:
+        """Nothing is sent for it; this is what it is given, in the words most models are spoken to in."""
+        return encode_request(request)
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Answers from the script or by its own rules. Raises the ModelError that a script asks for."""

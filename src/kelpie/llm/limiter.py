@@ -149,7 +149,7 @@ class Limiter:
             if place.slots is not None:  # it came with the last moment
                 return
             raise self._refusal(self._blocked(place.cost)) from None
-        except BaseException:
+        except BaseException:  # raised again
             if place.slots is not None:  # let in, and cancelled before it knew
                 self._running -= 1
                 place.settle(Cost())

@@ -96,6 +96,11 @@ class LocalServer:
             async for event in events:
                 yield event
 
+    async def payload(self, request: Request) -> bytes:
+        """The body of the call, without making it. Raises ModelError when the server does not answer."""
+        found = await self._known()
+        return self._ollama.payload(request, found) if found.server == "ollama" else await self._chat.payload(request)
+
     async def fetch(self, name: str) -> None:
         """Pulls a model and waits until it is there. Raises ModelError."""
         async with aclosing(self.pull(name)) as steps:

@@ -18,7 +18,7 @@ from kelpie.llm.bounded import Bounded
 from kelpie.llm.fallback import Chain, Speaker
 from kelpie.llm.listing import Listing
 from kelpie.llm.local import LocalServer
-from kelpie.llm.port import EmbeddingInfo, Hidden, ModelInfo, Prepared, Provider, Reply, Request
+from kelpie.llm.port import EmbeddingInfo, Hidden, ModelInfo, Prepared, Provider, Reply, Request, Wired
 from kelpie.llm.probing import Progress
 from kelpie.llm.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
 from kelpie.observe import logs
@@ -112,6 +112,14 @@ class Models:
         Raises InvalidInput or NotFound.
         """
         return Chain(self._find, handle, self._fallbacks), self._find(handle)[1]
+
+    async def payload(self, handle: str, request: Request) -> bytes:
+        """What the model's provider would be sent. Raises InvalidInput, NotFound or ModelError."""
+        provider, _ = self._find(handle)
+        inner = provider.inner if isinstance(provider, Bounded) else provider
+        if not isinstance(inner, Wired):
+            raise InvalidInput("model", f"'{handle[:80]}' answers inside this server, so nothing is sent for it")
+        return await inner.payload(request)
 
     async def check(self, handle: str) -> str:
         """A word from the model itself, none standing in. Raises InvalidInput, NotFound or ModelError."""

@@ -38,11 +38,18 @@ class Ollama:
 
     async def stream(self, request: Request, found: Found) -> AsyncGenerator[Event, None]:
         """Asks the model. Raises ModelError, also after some deltas were given."""
-        body = encode_request(request, self._num_ctx(request, found))
+        window = self._num_ctx(request, found)
+        if window is not None:
+            self._windows[request.model] = window
+        body = encode_request(request, window)
         attempt = partial(self._ask, request, body)
         async with aclosing(retried(attempt, self._limits, self._world.random)) as events:
             async for event in events:
                 yield event
+
+    def payload(self, request: Request, found: Found) -> bytes:
+        """The body of the call, without making it."""
+        return encode_request(request, self._num_ctx(request, found))
 
     async def pull(self, name: str) -> AsyncGenerator[Progress, None]:
         """Fetches a model; a transfer that breaks is taken up where it stopped. Raises ModelError."""
@@ -62,9 +69,7 @@ class Ollama:
         if request.model in found.fixed:
             return None
         window = next((model.context_window for model in found.models if model.name == request.model), None)
-        size = max(window_for(request, window), self._windows.get(request.model, 0))
-        self._windows[request.model] = size
-        return size
+        return max(window_for(request, window), self._windows.get(request.model, 0))
 
     async def _ask(self, request: Request, body: bytes, patience: Patience) -> AsyncGenerator[Event, None]:
         assembly = Assembly(partial(made_call_id, request))

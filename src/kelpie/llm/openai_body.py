@@ -143,11 +143,16 @@ def _parts(content: Iterable[object]) -> Iterator[dict[str, Any]]:
             yield _image(part.source)
 
 
+def image_url(source: Mapping[str, Any]) -> str | None:
+    """Where an image is, or the image itself as a URL; None when neither is known any more."""
+    if not source.get("url") and source.get("data"):
+        return f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
+    return source.get("url") or None
+
+
 def _image(source: Mapping[str, Any]) -> dict[str, Any]:
-    url = source.get("url")
-    if not url and source.get("data"):
-        url = f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
-    if not url:
+    url = image_url(source)
+    if url is None:
         # An error here would repeat with every turn to come, since the row stays in the history.
         return {"type": "text", "text": "[An image was here, but its data cannot be had any more.]"}
     image: dict[str, Any] = {"url": url}

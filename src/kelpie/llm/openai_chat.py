@@ -56,6 +56,9 @@ class OpenAIChat:
         """Asks the model. Raises ModelError, also after some deltas were given."""
         return self._exchange.stream(request, self._call(request))
 
+    async def payload(self, request: Request) -> bytes:
+        return self._call(request).body()
+
     async def models(self) -> Sequence[ModelInfo]:
         """The chat models that the server lists. Raises ModelError."""
         limits = self._limits.for_listing(attempts=2)

@@ -5,7 +5,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from kelpie.core.messages import Message, Part, ToolCall, Usage
 
@@ -148,3 +148,12 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Wired(Protocol):
+    """A provider that speaks over a wire and can tell what it would send."""
+
+    async def payload(self, request: Request) -> bytes:
+        """The body of the call, as JSON, without making it. Raises ModelError when a server must be asked first."""
+        ...

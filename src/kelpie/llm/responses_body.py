@@ -11,7 +11,7 @@ import orjson
 
 from kelpie.core.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text
 from kelpie.llm.json_bytes import array, dumps, plain
-from kelpie.llm.openai_body import O_SERIES, reasons, thinking
+from kelpie.llm.openai_body import O_SERIES, image_url, reasons, thinking
 from kelpie.llm.port import Prepared, Request, ToolSchema
 
 WIRE = "openai_responses"
@@ -146,9 +146,7 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 
 
 def _image(source: Mapping[str, Any]) -> dict[str, Any]:
-    url = source.get("url")
-    if not url and source.get("data"):
-        url = f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
-    if not url:
+    url = image_url(source)
+    if url is None:
         return {"type": "input_text", "text": "[An image was here, but its data cannot be had any more.]"}
     return {"type": "input_image", "image_url": url, "detail": source.get("detail") or "auto"}

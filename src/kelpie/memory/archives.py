@@ -70,7 +70,7 @@ class Archives:
         )
 
     async def delete(self, archive_id: ArchiveId) -> None:
-        """Removes the archive with all its passages. Raises NotFound."""
+        """Removes the archive with all its passages; of a large one the rest is swept up later. Raises NotFound."""
         await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, archive_id))
 
     # --- which agent uses which ----------------------------------------------------------------------------------

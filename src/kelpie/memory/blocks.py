@@ -39,12 +39,11 @@ def make(
     *,
     limit: int = DEFAULT_LIMIT,
 ) -> Block:
-    """The block that was described, ready to be stored; well-known labels get a description if they have none.
+    """The block that was described, ready to be stored. `limit` is for a block that names none.
 
-    `limit` is for a block that names none. Raises InvalidInput for a label or a limit that cannot be.
+    Raises InvalidInput for a label or a limit that cannot be.
     """
     given = {name: getattr(new, name) for name in _FIELDS} | {"limit": limit if new.limit is None else new.limit}
-    checked = _checked(given | {"description": new.description or _STOCK_DESCRIPTIONS.get(new.label)})
     return Block(
         id=block_id,
         created_at=now,
@@ -52,8 +51,13 @@ def make(
         organization_id=organization,
         created_by_id=by,
         last_updated_by_id=by,
-        **checked,
+        **_checked(given),
     )
+
+
+def described(new: NewBlock) -> NewBlock:
+    """A block an agent is made with: a well-known label gets a description if it has none."""
+    return new if new.description else replace(new, description=_STOCK_DESCRIPTIONS.get(new.label))
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ The functions run inside the caller's transaction, so an item and its index entr
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -57,8 +57,8 @@ class Only:
 class _Statements:
     """What a dialect must bring."""
 
-    number_item: Executable  # kind, scope, item_id -> id
-    put_text: Executable  # id, text
+    number_item: Executable  # kind, scope, item_id
+    put_text: Executable  # kind, item_id, text
     drop_text: Executable  # kind, item_id
     drop_texts: Executable  # kind, scope
     # (scoped, condition) -> kind, scope, any_term, all_terms, limit, offset -> item_id, score
@@ -67,14 +67,31 @@ class _Statements:
 
 def index(tx: Connection, kind: Kind, scope: str, item_id: str, text: str) -> None:
     """Makes the item findable by its text; a text it had before is replaced."""
+    index_many(tx, kind, scope, {item_id: text})
+
+
+def index_many(tx: Connection, kind: Kind, scope: str, texts: Mapping[str, str]) -> None:
+    """Makes items findable by their texts, in two statements however many there are."""
+    if not texts:
+        return
     statements = _statements(tx)
-    number = tx.execute(statements.number_item, {"kind": kind, "scope": scope, "item_id": item_id}).scalar_one()
-    tx.execute(statements.put_text, {"id": number, "text": _storable(text)})
+    tx.execute(statements.number_item, [{"kind": kind, "scope": scope, "item_id": item_id} for item_id in texts])
+    tx.execute(
+        statements.put_text,
+        [{"the_kind": kind, "the_item": item_id, "text": _storable(text)} for item_id, text in texts.items()],
+    )
 
 
 def remove(tx: Connection, kind: Kind, item_id: str) -> None:
     """Takes the item out of the index, if it is in it."""
-    wanted = {"the_kind": kind, "the_item": item_id}
+    remove_many(tx, kind, (item_id,))
+
+
+def remove_many(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> None:
+    """Takes those of the items that are in the index out of it."""
+    if not item_ids:
+        return
+    wanted = [{"the_kind": kind, "the_item": item_id} for item_id in item_ids]
     tx.execute(_statements(tx).drop_text, wanted)
     tx.execute(_DROP_ITEM, wanted)
 
@@ -168,8 +185,10 @@ def _sqlite_statements() -> _Statements:
     return _Statements(
         number_item=number_item.on_conflict_do_update(
             index_elements=["kind", "item_id"], set_={"scope": number_item.excluded.scope}
-        ).returning(search_items.c.id),
-        put_text=sqlite.insert(fts).values(rowid=bindparam("id"), text=bindparam("text")).prefix_with("OR REPLACE"),
+        ),
+        put_text=sqlite.insert(fts)
+        .values(rowid=select(search_items.c.id).where(_of_item).scalar_subquery(), text=bindparam("text"))
+        .prefix_with("OR REPLACE"),
         drop_text=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_item))),
         drop_texts=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_scope))),
         search=_sqlite_search,

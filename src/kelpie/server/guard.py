@@ -69,7 +69,7 @@ class Trace:
                     scope, receive, send_named
                 )
             raise
-        except Exception:
+        except Exception:  # the last one who can answer: what nobody expected is logged and told as a 500
             _log.exception("request failed", method=scope["method"], path=scope["path"])
             if status:
                 raise  # too late for an answer; the connection has to go

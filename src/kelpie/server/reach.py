@@ -71,7 +71,7 @@ def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
 def _check_grants(given: Pass, method: str, path: str) -> None:
     assert given.grants is not None
     parts = path.split("/")
-    if parts[:3] != ["", "v1", "agents"] or len(parts) < 4:
+    if parts[:3] != ["", "v1", "agents"] or len(parts) < 4 or not parts[3].startswith("agent-"):
         raise Forbidden("This credential is for some agents only, under /v1/agents/{agent_id}.")
     granted = given.grants.get(AgentId(parts[3]))
     if granted is None:

@@ -6,7 +6,6 @@ The product is started before the first request and stopped after the last one, 
 import asyncio
 import contextlib
 import errno
-import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -51,7 +50,6 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
         server.should_exit = True
 
     await kelpie.start()
-    gc.freeze()  # what the start has made stays for good: walking it again and again stops everyone for 0.1 s
     try:
         with _signals(stop):
             await server.serve_until_stopped(ready)

@@ -133,7 +133,7 @@ class SimTransport(httpx.AsyncBaseTransport):
         try:
             await _connect(connection, limits.get("connect"), request)
             return await _exchange(connection, limits.get("read"), request, body)
-        except BaseException:
+        except BaseException:  # raised again; the other end sees the line go, as it would a socket
             connection.leave()
             raise
 

@@ -2,6 +2,8 @@
 
 An agent has at most one archive: the one it writes to and searches. It is made when the agent first stores something,
 unless one was attached before. An archive that was made that way and that nobody else uses goes with its agent.
+
+A large archive is removed at once for everybody and swept up in small pieces afterwards: nobody waits for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,22 +21,23 @@ from kelpie.core.passages import Archive, ArchiveQuery
 from kelpie.core.time import Micros
 from kelpie.search import fulltext
 from kelpie.storage import paging, scope
-from kelpie.storage.tables import agent_archives, agents, archives
+from kelpie.storage.tables import agent_archives, agents, archives, passages
 from kelpie.world.database import Tx
 
+PIECE = 200  # passages that are deleted in one transaction: about 10 ms
 AUTOMATIC = "Made by the server when the agent first stored something."
 
 _FIELDS = tuple(each.name for each in fields(Archive))
 _CHANGEABLE = frozenset({"name", "description"})
 
-_ALL = sa.select(archives)
+_ALL = sa.select(archives).where(archives.c.removed.is_(False))
 _OURS = _ALL.where(archives.c.organization_id == sa.bindparam("of_organization"))
-_ONE = _ALL.where(archives.c.id == sa.bindparam("of_archive"))
+_ONE = _OURS.where(archives.c.id == sa.bindparam("of_archive"))
 _MANY = _OURS.where(archives.c.id.in_(sa.bindparam("ids", expanding=True)))
 _INSERT = sa.insert(archives)
 _DELETE = sa.delete(archives).where(archives.c.id == sa.bindparam("of_archive"))
 
-require = scope.owned(scope.owner_of(archives), "Archive")
+require = scope.owned(scope.owner_of(archives).where(archives.c.removed.is_(False)), "Archive")
 
 
 def _from_row(row: sa.Row[Any]) -> Archive:
@@ -55,13 +58,13 @@ def _from_row(row: sa.Row[Any]) -> Archive:
 
 def insert(tx: Tx, archive: Archive) -> None:
     """Writes a new archive, which no agent uses yet."""
-    tx.execute(_INSERT, {name: getattr(archive, name) for name in _FIELDS})
+    tx.execute(_INSERT, {"removed": False, **{name: getattr(archive, name) for name in _FIELDS}})
 
 
 def get(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> Archive:
     """Raises NotFound."""
-    row = tx.execute(_ONE, {"of_archive": archive_id}).first()
-    if row is None or row.organization_id != organization:
+    row = tx.execute(_ONE, {"of_organization": organization, "of_archive": archive_id}).first()
+    if row is None:
         raise NotFound("Archive", archive_id)
     return _from_row(row)
 
@@ -99,8 +102,47 @@ def delete(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> None:
     _delete(tx, archive_id)
 
 
+_FEW_OF = sa.select(passages.c.id).where(passages.c.archive_id == sa.bindparam("of_archive")).limit(PIECE + 1)
+_REMOVE = sa.update(archives).where(archives.c.id == sa.bindparam("of_archive")).values(removed=True)
+_DETACH_ALL = sa.delete(agent_archives).where(agent_archives.c.archive_id == sa.bindparam("of_archive"))
+_REMOVED = sa.select(archives.c.id).where(archives.c.removed.is_(True)).order_by(archives.c.id).limit(1)
+_DELETE_PASSAGES = sa.delete(passages).where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
+
+
 def _delete(tx: Tx, archive_id: str) -> None:
-    fulltext.remove_scope(tx, "passage", archive_id)
+    found = _some_of(tx, archive_id)
+    if len(found) <= PIECE:
+        _delete_whole(tx, archive_id, found)
+        return
+    tx.execute(_REMOVE, {"of_archive": archive_id})
+    tx.execute(_DETACH_ALL, {"of_archive": archive_id})
+
+
+def is_unswept(tx: Tx) -> bool:
+    """Whether there is something left of a removed archive."""
+    return tx.execute(_REMOVED).scalar() is not None
+
+
+def sweep(tx: Tx) -> None:
+    """Deletes a piece of what a removed archive has left, and with its last the archive."""
+    archive_id = tx.execute(_REMOVED).scalar()
+    if archive_id is None:
+        return
+    found = _some_of(tx, archive_id)
+    if len(found) <= PIECE:
+        _delete_whole(tx, archive_id, found)
+    else:
+        fulltext.remove_many(tx, "passage", found)
+        tx.execute(_DELETE_PASSAGES, {"ids": found})
+
+
+def _some_of(tx: Tx, archive_id: str) -> list[str]:
+    """All passages of an archive, or one more than a piece."""
+    return [row[0] for row in tx.execute(_FEW_OF, {"of_archive": archive_id})]
+
+
+def _delete_whole(tx: Tx, archive_id: str, passage_ids: list[str]) -> None:
+    fulltext.remove_many(tx, "passage", passage_ids)
     tx.execute(_DELETE, {"of_archive": archive_id})
 
 

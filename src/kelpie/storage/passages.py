@@ -64,8 +64,11 @@ def insert_many(tx: Tx, made: Sequence[Passage]) -> None:
     tags = [{"passage_id": passage.id, "tag": tag} for passage in made for tag in dict.fromkeys(passage.tags)]
     if tags:
         tx.execute(_INSERT_TAG, tags)
+    scopes: dict[ArchiveId, dict[str, str]] = {}
     for passage in made:
-        fulltext.index(tx, "passage", passage.archive_id, passage.id, passage.text)
+        scopes.setdefault(passage.archive_id, {})[passage.id] = passage.text
+    for archive_id, texts in scopes.items():
+        fulltext.index_many(tx, "passage", archive_id, texts)
 
 
 def _to_row(passage: Passage) -> dict[str, Any]:
@@ -184,11 +187,11 @@ def _aged(shape: _Shape, oldest_first: bool) -> sa.Select[Any]:
 
 def _conditions(shape: _Shape) -> list[sa.ColumnElement[bool]]:
     c = passages.c
-    where = [
-        c.archive_id == sa.bindparam("of_archive")
-        if shape.by_archive
-        else c.organization_id == sa.bindparam("of_organization")
-    ]
+    if shape.by_archive:
+        where: list[sa.ColumnElement[bool]] = [c.archive_id == sa.bindparam("of_archive")]
+    else:
+        removed = sa.select(archives.c.id).where(archives.c.removed.is_(True))
+        where = [c.organization_id == sa.bindparam("of_organization"), c.archive_id.not_in(removed)]
     if shape.since:
         where.append(c.created_at >= sa.bindparam("since"))
     if shape.until:

@@ -155,7 +155,7 @@ def _update_statement(names: tuple[str, ...]) -> sa.Update:
 def update(
     tx: Tx, tool_id: ToolId, changes: Mapping[str, Any], now: Micros, by: str | None
 ) -> tuple[Tool, bool, tuple[AgentId, ...]]:
-    """Applies changes by field name; gives the tool, whether anything changed, and the agents that have it.
+    """Applies changes by field name; gives the tool, whether anything changed, and then the agents that have it.
 
     Raises NotFound, Conflict when the new name is taken, and InvalidInput for an unknown field.
     """

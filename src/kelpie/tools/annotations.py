@@ -21,7 +21,8 @@ SUPPORTED = (
     "Literal[...], Any, datetime, date, time, UUID, Decimal, or a dataclass, pydantic model, TypedDict or Enum of the "
     "same source"
 )
-SIZE_MAX = 5000  # how many types one schema may hold
+SIZE_MAX = 5000  # how many parts one schema may have: types, choices, and texts by their length
+DEPTH_MAX = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,9 @@ class Types:
         self._names = names
         self._open: list[str] = []  # the classes and aliases that are being written out
         self._circular: set[str] = set()
+        self._read: dict[str, Record | Choice | None] = {}
         self._left = SIZE_MAX
+        self._depth = 0
 
     def parameter(self, annotation: ast.expr) -> Parameter:
         """The schema of a parameter: `Optional[X]` is X that may be left out. Raises UnsupportedAnnotation."""
@@ -55,9 +58,21 @@ class Types:
 
     def _choices(self, node: ast.expr) -> list[Schema]:
         """The alternatives of an annotation; most have one."""
-        self._left -= 1
+        self._spend(1)
+        if self._depth >= DEPTH_MAX:
+            raise UnsupportedAnnotation(f"of more than {DEPTH_MAX} levels")
+        self._depth += 1
+        try:
+            return self._alternatives(node)
+        finally:
+            self._depth -= 1
+
+    def _spend(self, parts: int) -> None:
+        self._left -= parts
         if self._left < 0:
             raise UnsupportedAnnotation(f"of more than {SIZE_MAX} parts")
+
+    def _alternatives(self, node: ast.expr) -> list[Schema]:
         match node:
             case ast.Constant(value=None):
                 return [dict(NULL)]
@@ -142,6 +157,7 @@ class Types:
 
     def _literal(self, arguments: Sequence[ast.expr], node: ast.expr) -> Schema:
         values = [value for argument in arguments for value in self._literal_values(argument, node)]
+        self._spend(Choice(tuple(values)).weight)
         kinds = list(dict.fromkeys(JSON_TYPES[type(value)] for value in values))
         return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
 
@@ -177,9 +193,12 @@ class Types:
         if name in self._open:
             self._circular.add(name)
             return reference
-        read = read_class(self._names.classes[name], self._names)
+        if name not in self._read:
+            self._read[name] = read_class(self._names.classes[name], self._names)
+        read = self._read[name]
         if read is None:
             raise UnsupportedAnnotation(node)
+        self._spend(read.weight)
         if isinstance(read, Choice):
             return _choice(read)
         self._open.append(name)

@@ -17,7 +17,8 @@ from kelpie.tools.source import Names
 _RECORD_BASES = frozenset({"BaseModel", "TypedDict", "NamedTuple"})
 _ENUM_BASES = frozenset({"Enum", "IntEnum", "StrEnum"})
 _NOT_FIELDS = frozenset({"ClassVar", "KW_ONLY"})
-_DEPTH_MAX = 16  # of inheritance
+_PARENTS_MAX = 64
+PART_CHARS = 40  # how much text weighs as much as a type
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,54 +39,62 @@ class Record:
     description: str | None
     open: bool  # takes fields that it does not name
 
+    @property
+    def weight(self) -> int:
+        """How much it adds to a schema wherever it is written out."""
+        texts = [self.description or "", *(f"{one.name}{one.description}{one.default}" for one in self.entries)]
+        return sum(1 + len(text) // PART_CHARS for text in texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     values: tuple[Any, ...]
 
+    @property
+    def weight(self) -> int:
+        return sum(1 + len(str(value)) // PART_CHARS for value in self.values)
+
 
 def read_class(node: ast.ClassDef, names: Names) -> Record | Choice | None:
     """What the class is, or None when it is neither."""
-    bases = _all_bases(node, names)
+    lineage = _lineage(node, names)
+    bases = frozenset(names.of(base) for one in lineage for base in one.bases)
     if bases & _ENUM_BASES:
         values = _members(node, bases)
         return None if values is None else Choice(tuple(values))
-    if not (bases & _RECORD_BASES or _is_dataclass(node, names)):
+    if not (bases & _RECORD_BASES or any(_is_dataclass(one, names) for one in lineage)):
         return None
+    entries: dict[str, Entry] = {}
+    for one in lineage:
+        entries |= _entries(one, names, "TypedDict" in bases)
     text = ast.get_docstring(node, clean=False) or ""
-    entries = _entries(node, names, "TypedDict" in bases, 0)
     return Record(tuple(entries.values()), docstrings.read(text).description or None, _is_open(node))
 
 
-def _is_dataclass(node: ast.ClassDef, names: Names, depth: int = 0) -> bool:
-    """An undecorated subclass of a dataclass is made as its parent is."""
-    for decorator in node.decorator_list:
-        called = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if names.of(called) == "dataclass":
-            return True
-    parents = [names.classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in names.classes]
-    return depth < _DEPTH_MAX and any(_is_dataclass(parent, names, depth + 1) for parent in parents)
+def _lineage(node: ast.ClassDef, names: Names) -> list[ast.ClassDef]:
+    """The class and those of its parents that the source defines, parents first, each once."""
+    found: dict[str, ast.ClassDef] = {}
+    waiting = [node]
+    while waiting and len(found) < _PARENTS_MAX:
+        one = waiting.pop()
+        found.pop(one.name, None)  # a parent of two comes before both
+        found[one.name] = one
+        parents = [base.id for base in one.bases if isinstance(base, ast.Name) and base.id in names.classes]
+        waiting.extend(names.classes[name] for name in dict.fromkeys(parents) if name not in found)
+    return list(reversed(found.values()))
 
 
-def _all_bases(node: ast.ClassDef, names: Names, depth: int = 0) -> frozenset[str]:
-    found = {names.of(base) for base in node.bases}
-    if depth < _DEPTH_MAX:
-        for base in node.bases:
-            if isinstance(base, ast.Name) and base.id in names.classes:
-                found |= _all_bases(names.classes[base.id], names, depth + 1)
-    return frozenset(found)
+def _is_dataclass(node: ast.ClassDef, names: Names) -> bool:
+    called = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
+    return any(names.of(one) == "dataclass" for one in called)
 
 
 # --- records --------------------------------------------------------------------------------------------------------
 
 
-def _entries(node: ast.ClassDef, names: Names, typed_dict: bool, depth: int) -> dict[str, Entry]:
-    """The fields in order, those of the parents first; a field that is declared again keeps its place."""
+def _entries(node: ast.ClassDef, names: Names, typed_dict: bool) -> dict[str, Entry]:
+    """The fields that the class itself declares, in order."""
     found: dict[str, Entry] = {}
-    if depth < _DEPTH_MAX:
-        for base in reversed(node.bases):
-            if isinstance(base, ast.Name) and base.id in names.classes:
-                found |= _entries(names.classes[base.id], names, typed_dict, depth + 1)
     total = not any(keyword.arg == "total" and _is(keyword.value, False) for keyword in node.keywords)
     described = docstrings.read(ast.get_docstring(node, clean=False) or "")
     texts = described.parameters | described.attributes

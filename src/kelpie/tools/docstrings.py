@@ -16,9 +16,10 @@ _TITLES = (
 _SECTION = re.compile(rf"^({_TITLES})\s*:\s*$")
 _UNDERLINED = re.compile(rf"^({_TITLES})\s*$")
 _LINE = re.compile(r"^-{3,}\s*$")
-_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\((?:[^()]|\([^()]*\))*\))?\s*:\s*(.*)$")
+# Written so that no two neighbours can take the same spaces: a hostile line must not cost the square of its length.
+_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\((?:[^()]|\([^()]*\))*\)\s*)?:\s*(.*)$")
 _NUMPY_ENTRY = re.compile(r"^(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_SPHINX = re.compile(r"^[:@](\w+)(?:\s+([^:]*))?:\s*(.*)$")
+_SPHINX = re.compile(r"^[:@](\w+)(?:\s([^:]*))?:\s*(.*)$")
 _SPHINX_PARAMETER = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
 _SPHINX_OTHER = frozenset({"type", "return", "returns", "rtype", "raise", "raises", "except", "exception", "yields"})
 
@@ -113,7 +114,7 @@ def _without_fields(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     current: list[str] | None = None
     for line in lines:
         field = _SPHINX.match(line)
-        if field and field[1] in _SPHINX_PARAMETER and field[2]:
+        if field and field[1] in _SPHINX_PARAMETER and field[2] and field[2].strip():
             current = found.setdefault(field[2].split()[-1].lstrip("*"), [])
             current.append(field[3])
         elif field and field[1] in _SPHINX_OTHER:

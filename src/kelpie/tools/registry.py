@@ -131,9 +131,7 @@ class Tools:
         now = self._world.clock.now()
         found, affected = await self._world.database.transact(lambda tx: ensure_builtins(tx, self._organization, now))
         self._touched(affected)
-        for tool in found:
-            if _custom(tool):
-                _log.warning("a custom tool keeps the name of a built-in one", tool=tool.name, tool_id=tool.id)
+        tell_shadowed(found)
         return found
 
     def _ours(self, tx: Tx, tool_id: ToolId) -> ToolId:
@@ -163,7 +161,7 @@ def _upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
     if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
         raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
     after, affected = rows.upsert(tx, tool)
-    return after, _bumped(tx, affected)
+    return after, _bumped(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def _update(
@@ -196,7 +194,8 @@ def _update(
     if before.source_code is not None and _RUNS & changes.keys():
         values["metadata"] = with_fingerprint(replace(before, **values))
     after, _, affected = rows.update(tx, tool_id, values, now, user)
-    return after, _bumped(tx, affected)
+    # Also when nothing changed: whoever sends an edit again may have lost the answer, and the holders have not heard.
+    return after, _bumped(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def _custom(tool: Tool | None) -> bool:
@@ -211,6 +210,13 @@ def _attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
 def _detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
     if rows.detach(tx, agent_id, tool_id):
         agent_rows.bump(tx, agent_id)
+
+
+def tell_shadowed(found: Iterable[Tool]) -> None:
+    """Logs what `ensure_builtins` gave in the place of a built-in tool."""
+    for tool in found:
+        if _custom(tool):
+            _log.warning("a custom tool keeps the name of a built-in one", tool=tool.name, tool_id=tool.id)
 
 
 def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:

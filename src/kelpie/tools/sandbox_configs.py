@@ -31,12 +31,6 @@ class SandboxConfigs:
         self._user = caller.user_id
         self._organization = caller.organization_id
 
-    async def create(self, kind: SandboxType, config: Mapping[str, Any]) -> SandboxConfig:
-        """Raises Conflict when there is one of this kind."""
-        made = self._made(kind, config)
-        await self._world.database.transact(lambda tx: rows.insert(tx, made))
-        return made
-
     async def ensure(self, kind: SandboxType, config: Mapping[str, Any]) -> SandboxConfig:
         """The configuration of this kind, made from `config` when there is none."""
         made = self._made(kind, config)

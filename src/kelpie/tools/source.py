@@ -6,7 +6,7 @@ an underscore; the other functions, and the classes, are what it works with.
 
 import ast
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kelpie.core.errors import InvalidInput
@@ -61,15 +61,17 @@ def _parsed(source: str) -> ast.Module:
         raise InvalidInput(FIELD, f"cannot be parsed: {error}") from None
 
 
-def _outer(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+def _outer(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """The statements of the top level, also those under an `if` or a `try`, in the order they are written."""
-    for node in body:
+    waiting = list(reversed(body))
+    while waiting:
+        node = waiting.pop()
         match node:
             case ast.If(body=first, orelse=last):
-                yield from _outer([*first, *last])
+                waiting.extend(reversed([*first, *last]))
             case ast.Try(body=first, handlers=handlers, orelse=other, finalbody=last):
                 caught = [statement for handler in handlers for statement in handler.body]
-                yield from _outer([*first, *caught, *other, *last])
+                waiting.extend(reversed([*first, *caught, *other, *last]))
             case _:
                 yield node
 

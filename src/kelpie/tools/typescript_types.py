@@ -7,6 +7,7 @@ from kelpie.tools.typescript_tokens import Token
 
 DEPTH_MAX = 24
 SIZE_MAX = 5000
+PART_CHARS = 40
 SUPPORTED = (
     "string, number, boolean, null, any, Date, T[], Array<T>, Record<string, T>, [A, B], { a: T; b?: T }, "
     "unions, literals, or an interface or type of the same source"
@@ -71,9 +72,7 @@ class Reader:
     def type(self) -> tuple[Schema, bool]:
         """The type that begins here, and whether it may be left out. Raises UnsupportedType."""
         self._depth += 1
-        self._left -= 1
-        if self._left < 0:
-            raise UnsupportedType(f"more than {SIZE_MAX} types")
+        self._spend(1)
         if self._depth > DEPTH_MAX:
             raise UnsupportedType("a type that is nested too deeply")
         self.take("|")
@@ -85,6 +84,11 @@ class Reader:
         if not real:
             raise UnsupportedType("undefined")
         return _union(real), len(real) < len(choices)
+
+    def _spend(self, parts: int) -> None:
+        self._left -= parts
+        if self._left < 0:
+            raise UnsupportedType(f"more than {SIZE_MAX} types, or longer texts")
 
     def _one(self) -> Schema:
         while self.take("readonly"):
@@ -101,6 +105,7 @@ class Reader:
     def _primary(self) -> Schema:
         token = self.next()
         if token.kind == "text":
+            self._spend(1 + len(token.value) // PART_CHARS)
             return {"type": "string", "enum": [token.value]}
         if token.kind == "number" or (token.value == "-" and self.place < len(self.tokens)):
             return _number(token.value if token.kind == "number" else f"-{self.next().value}")
@@ -163,6 +168,7 @@ class Reader:
         while not self.take("}"):
             token = self.next()
             if token.kind == "doc":
+                self._spend(len(token.value) // PART_CHARS)
                 remark = " ".join(token.value.replace("*", " ").split())
                 continue
             if token.value in {";", ",", "readonly"} and self.peek() != ":":

@@ -86,7 +86,7 @@ def run_group(
     deadline_ns = monotonic_ns() + ms_max * 1_000_000 if monotonic_ns else 0
     try:
         return group.run(jobs[:JOBS_MAX], lambda: monotonic_ns is not None and monotonic_ns() > deadline_ns)
-    except BaseException:
+    except BaseException:  # raised again; the next group must not find this transaction open
         group.roll_back()
         raise
 
@@ -103,13 +103,13 @@ def run_read(connection: Connection, fn: Callable[[Tx], T], *, faults: FaultPoin
             faults.after(Point.read)
         raw.execute("COMMIT")
         return result
-    except Exception as error:
+    except Exception as error:  # raised again, at most in our own words; the snapshot must not stay open
         _roll_back(connection, raw)
         translated = translate(error)
         if translated is error:
             raise
         raise translated from error
-    except BaseException:
+    except BaseException:  # a power cut
         _roll_back(connection, raw)
         raise
 
@@ -213,7 +213,7 @@ class _Group:
             if self._faults:
                 self._faults.before(Point.commit)
             self._raw.execute("COMMIT")
-        except Exception as error:
+        except Exception as error:  # told to whoever waits, or the group is replayed
             self.roll_back()
             if kept > 1:
                 raise _GroupLost from error

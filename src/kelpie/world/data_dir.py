@@ -63,7 +63,7 @@ class DataDir:
             _take(self.path, file)
             self._lock = file
             self._note(Holder(os.getpid()))
-        except BaseException:
+        except BaseException:  # raised again; a lock that outlives its failure would keep everybody out
             self._lock = None
             file.close()
             raise

@@ -79,7 +79,7 @@ class SqliteDatabase:
         try:
             opened.append(writer_connection(engine, synchronous))
             opened.extend(reader_connection(engine) for _ in range(max(readers, 1)))
-        except Exception as error:
+        except Exception as error:  # raised again; what was opened before it must not stay open
             for connection in opened:
                 connection.close()
             failure = translate(error)

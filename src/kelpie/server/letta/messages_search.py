@@ -53,7 +53,7 @@ async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
 @router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
 async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Answer:
     found = await kelpie.recall.search(search_of(body))
-    return Answer([ranked_shape(message, place) for place, (message, _) in enumerate(found, 1)])
+    return Answer([ranked_shape(message, place, kelpie.caller.user_id) for place, (message, _) in enumerate(found, 1)])
 
 
 @router.post("/agents/{agent_id}/messages/capture", include_in_schema=False, response_model=None)

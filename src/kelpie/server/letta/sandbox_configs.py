@@ -27,10 +27,10 @@ Limit = Annotated[int, Query(ge=0, le=LIMIT_MAX, description="How many items at 
 After = Annotated[str | None, Query(description="Only items that were made after the one with this id.")]
 
 
-@router.post("/", summary="Make a sandbox configuration", response_model=None)
+@router.post("/", summary="Make a sandbox configuration, or change the one of its kind", response_model=None)
 async def create_config(kelpie: House, body: SandboxBody) -> Answer:
     kind = sandbox_type(body.config)
-    return Answer(config_shape(await kelpie.sandbox_configs.create(kind, body.config.model_dump())))
+    return Answer(config_shape(await kelpie.sandbox_configs.put(kind, body.config.model_dump())))
 
 
 @router.get("/", summary="List sandbox configurations", response_model=None)

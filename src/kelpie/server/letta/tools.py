@@ -6,10 +6,10 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.agents import EVERYTHING
-from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.errors import InvalidInput, NotFound, StorageError
 from kelpie.core.ids import AgentId
 from kelpie.server.answer import Answer
-from kelpie.server.errors import Unprocessable
+from kelpie.server.errors import Halfway, Unprocessable
 from kelpie.server.house import House
 from kelpie.server.letta.agents import shape
 from kelpie.server.letta.ids import AgentPath, ToolPath
@@ -136,4 +136,8 @@ async def modify_approval(
 async def _after_change(kelpie: House, agent_id: AgentId, sdk_v1: bool) -> Answer:
     if sdk_v1:
         return Answer(None)
-    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
+    try:
+        view = await kelpie.agents.get(agent_id, EVERYTHING)
+    except StorageError as error:
+        raise Halfway(error) from error  # the change is made, only looking at it failed
+    return Answer(await shape(kelpie, view))

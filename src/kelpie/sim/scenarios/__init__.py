@@ -4,6 +4,7 @@ from kelpie.sim.scenario import Scenario
 from kelpie.sim.scenarios.clients import CLIENTS
 from kelpie.sim.scenarios.clocks import CLOCKS
 from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
+from kelpie.sim.scenarios.credentials import CREDENTIALS
 from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
 from kelpie.sim.scenarios.doubts import CUT_OFF, DOUBTS
 from kelpie.sim.scenarios.everything import EVERYTHING
@@ -15,6 +16,7 @@ from kelpie.sim.scenarios.removals import REMOVALS
 from kelpie.sim.scenarios.rivals import RIVALS
 from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
+from kelpie.sim.scenarios.toolboxes import TOOLBOXES
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -31,6 +33,8 @@ SCENARIOS: dict[str, Scenario] = {
         CLOCKS,
         SHARED,
         RECORDS,
+        TOOLBOXES,
+        CREDENTIALS,
         DOUBTS,
         CUT_OFF,
         LIFECYCLE,

@@ -15,12 +15,16 @@ from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
+from kelpie.storage.archives import PIECE
 
 ROUNDS = 2
 BATCH = 3
+LARGE = PIECE + 1  # what is not removed in one go
+FOUND_MAX = 100
 KEY = "everybody"
 
 _HALVES = {
+    "an archive that is not swept up": "SELECT id FROM archives WHERE removed",
     "a passage without a search entry": """
         SELECT id FROM passages WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = 'passage')""",
     "a search entry without a passage": """
@@ -60,6 +64,7 @@ class Shelf:
     name: str
     made: Fate
     id: str | None = None
+    size: int = BATCH
     filled: Fate = Fate.refused
     removed: Fate = Fate.refused
 
@@ -84,10 +89,11 @@ class Records(Play):
             await self._tell(person, f"memo{number}x{turn}")
             await self._know(person, agent_id, number + turn)
             if shelf.id is not None:
+                shelf.size = LARGE if (number, turn) == (0, 0) else BATCH
                 await self._fill(person, shelf)
                 await person.ask("PATCH", f"/v1/agents/{agent_id}/archives/attach/{shelf.id}")
                 await self._find(person, shelf)
-                if person.tosses(0.5):
+                if shelf.size == LARGE or person.tosses(0.5):
                     shelf.removed = fate_of(await person.ask("DELETE", f"/v1/archives/{shelf.id}"))
                     await self._gone(person, shelf)
 
@@ -100,7 +106,7 @@ class Records(Play):
         return shelf
 
     async def _fill(self, person: Person, shelf: Shelf) -> None:
-        texts = [{"text": f"{shelf.name} {number}", "tags": [shelf.name]} for number in range(BATCH)]
+        texts = [{"text": f"{shelf.name} {number}", "tags": [shelf.name]} for number in range(shelf.size)]
         response = await person.ask("POST", f"/v1/archives/{shelf.id}/passages/batch", {"passages": texts})
         shelf.filled = fate_of(response)
 
@@ -128,12 +134,12 @@ class Records(Play):
             raise Broken("what is refused is not done", f"{shelf}")
 
     async def _search(self, person: Person, shelf: Shelf) -> int | None:
-        body = {"query": shelf.name, "tags": [shelf.name], "archive_id": shelf.id}
+        body = {"query": shelf.name, "tags": [shelf.name], "archive_id": shelf.id, "limit": FOUND_MAX}
         response = await person.ask("POST", "/v1/passages/search", body)
         return None if response is None or response.status != 200 else len(response.json())
 
     def _filled(self, shelf: Shelf) -> int:
-        return BATCH if shelf.filled is Fate.done else 0
+        return min(shelf.size, FOUND_MAX) if shelf.filled is Fate.done else 0
 
     def check(self) -> None:
         super().check()
@@ -156,7 +162,7 @@ class Records(Play):
             wanted = (0,) if shelf.removed is Fate.done else (0, 1)
         if len(rows) not in wanted:
             raise Broken("a record is as its client was told", f"{len(rows)} archives of {shelf}")
-        whole = {Fate.done: (BATCH,), Fate.refused: (0,), Fate.unknown: (0, BATCH)}[shelf.filled]
+        whole = {Fate.done: (shelf.size,), Fate.refused: (0,), Fate.unknown: (0, shelf.size)}[shelf.filled]
         if filled not in (whole if rows else (0,)):
             raise Broken("a batch is stored as a whole", f"{filled} passages of {shelf}")
 

@@ -13,12 +13,14 @@ archives = Table(
     Column("description", Text),
     Column("embedding", Text),
     Column("embedding_chunk_size", Integer, nullable=False),
+    Column("removed", Boolean, nullable=False),  # gone for everybody; what was in it is being swept up
     Column("metadata", JSON),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index(None, "organization_id", "created_at", "id"),
+    Index(None, "removed"),
 )
 
 # An agent has one archive at most, so there is never a doubt where it writes to.

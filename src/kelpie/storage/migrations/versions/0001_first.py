@@ -59,6 +59,7 @@ def upgrade() -> None:
         sa.Column("description", sa.Text(), nullable=True),
         sa.Column("embedding", sa.Text(), nullable=True),
         sa.Column("embedding_chunk_size", sa.Integer(), nullable=False),
+        sa.Column("removed", sa.Boolean(), nullable=False),
         sa.Column("metadata", sa.JSON(), nullable=True),
         sa.Column("created_by_id", sa.Text(), nullable=True),
         sa.Column("last_updated_by_id", sa.Text(), nullable=True),
@@ -72,6 +73,7 @@ def upgrade() -> None:
         ["organization_id", "created_at", "id"],
         unique=False,
     )
+    op.create_index(op.f("ix_archives_removed"), "archives", ["removed"], unique=False)
     op.create_table(
         "blocks",
         sa.Column("id", sa.Text(), nullable=False),

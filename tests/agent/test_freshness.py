@@ -1,0 +1,133 @@
+"""Keeping up: a live agent looks again when a write is in doubt, and never takes in a history emptied meanwhile."""
+
+import asyncio
+
+import pytest
+
+from kelpie.agent import state
+from kelpie.agent.freshness import RELOADS_MAX, catch_up
+from kelpie.agent.journal import Position
+from kelpie.core.agents import NewAgent
+from kelpie.core.blocks import NewBlock
+from kelpie.core.errors import CommitUnknown, NotFound, StorageBusy
+from kelpie.core.ids import RunId
+from kelpie.core.messages import MessageQuery, Role
+from kelpie.core.runs import Run, RunStatus, StopReason
+from kelpie.world import sqlite
+from kelpie.world.commit_group import Failed
+from tests.agent.conftest import ended, says
+from tests.agent.test_recovery import until
+
+NOTE = ("memory_insert", {"label": "human", "new_string": "Likes tea"})
+
+
+async def make(house, **fields):
+    return (await house.kelpie.agents.create(NewAgent(memory_blocks=(NewBlock("human", "Bob"),), **fields))).agent
+
+
+async def asked(house, times):
+    async def so_often():
+        return len(house.model.requests) == times
+
+    await until(so_often)
+
+
+@pytest.fixture
+def answers_lost(monkeypatch):
+    """While it is set, commits happen and their answers are lost."""
+    lost = asyncio.Event()
+    original = sqlite.run_group
+
+    def run_group(*arguments, **options):
+        outcomes = original(*arguments, **options)
+        return [Failed(CommitUnknown("lost")) for _ in outcomes] if lost.is_set() else outcomes
+
+    monkeypatch.setattr(sqlite, "run_group", run_group)
+    return lost
+
+
+async def test_an_edit_in_doubt_is_seen_although_its_repeat_finds_nothing_to_do(house, answers_lost):
+    agent = await make(house)
+    await house.say(agent.id, "hello")
+    (block,) = await house.kelpie.blocks.of_agent(agent.id)
+    answers_lost.set()
+    with pytest.raises(CommitUnknown):
+        await house.kelpie.blocks.delete(block.id)
+    answers_lost.clear()
+    with pytest.raises(NotFound):
+        await house.kelpie.blocks.delete(block.id)
+    await house.say(agent.id, "hello again")
+    first, second = house.model.requests
+    assert "Bob" in first.system and "Bob" not in second.system
+
+
+async def test_an_emptying_in_doubt_is_seen(house, answers_lost):
+    agent = await make(house)
+    await house.say(agent.id, "hello")
+    answers_lost.set()
+    with pytest.raises(CommitUnknown):
+        await house.kelpie.agents.reset_messages(agent.id, False)
+    answers_lost.clear()
+    await house.say(agent.id, "who are you?")
+    assert [entry.message.text for entry in house.model.requests[-1].messages] == ["who are you?"]
+
+
+async def test_a_turn_whose_history_is_emptied_ends_and_adds_nothing(house):
+    agent = await make(house)
+    house.model.script = [says("", NOTE), says("done")]
+    house.model.hold = asyncio.Event()
+    turn = asyncio.ensure_future(house.say(agent.id, "note this"))
+    await asked(house, 1)
+    house.model.hold.set()
+    house.model.hold = asyncio.Event()
+    await asked(house, 2)
+    await house.kelpie.agents.reset_messages(agent.id, False)
+    house.model.hold.set()
+    assert ended(await turn).stop_reason is StopReason.cancelled
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [message.role for message in history] == [Role.system]
+    house.model.hold = None
+    assert ended(await house.say(agent.id, "next")).stop_reason is StopReason.end_turn
+    assert [entry.message.text for entry in house.model.requests[-1].messages] == ["next"]
+
+
+class Emptied:
+    """A database whose context is emptied while it is being read, so many times."""
+
+    def __init__(self, hot, times):
+        self.reads = 0
+        self.latest = None
+        self._hot = hot
+        self._times = times
+
+    async def read(self, _fn):
+        self.reads += 1
+        if self.reads % 2:
+            return self._hot.loaded
+        if self.reads <= 2 * self._times:
+            self._hot.forget_contexts()
+        self.latest = state.Context([])
+        return self.latest
+
+
+@pytest.mark.parametrize("times", [0, 1, RELOADS_MAX - 1])
+async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(house, times):
+    agent = await make(house)
+    await house.say(agent.id, "hello")
+    hot = house.kelpie.dispatcher.handler(agent.id)._hot
+    hot.forget_contexts()
+    database = Emptied(hot, times)
+    run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
+    await catch_up(database, hot, Position(hot.claim, run))
+    assert database.reads == 2 * (times + 1)
+    assert hot.contexts[""] is database.latest and not hot.stale
+
+
+async def test_a_history_that_never_stands_still_is_told(house):
+    agent = await make(house)
+    await house.say(agent.id, "hello")
+    hot = house.kelpie.dispatcher.handler(agent.id)._hot
+    hot.forget_contexts()
+    run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
+    with pytest.raises(StorageBusy, match="faster than it could be read"):
+        await catch_up(Emptied(hot, RELOADS_MAX), hot, Position(hot.claim, run))

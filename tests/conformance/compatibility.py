@@ -1,0 +1,122 @@
+"""The routes section of docs/letta-compatibility.md, made from what the tests know and the app says of itself.
+
+python -m tests.conformance.compatibility        writes it into the page
+"""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from fastapi import FastAPI
+
+from kelpie.core.settings import Settings
+from kelpie.server.app import create_app
+from tests.conformance.letta_routes import FILES, LOOP, MCP, MEANING, RUNNING, SCHEDULES, Route, letta_routes
+
+PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
+SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
+COMES_WITH = {
+    LOOP: "runs in the background, cancelling, compaction on demand, turns inside conversations and groups",
+    MEANING: "search by meaning",
+    RUNNING: "the sandbox that runs tools",
+    MCP: "the MCP client",
+    FILES: "files, agent files, templates, providers over the API, chat completions",
+    SCHEDULES: "schedules and batches",
+}
+
+
+def shape(path: str) -> str:
+    """A path whatever its parameters are called."""
+    return "/".join("{}" if part.startswith("{") else part for part in path.split("/"))
+
+
+def bare_app() -> FastAPI:
+    """The app over nothing: it can tell its routes, and cannot answer."""
+    nothing: Any = SimpleNamespace(settings=Settings(), world=SimpleNamespace(ids=None), gate=None)
+    return create_app(nothing)
+
+
+def described() -> dict[tuple[str, str], dict[str, Any]]:
+    """What the app says of its routes, by method and path."""
+    paths = bare_app().openapi()["paths"]
+    return {(method.upper(), path): about for path, methods in paths.items() for method, about in methods.items()}
+
+
+def render() -> str:
+    ours = described()
+    by_shape = {(method, shape(path)): about for (method, path), about in ours.items()}
+    routes = letta_routes()
+    here = [route for route in routes if route.later is None and route.not_meant is None]
+    later = [route for route in routes if route.later is not None]
+    not_meant = [route for route in routes if route.not_meant is not None]
+    letta = {(route.method, shape(route.path)) for route in routes}
+    own = {key: about for key, about in ours.items() if (key[0], shape(key[1])) not in letta}
+    methods, works = [r for r in routes if r.sdk], [r for r in here if r.sdk]
+    return "\n".join(
+        (
+            "",
+            f"Letta 0.16.8 and its cloud had {len(routes)} routes. **{len(here)} are here ({_share(here, routes)})**,",
+            f"each asked for by a test; {len(later)} come later and {len(not_meant)} are not meant to come. Of the",
+            f"{len(methods)} methods of the Python client, **{len(works)} work ({_share(works, methods)})**; the tests",
+            "call every one, with both clients, and check the answer against the client's own model. A route that is",
+            "not here answers 501 with the reason. `/latest/…` is another name for `/v1/…`. A running server shows all",
+            "parameters at `/docs`.",
+            "",
+            "### Here",
+            "",
+            "| Route | What it does | Client |",
+            "|---|---|---|",
+            *(f"| `{r.name}` | {_about(by_shape, r)} | {_client(r)} |" for r in here),
+            "",
+            "### Additions of Kelpie",
+            "",
+            "| Route | What it does |",
+            "|---|---|",
+            *(
+                f"| `{method} {path}` | {about['summary']} |"
+                for (method, path), about in sorted(own.items(), key=_by_path)
+            ),
+            "",
+            "### Later",
+            "",
+            "| Route | Client | Comes with |",
+            "|---|---|---|",
+            *(f"| `{r.name}` | {_client(r)} | {COMES_WITH[r.later]} |" for r in later if r.later is not None),
+            "",
+            "### Not meant to come",
+            "",
+            "| Route | Why |",
+            "|---|---|",
+            *(f"| `{r.name}` | {r.not_meant} |" for r in not_meant),
+            "",
+            "",
+        )
+    )
+
+
+def _share(some: list[Route], of: list[Route]) -> str:
+    return f"{100 * len(some) // len(of)} %"
+
+
+def _client(route: Route) -> str:
+    return f"`{route.sdk}`" if route.sdk else ""
+
+
+def _about(by_shape: dict[tuple[str, str], dict[str, Any]], route: Route) -> str:
+    return by_shape[route.method, shape(route.path)]["summary"]
+
+
+def _by_path(item: tuple[tuple[str, str], Any]) -> tuple[str, str]:
+    return item[0][1], item[0][0]
+
+
+def page() -> str:
+    """The page as it should be."""
+    text, found = SECTION.subn(lambda _: render(), PAGE.read_text())
+    assert found == 1, "the page has no section 'Routes'"
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,204 @@
+"""Conversations as records, over HTTP."""
+
+from typing import Any
+
+import httpx
+from letta_client.types import Conversation
+
+from kelpie.app import Kelpie
+from kelpie.core.accounts import Caller
+from kelpie.core.conversations import ConversationQuery
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import BlockId, ConversationId, OrganizationId, UserId
+from tests.server.rig import make_agent
+
+STRANGERS = Caller(
+    UserId("user-11111111-0000-4000-8000-000000000001"), OrganizationId("org-11111111-0000-4000-8000-000000000001")
+)
+BLOCKS = [{"label": "human", "value": "Ann"}, {"label": "persona", "value": "Kind."}]
+
+
+async def opened(client: httpx.AsyncClient, agent_id: str, **fields: Any) -> dict[str, Any]:
+    answer = await client.post("/v1/conversations/", params={"agent_id": agent_id}, json=fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def said(client: httpx.AsyncClient, path: str, **params: Any) -> list[str]:
+    """The texts of a thread, without its instructions."""
+    answer = await client.get(path, params=params)
+    assert answer.status_code == 200, answer.text
+    return [m["content"] for m in answer.json() if m["message_type"] != "system_message"]
+
+
+async def test_a_conversation_from_opening_to_closing(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=BLOCKS)
+    given = {
+        "summary": "plans",
+        "description": "about the trip",
+        "model": "fake/model",
+        "model_settings": {"provider_type": "openai", "temperature": 0.1},
+        "context_window_limit": 9000,
+    }
+    made = await opened(client, agent["id"], **given)
+    Conversation.model_validate(made)
+    assert {name: made[name] for name in given if name != "model_settings"} == {
+        name: value for name, value in given.items() if name != "model_settings"
+    }
+    assert made["model_settings"]["temperature"] == 0.1 and made["archived"] is False
+    path = f"/v1/conversations/{made['id']}"
+    read = (await client.get(path)).json()
+    assert len(read["in_context_message_ids"]) == 1 and made["in_context_message_ids"] == []
+    assert read | {"in_context_message_ids": []} == made
+
+    changed = (await client.patch(path, json={"summary": "new", "description": None, "archived": True})).json()
+    assert (changed["summary"], changed["description"], changed["archived"]) == ("new", None, True)
+    assert changed["model"] == "fake/model" and changed["updated_at"] > made["updated_at"]
+    at = "2026-01-02T03:04:05.000006Z"
+    assert (await client.patch(path, json={"last_message_at": at})).json()["last_message_at"] == at
+    assert (await client.patch(path, json={"archived": False})).json()["archived_at"] is None
+
+    assert (await client.delete(path)).json() is None
+    assert (await client.get(path)).status_code == 404 == (await client.delete(path)).status_code
+    assert (await client.patch(path, json={"summary": "x"})).status_code == 404
+    assert (await client.get(f"{path}/messages")).json() == []
+    assert (await client.get("/v1/conversations/")).json() == []
+
+
+async def test_lists(client: httpx.AsyncClient) -> None:
+    agent, other = await make_agent(client), await make_agent(client, name="two")
+    ids = [(await opened(client, agent["id"], summary=text))["id"] for text in ("Alpha 100%", "beta", "gamma")]
+    elsewhere = (await opened(client, other["id"]))["id"]
+    hidden = (await opened(client, agent["id"], hidden=True))["id"]
+    await client.patch(f"/v1/conversations/{ids[1]}", json={"archived": True})
+    await client.patch(f"/v1/conversations/{ids[0]}", json={"last_message_at": "2026-01-02T00:00:00Z"})
+
+    async def found(**params: Any) -> list[str]:
+        answer = await client.get("/v1/conversations/", params=params)
+        assert answer.status_code == 200, answer.text
+        return [one["id"] for one in answer.json()]
+
+    assert await found() == [elsewhere, *reversed(ids)]
+    assert await found(agent_id=agent["id"], order="asc") == ids
+    assert await found(agent_id=agent["id"], limit=1, after=ids[2]) == [ids[1]]
+    assert await found(order="asc", after=ids[2]) == [elsewhere]
+    assert await found(summary_search="ALPHA") == [ids[0]] == await found(summary_search="0%")
+    assert await found(summary_search="_") == []
+    assert await found(archive_status="archived") == [ids[1]]
+    assert ids[1] not in await found(archive_status="unarchived")
+    assert (await found(order_by="last_message_at"))[0] == ids[0]
+    assert hidden in await found(show_hidden_conversations=True)
+    assert (await client.get("/v1/conversations/", params={"after": "bogus"})).status_code == 404
+    assert (await client.get("/v1/conversations/", params={"order": "up"})).status_code == 422
+    assert (await client.get("/v1/conversations/", params={"agent_id": "bad"})).status_code == 400
+
+
+async def test_what_is_wrong_opens_nothing(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=BLOCKS)
+    params = {"agent_id": agent["id"]}
+
+    async def refused(status: int, params: dict[str, str], body: Any) -> None:
+        answer = await client.post("/v1/conversations/", params=params, json=body)
+        assert answer.status_code == status, answer.text
+
+    await refused(422, {}, {})
+    await refused(404, {"agent_id": "agent-00000000-0000-4000-8000-0000000000ff"}, {})
+    await refused(400, params, {"isolated_block_labels": ["human", "nope"]})
+    await refused(404, params, {"model": "fake/none"})
+    await refused(400, params, {"model": "none"})
+    await refused(422, params, {"context_window_limit": 0})
+    await refused(422, params, {"summary": 7})
+    assert (await client.get("/v1/conversations/")).json() == []
+    assert (await client.get("/v1/blocks/count")).json() == 2  # no copy was left behind
+    assert (await client.get("/v1/conversations/bad")).status_code == 422
+
+
+async def test_a_thread_has_blocks_of_its_own(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=BLOCKS)
+    made = await opened(client, agent["id"], isolated_block_labels=["human"])
+    (copy,) = made["isolated_block_ids"]
+    path = f"/v1/conversations/{made['id']}"
+    assert (await client.get(f"/v1/blocks/{copy}")).json()["value"] == "Ann"
+    await client.patch(f"/v1/blocks/{copy}", json={"value": "Only here"})
+    await client.patch(f"/v1/agents/{agent['id']}/core-memory/blocks/persona", json={"value": "Everywhere"})
+    dry = (await client.post(f"{path}/recompile", params={"dry_run": True}, json={})).json()
+    assert "Only here" in dry and "Everywhere" in dry and "Ann" not in dry
+    before = (await client.get(f"{path}/messages")).json()[0]["content"]
+    assert "Ann" in before
+    assert (await client.post(f"{path}/recompile")).json() == dry
+    assert (await client.get(f"{path}/messages")).json()[0]["content"] == dry
+    assert "Only here" not in (await client.post(f"/v1/agents/{agent['id']}/recompile?dry_run=true")).json()
+
+    forked = (await client.post(f"{path}/fork")).json()
+    assert len(forked["isolated_block_ids"]) == 1 and forked["isolated_block_ids"] != [copy]
+    await client.delete(path)
+    assert (await client.get(f"/v1/blocks/{copy}")).status_code == 404
+    await client.delete(f"/v1/agents/{agent['id']}")
+    assert (await client.get("/v1/conversations/")).json() == []
+    assert (await client.get(f"/v1/blocks/{forked['isolated_block_ids'][0]}")).status_code == 404
+
+
+async def test_a_fork_begins_with_what_its_origin_holds(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client)
+    for text in ("one", "two"):
+        await client.post(f"/v1/agents/{agent['id']}/messages", json={"input": text})
+    default = "/v1/conversations/default/messages"
+    assert await said(client, default, agent_id=agent["id"]) == ["one", "ok", "two", "ok"]
+    assert await said(client, f"/v1/conversations/{agent['id']}/messages") == ["one", "ok", "two", "ok"]
+    assert (await client.get("/v1/conversations/default/messages")).json() == []
+
+    forked = (await client.post("/v1/conversations/default/fork", params={"agent_id": agent["id"]})).json()
+    path = f"/v1/conversations/{forked['id']}"
+    rows = (await client.get(f"{path}/messages")).json()
+    assert [m["content"] for m in rows[:-1]] == ["ok", "two", "ok", "one"]
+    assert rows[-1]["message_type"] == "system_message"  # newest first, the instructions last
+    assert await said(client, f"{path}/messages", order="asc") == ["one", "ok", "two", "ok"]
+    ids = [m["id"] for m in (await client.get(f"{path}/messages", params={"order": "asc"})).json()]
+    assert (await client.get(path)).json()["in_context_message_ids"] == ids
+    assert await said(client, f"{path}/messages", after=ids[2], order="asc") == ["two", "ok"]
+    assert await said(client, f"{path}/messages", before=ids[2]) == ["one"]
+    assert await said(client, f"{path}/messages", limit=2) == ["ok", "two"]
+    unknown = "message-00000000-0000-4000-8000-0000000000ff"
+    assert len(await said(client, f"{path}/messages", after=unknown, before="bogus")) == 4
+    only = await client.get(f"{path}/messages", params={"include_return_message_types": "user_message"})
+    assert [m["content"] for m in only.json()] == ["two", "one"]
+
+    again = (await client.post(f"{path}/fork", params={"message_id": ids[1], "hidden": True})).json()
+    assert await said(client, f"/v1/conversations/{again['id']}/messages") == ["one"] and again["hidden"]
+    assert (await client.post(f"{path}/fork", params={"message_id": unknown})).status_code == 404
+    assert (await client.post("/v1/conversations/default/fork")).status_code == 404
+    # What a fork took over is not said twice to the agent, and goes on when the origin's thread is emptied.
+    assert await said(client, f"/v1/agents/{agent['id']}/messages") == ["one", "ok", "two", "ok"]
+    await client.patch(f"/v1/agents/{agent['id']}/reset-messages", json={})
+    assert (await client.get(path)).json()["in_context_message_ids"] == []
+
+
+async def test_talking_in_a_conversation_is_refused_for_now(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client)
+    path = f"/v1/conversations/{(await opened(client, agent['id']))['id']}"
+    for action, body in (("messages", {"input": "hi"}), ("cancel", {}), ("compact", {}), ("stream", {})):
+        answer = await client.post(f"{path}/{action}", json=body)
+        assert answer.status_code == 501 and len(answer.json()["detail"].split()) > 5
+    assert len((await client.get(f"{path}/messages")).json()) == 1
+
+
+async def test_another_organisation_sees_no_conversation(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
+    agent = await make_agent(client, memory_blocks=BLOCKS)
+    made = await opened(client, agent["id"], isolated_block_labels=["human"])
+    theirs = kelpie.doors(STRANGERS)
+    key = ConversationId(made["id"])
+    assert await theirs.conversations.list(ConversationQuery(show_hidden=True)) == []
+    for attempt in (
+        theirs.conversations.get(key),
+        theirs.conversations.update(key, {"summary": "x"}),
+        theirs.conversations.delete(key),
+        theirs.conversations.fork(key),
+        theirs.conversations.recompile(key, True),
+        theirs.blocks.get(BlockId(made["isolated_block_ids"][0])),
+    ):
+        try:
+            await attempt
+        except NotFound:
+            continue
+        raise AssertionError("seen by another organisation")
+    assert (await client.get(f"/v1/conversations/{made['id']}")).json()["summary"] is None
