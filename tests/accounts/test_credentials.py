@@ -6,6 +6,7 @@ import pytest
 
 from kelpie.accounts.credentials import Credential, fresh, looks_like_ours, parse
 from kelpie.core.ids import Id, KeyId, TokenId
+from kelpie.observe.redaction import hide_secrets
 from kelpie.world.ids import RandomIds, SeededIds
 
 
@@ -31,6 +32,12 @@ def test_secrets_are_never_the_same() -> None:
     assert len({fresh(KeyId, ids).secret for _ in range(100)}) == 100
     one, other = (fresh(KeyId, SeededIds(random.Random(seed))) for seed in (1, 2))
     assert one != other
+
+
+def test_a_credential_in_a_path_does_not_reach_the_log() -> None:
+    made = fresh(TokenId, RandomIds())
+    logged = hide_secrets(f"DELETE /v1/client-side-access-tokens/{made} 200")
+    assert made.secret not in logged and logged.endswith(" 200")
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,23 @@ def test_a_file_in_the_current_directory_cannot_take_a_key_elsewhere(
 def test_what_only_the_start_can_see_is_told_with_its_place_too(place: Live, tmp_path: Path) -> None:
     path = tmp_path / "kelpie.toml"
     path.write_text('[server]\nhost = "203.0.113.1"\n')
+    quiet = {"KELPIE_LOG_LEVEL": "error", "KELPIE_CONFIG": str(path)}
     for arguments in (("server", "start", "--foreground"), ("server", "start")):
-        done = place.kelpie(*arguments, cwd=tmp_path, env={"KELPIE_LOG_LEVEL": "error"})
+        done = place.kelpie(*arguments, cwd=tmp_path, env=quiet)
         assert done.returncode == 1
         assert f"kelpie: {path} line 2, server.host: cannot listen on 203.0.113.1" in done.stderr
     done = place.kelpie("server", "start", "--host", "203.0.113.1", "--foreground", cwd=tmp_path)
     assert "kelpie: --host: cannot listen on 203.0.113.1" in done.stderr
+
+
+def test_a_file_that_nobody_named_does_not_open_the_server_to_others(place: Live, tmp_path: Path) -> None:
+    path = tmp_path / "kelpie.toml"
+    path.write_text('[server]\nhost = "0.0.0.0"\npassword = "known to whoever wrote this"\n')
+    for arguments in (("server", "start", "--foreground"), ("server", "start")):
+        done = place.kelpie(*arguments, cwd=tmp_path)
+        assert done.returncode == 1
+        assert f"kelpie: {path} line 2, server.host: '0.0.0.0'" in done.stderr and "--config" in done.stderr
+    assert place.kelpie("server", "status").returncode == 3
 
 
 def test_a_server_starts_with_its_file_and_keeps_it(place: Live, tmp_path: Path) -> None:

@@ -23,8 +23,6 @@ _LATER_SDK = {
     "mcp_servers.tools.run": MCP,
 }
 _LATER_PATHS = {
-    "/v1/agents/{agent_id}/messages/capture": LOOP,
-    "/v1/groups/{group_id}/messages/{message_id}": LOOP,
     "/v1/_internal_search/cache-warm": MEANING,
     "/v1/embeddings/total_storage_size": MEANING,
     "/v1/tools/run": RUNNING,

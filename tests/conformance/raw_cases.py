@@ -9,7 +9,14 @@ Asked = tuple[str, dict[str, Any]]
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 STDIO = {"type": "stdio", "command": "true", "args": []}
 # Where another status than 200, 201 or 204 is right.
-STATUS = {"PATCH /v1/agents/{agent_id}/messages/{message_id}": 405}
+STATUS = {
+    "PATCH /v1/agents/{agent_id}/messages/{message_id}": 405,
+    "PATCH /v1/groups/{group_id}/messages/{message_id}": 405,
+    # Nothing makes a job yet; tests/server/test_groups_api.py puts some there.
+    "GET /v1/jobs/{job_id}": 404,
+    "PATCH /v1/jobs/{job_id}/cancel": 404,
+    "DELETE /v1/jobs/{job_id}": 404,
+}
 
 
 def _variables(sandbox: str) -> str:
@@ -47,6 +54,9 @@ def _done_run(t: Things) -> str:
     return t.call("GET", "/v1/runs/", params={"agent_id": agent})[0]["id"]
 
 
+_JOB = "job-00000000-0000-4000-8000-000000000001"
+_SAID = {"role": "user", "content": "from elsewhere"}
+
 CASES: dict[str, Callable[[Things], Asked]] = {
     "GET /v1/ready/": lambda t: ("/v1/ready/", {}),
     "POST /v1/auth": lambda t: ("/v1/auth", {"json": {}}),
@@ -60,6 +70,10 @@ CASES: dict[str, Callable[[Things], Asked]] = {
         {"json": {"prompt": "Say hi"}},
     ),
     "GET /v1/agents/{agent_id}/groups": lambda t: (f"/v1/agents/{t.agent()}/groups", {}),
+    "POST /v1/agents/{agent_id}/messages/capture": lambda t: (
+        f"/v1/agents/{t.agent()}/messages/capture",
+        {"json": {"provider": "p", "model": "m", "request_messages": [_SAID], "response_dict": {"content": "yes"}}},
+    ),
     "POST /v1/agents/{agent_id}/messages/preview-raw-payload": lambda t: (
         f"/v1/agents/{t.agent()}/messages/preview-raw-payload",
         {"json": HELLO},
@@ -158,6 +172,10 @@ CASES: dict[str, Callable[[Things], Asked]] = {
     ),
     "PATCH /v1/groups/{group_id}/blocks/detach/{block_id}": _group_block,
     "GET /v1/groups/{group_id}/messages": lambda t: (f"/v1/groups/{t.group()}/messages", {}),
+    "PATCH /v1/groups/{group_id}/messages/{message_id}": lambda t: (
+        f"/v1/groups/{t.group()}/messages/{t.talked.message}",
+        {"json": {"message_type": "user_message", "content": "x"}},
+    ),
     "PATCH /v1/groups/{group_id}/reset-messages": lambda t: (f"/v1/groups/{t.group()}/reset-messages", {}),
     "POST /v1/conversations/{conversation_id}/messages/preview-raw-payload": lambda t: (
         f"/v1/conversations/{t.conversation()}/messages/preview-raw-payload",
@@ -175,6 +193,9 @@ CASES: dict[str, Callable[[Things], Asked]] = {
     "GET /v1/telemetry/{step_id}": lambda t: (f"/v1/telemetry/{t.talked.step}", {}),
     "GET /v1/jobs/": lambda t: ("/v1/jobs/", {}),
     "GET /v1/jobs/active": lambda t: ("/v1/jobs/active", {}),
+    "GET /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_JOB}", {}),
+    "PATCH /v1/jobs/{job_id}/cancel": lambda t: (f"/v1/jobs/{_JOB}/cancel", {}),
+    "DELETE /v1/jobs/{job_id}": lambda t: (f"/v1/jobs/{_JOB}", {}),
     # --- tools, MCP servers, sandboxes
     "POST /v1/tools/add-base-tools": lambda t: ("/v1/tools/add-base-tools", {}),
     "GET /v1/tools/count": lambda t: ("/v1/tools/count", {}),

@@ -3,8 +3,6 @@
 import re
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,6 @@ from kelpie.cli import exit_codes
 from kelpie.core import settings_file
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings import SETTINGS, VARIABLES, Settings, resolve
-from kelpie.server.app import create_app
 from kelpie.server.letta import unsupported
 from tests.cli.test_help import LEAVES
 from tests.house.fenced import blocks
@@ -106,13 +103,6 @@ def test_every_decision_is_listed() -> None:
     index = (DOCS / "decisions" / "README.md").read_text()
     decisions = sorted(path.name for path in (DOCS / "decisions").glob("0*.md"))
     assert decisions and all(f"({name})" in index for name in decisions)
-
-
-def test_every_route_is_documented_and_every_documented_route_exists() -> None:
-    bare: Any = SimpleNamespace(settings=Settings(), world=SimpleNamespace(ids=None))
-    paths = create_app(bare).openapi()["paths"]
-    real = sorted(f"{method.upper()} {path}" for path, methods in paths.items() for method in methods)
-    assert sorted(route.strip("`") for route, _ in table(DOCS / "letta-compatibility.md")) == real
 
 
 def test_every_refused_field_is_documented() -> None:

@@ -54,7 +54,19 @@ async def test_a_server_that_asks_for_a_credential_answers_to_any_name_and_any_p
         assert "access-control-allow-credentials" not in told.headers
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost.evil.example", "", "file://"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "http://[",
+        "http://[x",
+        "localhost",
+        "null",
+        "http://localhost.evil.example",
+        "",
+        "file://",
+    ],
+)
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 async def test_a_page_of_another_site_cannot_use_the_server(
     client: httpx.AsyncClient, kelpie: Kelpie, origin: str, method: str

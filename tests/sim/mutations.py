@@ -19,14 +19,18 @@ from kelpie.agent.journal import Committed
 from kelpie.agent.listener import Turn
 from kelpie.agent.state import Hot
 from kelpie.app import Kelpie
+from kelpie.core.agents import ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
+from kelpie.memory.blocks import Blocks
 from kelpie.sim import database
+from kelpie.storage import agents as agent_rows
 from kelpie.storage import archives, heads, journal_keys, messages
+from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
 
 
@@ -259,6 +263,13 @@ def an_archive_leaves_its_search_entries_behind(patch: pytest.MonkeyPatch) -> No
     patch.setattr(archives.fulltext, "remove_many", lambda tx, kind, item_ids: None)
 
 
+def a_removed_archive_is_never_swept_up(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: Any) -> None:
+        return
+
+    patch.setattr(Kelpie, "_sweep", nothing)
+
+
 def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
     original = Archives.remember
 
@@ -267,6 +278,23 @@ def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) ->
         return await self.get(archive.id), made
 
     patch.setattr(Archives, "remember", remember)
+
+
+def a_rule_is_added_to_what_was_read_before(patch: pytest.MonkeyPatch) -> None:
+    async def set_approval(self: Tools, agent_id: Any, tool_name: str, on: bool) -> None:
+        database = self._world.database
+        before = await database.read(lambda tx: agent_rows.get(tx, agent_id).tool_rules)
+        rules = (*before, ToolRule("requires_approval", tool_name))
+        await database.transact(lambda tx: agent_rows.update_agent(tx, agent_id, {"tool_rules": rules}, 0))
+
+    patch.setattr(Tools, "set_approval", set_approval)
+
+
+def a_batch_of_blocks_is_made_one_by_one(patch: pytest.MonkeyPatch) -> None:
+    async def create_many(self: Blocks, new: Any) -> list[Any]:
+        return [await self.create(one) for one in new]
+
+    patch.setattr(Blocks, "create_many", create_many)
 
 
 def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
@@ -287,10 +315,14 @@ _DOUBTS = "edits-in-doubt"
 _CUT_OFF = "turns-cut-off"
 _REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
+_TOOLBOXES = "toolboxes-under-storage-faults"
 
 MUTATIONS = (
     Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 10, "nothing is half there"),
+    Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 10, "nothing is half there"),
     Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 20, "a passage is as its client was told"),
+    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 20, "no change of the rules is lost"),
+    Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 20, "a batch is stored as a whole"),
     Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 15),
     Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 10),
     Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 40),

@@ -39,4 +39,19 @@ FOUND = (
         19,
         "an edit sent again after its answer was lost changed nothing any more, so the agents never heard of it",
     ),
+    Found(
+        "edits-in-doubt",
+        14,
+        "a block deleted by a commit whose answer was lost: the repeat got 404, and live agents went on showing it",
+    ),
+    Found(
+        "turns-cut-off",
+        0,
+        "a turn cut off in its commit: who shared its memory was not told, and its sender was told to send it again",
+    ),
+    Found(
+        "delete-and-reset",
+        0,
+        "a history emptied in the middle of a turn: the model was asked without the question, results had no call",
+    ),
 )

@@ -38,6 +38,7 @@ class LastUse:
         """Writes what waits."""
         if self._writing is not None:
             self._writing.cancel()
+            await asyncio.wait((self._writing,))
         await self._write()
 
     async def _write_soon(self) -> None:

@@ -50,10 +50,10 @@ def refresh(tx: Tx, known: Loaded) -> Loaded:
 class Context:
     """What the model sees of one conversation: the history, encoded once and weighed once."""
 
-    __slots__ = ("_entries", "_weights")
+    __slots__ = ("_weights", "entries")
 
     def __init__(self, entries: Sequence[Prepared]) -> None:
-        self._entries: list[Prepared] = []
+        self.entries: list[Prepared] = []
         self._weights: list[int] = []  # roughly what the entries up to and with each take, in characters
         self._add(entries)
 
@@ -61,7 +61,7 @@ class Context:
         self._add([prepare(message, spec) for message in new])
 
     def _add(self, entries: Sequence[Prepared]) -> None:
-        self._entries += entries
+        self.entries += entries
         sums = accumulate((weight(entry.message) for entry in entries), initial=self.chars)
         self._weights += islice(sums, 1, None)
 
@@ -76,11 +76,11 @@ class Context:
         However little fits, the user's last message and what followed it are there.
         """
         if self.chars <= chars_max:
-            return self._entries[:]
+            return self.entries[:]
         first = bisect_left(self._weights, self.chars - chars_max) + 1
-        later, earlier = range(first, len(self._entries)), range(first - 1, -1, -1)
-        start = next((i for i in chain(later, earlier) if self._entries[i].message.role is Role.user), 0)
-        return self._entries[start:]
+        later, earlier = range(first, len(self.entries)), range(first - 1, -1, -1)
+        start = next((i for i in chain(later, earlier) if self.entries[i].message.role is Role.user), 0)
+        return self.entries[start:]
 
 
 def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:

@@ -22,7 +22,7 @@ from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environmen
 from kelpie.core.errors import ConfigurationError
 from kelpie.world.client import Refused, Unreachable
 from kelpie.world.data_dir import place
-from kelpie.world.settings_file import VARIABLE, load
+from kelpie.world.settings_file import VARIABLE, check_exposure, load
 
 NOT_FOUND_STATUS = 404  # over HTTP
 
@@ -117,6 +117,7 @@ def start(
 
         raise typer.Exit(serve_here(given, config))
     found = load(given, config)
+    check_exposure(found, config)
     os.environ |= as_environment(given)
     if found.file is not None:
         os.environ[VARIABLE] = found.file

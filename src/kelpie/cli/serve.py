@@ -11,13 +11,14 @@ from kelpie.cli.exit_codes import OK
 from kelpie.cli.first_password import ensure_password
 from kelpie.cli.running import LOG_FILE, address_of
 from kelpie.core.errors import ConfigurationError, KelpieError
+from kelpie.core.hosts import is_loopback
 from kelpie.core.settings import Resolved
 from kelpie.observe import logs
 from kelpie.server.run import run, serve
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.log_file import RotatedFile
-from kelpie.world.settings_file import Flags, load
+from kelpie.world.settings_file import Flags, check_exposure, load
 
 _log = logs.get("cli")
 
@@ -25,6 +26,7 @@ _log = logs.get("cli")
 def serve_here(flags: Flags | None = None, config: str | None = None) -> int:
     """Serves in the foreground, logging to standard error. Raises KelpieError when it cannot start."""
     found = load(flags, config)
+    check_exposure(found, config)
     logs.configure(found.settings.log_level, now=SystemClock().now, human=sys.stderr.isatty())
     return _serve(found)
 
@@ -52,6 +54,8 @@ def _serve(found: Resolved) -> int:
     try:
         if told := ensure_password(settings):
             print(told, file=sys.stderr, flush=True)
+        if not is_loopback(settings.host):
+            _log.warning("other machines can reach this server, and connections are not encrypted", host=settings.host)
         kelpie = open_kelpie(settings)
 
         def listening(host: str, port: int) -> None:

@@ -19,8 +19,8 @@ def is_loopback(host: str) -> bool:
 
 def origin_of(url: str) -> str | None:
     """Scheme, host and port of an http address, as a browser tells them as the Origin; None if it is no such thing."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         port = parts.port
     except ValueError:
         return None

@@ -3,9 +3,9 @@
 Health is for everyone. Preflights never get here: they carry no credential, and CORS answers them.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie.core.access import Pass
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from kelpie.app import Kelpie
 
 EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
+
+_READ = frozenset({b"authorization", b"x-bare-password", b"user_id", b"origin"})
 
 _log = logs.get("server")
 
@@ -43,26 +45,23 @@ class Auth:
         await self._app(scope, receive, send)
 
     async def _admit(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
+        headers = {name: _text(value) for name, value in scope["headers"] if name in _READ}
         gate = self._kelpie.gate
         given = await gate.admit(credential_of(headers), address_of(scope))
-        _check_origin(given, headers.get("origin"))
+        _check_origin(given, headers.get(b"origin"))
         reach.check(given, scope["method"], scope["path"])
         scope["pass"] = given
         scope["caller"] = await gate.caller(given, _named_user(headers))
 
 
-def credential_of(headers: Headers) -> str | None:
+def credential_of(headers: Mapping[bytes, str]) -> str | None:
     """The password, key or token of a request: `Authorization: Bearer ...` or `X-BARE-PASSWORD: password ...`."""
-    kind, _, value = headers.get("authorization", "").partition(" ")
+    kind, _, value = headers.get(b"authorization", "").partition(" ")
     if kind.lower() != "bearer" or not value:
-        kind, _, value = headers.get("x-bare-password", "").partition(" ")
-        if kind != "password" or not value:
+        kind, _, value = headers.get(b"x-bare-password", "").partition(" ")
+        if kind != "password":
             return None
-    try:
-        return value.strip().encode("latin-1").decode()  # clients send other letters as UTF-8
-    except UnicodeDecodeError:
-        return value.strip()
+    return value.strip() or None
 
 
 def address_of(scope: Scope) -> str:
@@ -77,8 +76,15 @@ def _check_origin(given: Pass, origin: str | None) -> None:
         raise Forbidden("This token is for the pages of another site.")
 
 
-def _named_user(headers: Headers) -> UserId | None:
-    text = headers.get("user_id")
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()  # clients send letters that are not ASCII as UTF-8
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _named_user(headers: Mapping[bytes, str]) -> UserId | None:
+    text = headers.get(b"user_id")
     if not text:
         return None
     try:

@@ -44,7 +44,7 @@ class Unprocessable(CallerError):
 
 
 class Halfway(KelpieError):
-    """A turn that failed after some of it had become history: to send the same again would say it twice."""
+    """What failed after a part of it was done, such as a turn with history: sending it again could do it twice."""
 
     def __init__(self, cause: KelpieError) -> None:
         super().__init__(str(cause))

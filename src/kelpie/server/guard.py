@@ -9,7 +9,6 @@ page has by itself; bodies are bounded in size and in time.
 import asyncio
 import re
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
@@ -127,7 +126,7 @@ class Guard:
     def _may_ask(self, method: str, headers: Headers) -> bool:
         origin = headers.get("origin")
         if origin is not None:
-            return self._is_ours(host_of(urlsplit(origin).netloc))
+            return self._is_ours(host_of(origin.partition("://")[2]))
         # Without an Origin a browser still says where the request comes from; following a link to the docs is fine.
         if headers.get("sec-fetch-site") == "cross-site":
             return method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"

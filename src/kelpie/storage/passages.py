@@ -19,7 +19,7 @@ from kelpie.search import fulltext
 from kelpie.search.fulltext import Only
 from kelpie.storage import paging
 from kelpie.storage.parts import inside, pattern
-from kelpie.storage.tables import agent_archives, passage_tags, passages
+from kelpie.storage.tables import agent_archives, archives, passage_tags, passages
 from kelpie.world.database import Tx
 
 _FIELDS = tuple(each.name for each in fields(Passage))

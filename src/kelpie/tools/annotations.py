@@ -13,7 +13,7 @@ from kelpie.tools.annotation_syntax import UnsupportedAnnotation, alternatives, 
 from kelpie.tools.classes import Choice, Record, read_class
 from kelpie.tools.constants import NotConstant, constant
 from kelpie.tools.fields import bounded, read_call
-from kelpie.tools.plain_types import DICTS, JSON_TYPES, LISTS, NULL, PLAIN, SETS, TUPLES, WHOLE_NUMBER, Schema
+from kelpie.tools.plain_types import DICTS, LISTS, NULL, PLAIN, SETS, TUPLES, WHOLE_NUMBER, Schema
 from kelpie.tools.source import Names
 
 SUPPORTED = (
@@ -157,9 +157,9 @@ class Types:
 
     def _literal(self, arguments: Sequence[ast.expr], node: ast.expr) -> Schema:
         values = [value for argument in arguments for value in self._literal_values(argument, node)]
-        self._spend(Choice(tuple(values)).weight)
-        kinds = list(dict.fromkeys(JSON_TYPES[type(value)] for value in values))
-        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": values}
+        choice = Choice(tuple(values))
+        self._spend(choice.weight)
+        return choice.schema
 
     def _literal_values(self, argument: ast.expr, node: ast.expr) -> list[Any]:
         if isinstance(argument, ast.Subscript) and self._names.of(argument.value) == "Literal":
@@ -168,7 +168,7 @@ class Types:
             value = constant(argument)
         except NotConstant:
             raise UnsupportedAnnotation(node) from None
-        if type(value) not in JSON_TYPES:
+        if value is not None and not isinstance(value, str | int):
             raise UnsupportedAnnotation(node)
         return [value]
 
@@ -200,7 +200,7 @@ class Types:
             raise UnsupportedAnnotation(node)
         self._spend(read.weight)
         if isinstance(read, Choice):
-            return _choice(read)
+            return read.schema
         self._open.append(name)
         try:
             schema = self._record(read)
@@ -249,9 +249,3 @@ class Types:
 def _union(choices: Sequence[Schema]) -> Schema:
     different = [choice for number, choice in enumerate(choices) if choice not in choices[:number]]
     return different[0] if len(different) == 1 else {"anyOf": different}
-
-
-def _choice(choice: Choice) -> Schema:
-    kinds = dict.fromkeys("number" if isinstance(value, float) else JSON_TYPES[type(value)] for value in choice.values)
-    kinds = list(kinds)
-    return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(choice.values)}

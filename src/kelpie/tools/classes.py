@@ -12,6 +12,7 @@ from typing import Any
 from kelpie.tools import docstrings
 from kelpie.tools.constants import NotConstant, constant
 from kelpie.tools.fields import FieldCall, read_call
+from kelpie.tools.plain_types import JSON_TYPES
 from kelpie.tools.source import Names
 
 _RECORD_BASES = frozenset({"BaseModel", "TypedDict", "NamedTuple"})
@@ -53,6 +54,11 @@ class Choice:
     @property
     def weight(self) -> int:
         return sum(1 + len(str(value)) // PART_CHARS for value in self.values)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        kinds = list(dict.fromkeys(JSON_TYPES[type(value)] for value in self.values))
+        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(self.values)}
 
 
 def read_class(node: ast.ClassDef, names: Names) -> Record | Choice | None:

@@ -35,6 +35,12 @@ LISTS = frozenset({"list", "List", "Sequence", "MutableSequence", "Iterable", "C
 SETS = frozenset({"set", "Set", "frozenset", "FrozenSet", "AbstractSet", "MutableSet"})
 TUPLES = frozenset({"tuple", "Tuple"})
 DICTS = frozenset({"dict", "Dict", "Mapping", "MutableMapping", "DefaultDict", "defaultdict", "OrderedDict"})
-JSON_TYPES: dict[type, str] = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
+JSON_TYPES: dict[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 NULL = PLAIN["None"]
 WHOLE_NUMBER = r"^-?[0-9]+$"  # the keys of a dict[int, ...], which JSON writes as text

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kelpie.core.errors import ConfigurationError
+from kelpie.core.hosts import is_loopback
 from kelpie.core.origins import Given, Source
 from kelpie.core.settings import SETTINGS, Resolved, resolve
 
@@ -32,6 +33,23 @@ def load(flags: Flags | None = None, config: str | None = None, env: Mapping[str
     parser = importlib.import_module("kelpie.core.settings_file")
     given: dict[str, Given] = parser.parse(_read(path), str(path))
     return _placed(resolve(flags, env, given, str(path)), path)
+
+
+def check_exposure(found: Resolved, config: str | None = None, env: Mapping[str, str] | None = None) -> None:
+    """Raises ConfigurationError when a file that nobody named would let other machines reach the server.
+
+    A kelpie.toml may come with a directory that somebody else filled, who then knows the password that it sets as well.
+    """
+    env = os.environ if env is None else env
+    host = found.origins["host"]
+    if config or env.get(VARIABLE) or host.source is not Source.file or is_loopback(found.settings.host):
+        return
+    if found.file is not None and Path(found.file).parent == Path.cwd():
+        raise ConfigurationError(
+            host.where,
+            f"'{found.settings.host}' can be reached from other machines, and this file was only found in the current "
+            f"directory; if you trust it, name it with --config or {VARIABLE}, or give the address with --host",
+        )
 
 
 def _find(flags: Flags, config: str | None, env: Mapping[str, str]) -> Path | None:

@@ -86,7 +86,7 @@ def new_group(body: CreateGroup) -> NewGroup:
     return NewGroup(
         agent_ids=tuple(map(AgentId.parse, body.agent_ids)),
         description=body.description,
-        manager=Manager(**_manager(body.manager_config, body.manager_config.model_fields)),
+        manager=Manager(**_manager(body.manager_config, type(body.manager_config).model_fields)),
         shared_block_ids=tuple(map(BlockId.parse, body.shared_block_ids)),
         project_id=body.project_id,
         hidden=body.hidden,

@@ -92,7 +92,7 @@ async def list_group_messages(
     return Answer(messages(await kelpie.groups.messages(group_id, query), view))
 
 
-@router.patch("/{group_id}/messages/{message_id}", include_in_schema=False)
+@router.patch("/{group_id}/messages/{message_id}", summary="Refused: messages stay as they are", deprecated=True)
 async def edit_group_message(group_id: GroupPath, message_id: MessagePath) -> None:
     raise HTTPException(405, "Messages cannot be edited; send a new one.")
 

@@ -84,7 +84,7 @@ async def list_messages(
     return Answer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
 
 
-@router.patch("/agents/{agent_id}/messages/{message_id}", include_in_schema=False)
+@router.patch("/agents/{agent_id}/messages/{message_id}", summary="Refused: messages stay as they are", deprecated=True)
 async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
     raise HTTPException(405, "Messages cannot be edited; send a new one.")
 

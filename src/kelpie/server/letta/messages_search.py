@@ -56,7 +56,9 @@ async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Ans
     return Answer([ranked_shape(message, place, kelpie.caller.user_id) for place, (message, _) in enumerate(found, 1)])
 
 
-@router.post("/agents/{agent_id}/messages/capture", include_in_schema=False, response_model=None)
+@router.post(
+    "/agents/{agent_id}/messages/capture", summary="Store what was said elsewhere in a history", response_model=None
+)
 async def capture_messages(kelpie: House, agent_id: AgentPath, body: CaptureMessages) -> Answer:
     kept = await kelpie.recall.add(agent_id, captured(body))
     return Answer({"success": True, "messages_created": len(kept), "run_ids": []})

@@ -80,7 +80,9 @@ async def list_step_messages(kelpie: House, step_id: StepPath, page: Page100Asce
 
 
 @router.get("/{step_id}/trace", summary="Read what a step exchanged with its provider", response_model=None)
-@telemetry_router.get("/{step_id}", include_in_schema=False, response_model=None)
+@telemetry_router.get(
+    "/{step_id}", summary="Read what a step exchanged with its provider", deprecated=True, response_model=None
+)
 async def retrieve_step_trace(kelpie: House, step_id: StepPath) -> Answer:
     traced = await kelpie.runs.trace(step_id)
     if traced is None:
@@ -95,7 +97,9 @@ async def give_feedback(kelpie: House, step_id: StepPath, body: Feedback) -> Ans
     return Answer(step_shape(step, kelpie.caller.organization_id))
 
 
-@router.patch("/{step_id}/transaction/{transaction_id}", include_in_schema=False, response_model=None)
+@router.patch(
+    "/{step_id}/transaction/{transaction_id}", summary="Note where a step was accounted for", response_model=None
+)
 async def set_transaction(kelpie: House, step_id: StepPath, transaction_id: str) -> Answer:
     if len(transaction_id) > _TID_CHARS_MAX:
         raise InvalidInput("transaction_id", f"must have at most {_TID_CHARS_MAX} characters")

@@ -38,12 +38,12 @@ class Thing:
     name: str
     made: Fate
     id: str = ""
-    removed: Fate = Fate.refused
+    removed: Fate | None = None  # None when nobody asked for it
 
     @property
     def counts(self) -> tuple[int, ...]:
         """How many of it there may be."""
-        if self.removed is Fate.refused:
+        if self.removed in (None, Fate.refused):
             return _ALLOWED[self.made]
         return (0,) if self.removed is Fate.done else (0, 1)
 
@@ -126,9 +126,8 @@ class Toolboxes(Play):
         self._is_as_told("SELECT count(*) FROM mcp_servers WHERE replace(server_name, '-after', '') = ?", self.servers)
         for batch in self.batches:
             (count,) = self.stage.disk.query("SELECT count(*) FROM blocks WHERE deployment_id = ?", batch.name)[0]
-            some = batch.removed is Fate.refused or batch.removed is Fate.unknown
-            whole = tuple(BATCH * one for one in batch.counts)
-            if count not in whole and not (some and batch.made is Fate.done and batch.id and count < BATCH):
+            halfway = batch.removed in (Fate.refused, Fate.unknown)  # it goes block by block
+            if count not in (BATCH * one for one in batch.counts) and not (halfway and count <= BATCH):
                 raise Broken("a batch is stored as a whole", f"{count} blocks of {batch}")
         self._rules_are_as_told()
 

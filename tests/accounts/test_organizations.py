@@ -1,0 +1,42 @@
+"""An organisation comes whole or not at all."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kelpie.accounts.organizations import Organizations
+from kelpie.app import Kelpie
+from kelpie.core.accounts import Caller
+from kelpie.core.errors import Forbidden, StorageError
+from kelpie.core.ids import DEFAULT_ORGANIZATION
+from kelpie.core.paging import Page
+from tests.server.rig import open_house
+
+
+@pytest.fixture
+async def kelpie(tmp_path: Path) -> AsyncIterator[Kelpie]:
+    async with open_house(tmp_path) as (opened, _):
+        yield opened
+
+
+async def test_an_organization_that_cannot_be_furnished_is_not_made(kelpie: Kelpie) -> None:
+    def fails(*_: Any) -> None:
+        raise StorageError("the disk is gone")
+
+    door = Organizations(kelpie.world, fails, lambda: None)
+    with pytest.raises(StorageError):
+        await door.create("acme")
+    assert [each.id for each in await door.list(Page())] == [DEFAULT_ORGANIZATION]
+
+
+async def test_only_the_operator_makes_and_removes_them(kelpie: Kelpie) -> None:
+    door = kelpie.doors(Caller()).organizations
+    with pytest.raises(Forbidden):
+        await door.create("acme")
+    with pytest.raises(Forbidden):
+        await door.delete(DEFAULT_ORGANIZATION)
+    with pytest.raises(Forbidden):
+        await door.update(DEFAULT_ORGANIZATION, None, True)
+    assert (await door.update(DEFAULT_ORGANIZATION, "renamed", None)).name == "renamed"
