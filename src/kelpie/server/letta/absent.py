@@ -62,5 +62,5 @@ def register(app: FastAPI) -> None:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405) and (why := why_absent(request.url.path)):
-        return Answer({"detail": why}, 501)
+        return Answer({"detail": why}, 501, {"x-should-retry": "false"})  # the SDKs would ask again
     return await http_exception_handler(request, error)
