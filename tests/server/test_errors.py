@@ -14,6 +14,8 @@ CASES: list[tuple[KelpieError, int]] = [
     (errors.Unprocessable("a: contradicts b"), 422),
     (tree.InvalidInput("name", "use letters"), 400),
     (tree.InvalidId("run", "nonsense"), 400),
+    (tree.Unauthorized(), 401),
+    (tree.Forbidden("not yours"), 403),
     (tree.NotFound("Agent", "agent-x"), 404),
     (tree.Conflict("taken"), 409),
     (tree.AgentStopped("Start it first."), 409),

@@ -71,7 +71,7 @@ async def test_a_key_is_made_read_back_and_revoked(locked: Kelpie, operator: htt
         "scopes": ["admin", "read"],
         "user_id": "user-00000000-0000-4000-8000-000000000000",
         "agent_ids": [agent["id"], agent["id"]],
-        "expires_at": "2999-01-02T03:04:05Z",
+        "expires_at": "2099-01-02T03:04:05Z",
     }
     made = await make_key(locked, **body)
     assert made["key"].startswith("kelpie-key_") and made["key"].endswith(made["hint"])
@@ -80,7 +80,7 @@ async def test_a_key_is_made_read_back_and_revoked(locked: Kelpie, operator: htt
         **body,
         "scopes": ["read", "admin"],
         "agent_ids": [agent["id"]],
-        "expires_at": "2999-01-02T03:04:05Z",
+        "expires_at": "2099-01-02T03:04:05Z",
         "id": made["id"],
         "organization_id": "org-00000000-0000-4000-8000-000000000000",
         "hint": text[-4:],
@@ -208,10 +208,10 @@ async def test_a_revoked_key_lets_nobody_in_from_that_moment(locked: Kelpie, ope
 
 
 async def test_an_expired_key_lets_nobody_in(locked: Kelpie, clock: MovableClock) -> None:
-    key = await make_key(locked, expires_at="2999-01-01T00:00:00")
+    key = await make_key(locked, expires_at="2099-01-01T00:00:00")
     async with shown(locked, key["key"]) as program:
         assert (await program.get("/v1/agents/")).status_code == 200
-        clock.ahead = 1000 * 366 * 24 * 3600 * MICROS_PER_SECOND
+        clock.ahead = 100 * 366 * 24 * 3600 * MICROS_PER_SECOND
         assert (await program.get("/v1/agents/")).status_code == 401, "known as it is"
 
 
@@ -266,6 +266,7 @@ async def test_the_last_use_is_noted_and_written_seldom(
         ({"name": "x", "scopes": ["root"]}, 422, "scopes"),
         ({"name": "x", "expires_at": "2001-01-01T00:00:00Z"}, 400, "expires_at"),
         ({"name": "x", "expires_at": "soon"}, 422, "expires_at"),
+        ({"name": "x", "expires_at": "9999-12-31T23:59:59-12:00"}, 400, "expires_at"),
         ({"name": "x", "agent_ids": []}, 422, "agent_ids"),
         ({"name": "x", "agent_ids": ["agent-1"]}, 400, "agent_id"),
         ({"name": "x", "agent_ids": ["agent-00000000-0000-4000-8000-00000000000f"]}, 404, "Agent"),

@@ -4,6 +4,7 @@ A mutation changes the real code for the length of a test; a scenario must turn 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from kelpie.accounts import gate
 from kelpie.actors import actor, mailbox
 from kelpie.agent import activation, agents, asking, journal, turn
 from kelpie.agent.activation import Activation
+from kelpie.agent.conversations import Conversations
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.journal import Committed
 from kelpie.agent.listener import Turn
@@ -29,7 +31,7 @@ from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.sim import database
 from kelpie.storage import agents as agent_rows
-from kelpie.storage import archives, heads, journal_keys, messages
+from kelpie.storage import archives, conversations, heads, journal_keys, messages
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
 
@@ -306,6 +308,20 @@ def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(gate, "pass_of_token", lambda token: replace(original(token), expires_at=None))
 
 
+def a_closed_conversation_leaves_its_context_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(conversations, "remove", lambda tx, found, at: conversations.change(tx, found.id, {"deleted_at": at}))
+
+
+def a_conversation_that_could_not_be_closed_is_told_closed(patch: pytest.MonkeyPatch) -> None:
+    original = Conversations.delete
+
+    async def delete(self: Conversations, conversation_id: Any) -> None:
+        with contextlib.suppress(StorageError):
+            await original(self, conversation_id)
+
+    patch.setattr(Conversations, "delete", delete)
+
+
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
@@ -315,12 +331,17 @@ _DOUBTS = "edits-in-doubt"
 _CUT_OFF = "turns-cut-off"
 _REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
+_THREADS = "threads-under-storage-faults"
 _TOOLBOXES = "toolboxes-under-storage-faults"
 
 MUTATIONS = (
     Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 10, "nothing is half there"),
     Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 10, "nothing is half there"),
     Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 20, "a passage is as its client was told"),
+    Mutation(a_closed_conversation_leaves_its_context_behind, _THREADS, 10, "nothing is half there"),
+    Mutation(
+        a_conversation_that_could_not_be_closed_is_told_closed, _THREADS, 20, "a conversation is as its client was told"
+    ),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 20, "no change of the rules is lost"),
     Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 20, "a batch is stored as a whole"),
     Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 15),

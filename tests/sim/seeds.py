@@ -54,4 +54,9 @@ FOUND = (
         0,
         "a history emptied in the middle of a turn: the model was asked without the question, results had no call",
     ),
+    Found(
+        "delete-and-reset",
+        126,
+        "a last step of unknown outcome, and the history emptied before it was looked up: the answer was told empty",
+    ),
 )

@@ -117,7 +117,7 @@ def test_an_agent_has_one_archive_and_an_archive_many_agents(tx: Tx) -> None:
         archives.attach(tx, agent_id, archive_id(1))
     with pytest.raises(Conflict, match="detach"):
         archives.attach(tx, ANN, archive_id(2))
-    assert archives.agents_page(tx, archive_id(1), Page(descending=False)) == [ANN, BEN]
+    assert archives.agents_page(tx, DEFAULT_ORGANIZATION, archive_id(1), Page(descending=False)) == [ANN, BEN]
     archives.detach(tx, ANN, archive_id(2))
     assert archives.archive_of(tx, ANN) == archive_id(1), "another one is no reason to part"
     archives.detach(tx, ANN, archive_id(1))

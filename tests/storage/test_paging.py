@@ -28,7 +28,7 @@ def page_of(rows: Rows, page: Page) -> list[str]:
     with engine.begin() as tx:
         for number, (created, seen) in enumerate(rows):
             tx.execute(insert(items), {"id": f"i{number}", "created_at": created, "seen_at": seen})
-        return [row.id for row in page_rows(tx, everything, items, page)]
+        return [row.id for row in page_rows(tx, everything, items, page, within={})]
 
 
 def ordered(rows: Rows, order_by: str, descending: bool) -> list[str]:
@@ -86,7 +86,7 @@ def test_what_cannot_be_meant_is_refused() -> None:
     with pytest.raises(InvalidInput, match="order_by"):
         page_of([(1, None)], Page(order_by="name"))
     with create_engine("sqlite://").begin() as tx, pytest.raises(InvalidInput, match="created_at"):
-        Paging(items, "created_at").rows(tx, everything, Page(order_by="seen_at"))
+        Paging(items, "created_at").rows(tx, everything, Page(order_by="seen_at"), within={})
     with pytest.raises(InvalidInput, match="limit"):
         page_of([(1, None)], Page(limit=-1))
     with pytest.raises(InvalidInput, match="before"):

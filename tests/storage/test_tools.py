@@ -116,7 +116,7 @@ def test_agents_keep_the_order_they_were_given(tx: Tx) -> None:
     assert names(tools.of_agent(tx, ANN)) == ["b", "c", "a"]
     assert [tools.detach(tx, ANN, tool_id(3)), tools.detach(tx, ANN, tool_id(3))] == [True, False]
     assert {k: names(v) for k, v in tools.of_agents(tx, [BEN, ANN]).items()} == {BEN: [], ANN: ["b", "a"]}
-    assert names(tools.page_of_agent(tx, ANN, Page(limit=1))) == ["b"], "newest first by default"
+    assert names(tools.page_of_agent(tx, DEFAULT_ORGANIZATION, ANN, Page(limit=1))) == ["b"], "newest first by default"
     for agent_id, wanted in ((ANN, tool_id(9)), (AgentId("agent-00000000-0000-4000-8000-000000000099"), tool_id(1))):
         with pytest.raises(NotFound):
             tools.attach(tx, agent_id, wanted)

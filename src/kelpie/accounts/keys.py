@@ -9,11 +9,13 @@ from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import KeyId, OrganizationId
 from kelpie.core.paging import Page
+from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.storage import accounts, scope
 from kelpie.storage import keys as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
+LIFE_MAX = 100 * 365 * 24 * 3600 * MICROS_PER_SECOND
 KEYS_MAX = 1000  # of one organisation
 AGENTS_MAX = 1000  # of one key
 
@@ -34,8 +36,8 @@ class Keys:
         now = self._world.clock.now()
         if not new.scopes:
             raise InvalidInput("scopes", f"name at least one of {', '.join(Scope)}")
-        if new.expires_at is not None and new.expires_at <= now:
-            raise InvalidInput("expires_at", "lies in the past; name a time to come, or leave it out")
+        if new.expires_at is not None and not now < new.expires_at <= now + LIFE_MAX:
+            raise InvalidInput("expires_at", "name a time to come, within a hundred years, or leave it out")
         if new.agent_ids is not None and not 0 < len(new.agent_ids) <= AGENTS_MAX:
             raise InvalidInput("agent_ids", f"name 1 to {AGENTS_MAX} agents, or leave it out for all of them")
         name = checked_name(new.name)

@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import changing, making, overview, state, views
+from kelpie.agent import changing, making, overview, state
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import Send
 from kelpie.agent.listener import Turn
 from kelpie.agent.overview import Overview
 from kelpie.agent.prompt import system_text
+from kelpie.agent.status import shown_status
 from kelpie.agent.types import spec_of
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import (
@@ -35,7 +36,7 @@ from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
-from kelpie.storage import agents, archives, blocks, conversations, messages, scope, tools
+from kelpie.storage import agent_views, agents, archives, blocks, conversations, messages, scope, tools
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -96,7 +97,7 @@ class Agents:
             _start_history(tx, state.Loaded(agent, hung, attached), first)
             return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked)
 
-        return self._with_status(await self._world.database.transact(write))
+        return self.with_status(await self._world.database.transact(write))
 
     async def _model(self, new: NewAgent) -> ModelChoice:
         info = await self._models.resolve(new.model or self._settings.default_model)
@@ -114,14 +115,14 @@ class Agents:
 
     async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
         """Raises NotFound."""
-        return self._with_status(await self._world.database.read(lambda tx: self._one(tx, agent_id, include)))
+        return self.with_status(await self._world.database.read(lambda tx: self._one(tx, agent_id, include)))
 
     async def get_many(self, ids: list[AgentId], include: Include) -> list[AgentView]:
         """The agents with these ids, in that order; ids that do not exist are left out."""
         found = await self._world.database.read(
-            lambda tx: views.many(tx, agents.get_many(tx, self._organization, ids), include)
+            lambda tx: agent_views.many(tx, agents.get_many(tx, self._organization, ids), include)
         )
-        return [self._with_status(view) for view in found]
+        return [self.with_status(view) for view in found]
 
     async def count(self, query: AgentQuery = ALL) -> int:
         """How many agents match, on all pages together."""
@@ -131,8 +132,9 @@ class Agents:
         """How the agent's activation is doing; says nothing about agents that do not exist."""
         return self._dispatcher.status(agent_id)
 
-    def _with_status(self, view: AgentView) -> AgentView:
-        return replace(view, status=views.shown_status(view.agent.stopped, self._dispatcher.status(view.agent.id)))
+    def with_status(self, view: AgentView) -> AgentView:
+        """What another door gives of an agent says nothing about its activation; this adds it."""
+        return replace(view, status=shown_status(view.agent.stopped, self._dispatcher.status(view.agent.id)))
 
     # --- changing ------------------------------------------------------------------------------------------------
 
@@ -149,13 +151,13 @@ class Agents:
             columns = changing.row_changes(changes, model, agent, self._caller.user_id)
             agents.update_agent(tx, agent_id, columns, now)
             changing.apply_relations(tx, agent, changes, secrets)
-            return views.one(tx, agent_id, EVERYTHING)
+            return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
         self.touched((agent_id,))
         if "message_ids" in changes:
             self._dispatcher.tell(agent_id, Activation.forget_context)
-        return self._with_status(view)
+        return self.with_status(view)
 
     async def _changed_model(self, agent_id: AgentId, changes: Mapping[str, Any]) -> ModelChoice | None:
         if not changing.changes_model(changes):
@@ -217,11 +219,11 @@ class Agents:
             loaded = state.load(tx, self._ours(tx, agent_id))
             messages.remove_all(tx, agent_id)
             _start_history(tx, loaded, first)
-            return views.one(tx, agent_id, EVERYTHING)
+            return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
         self._dispatcher.tell(agent_id, Activation.forget_context)
-        return self._with_status(view)
+        return self.with_status(view)
 
     async def recompile(self, agent_id: AgentId, dry_run: bool) -> str:
         """The system message as it is built now, and unless it is a dry run stores it. Raises NotFound, Conflict."""
@@ -287,7 +289,7 @@ class Agents:
     async def start(self, agent_id: AgentId) -> ActivationStatus:
         """Lets a stopped agent take messages again. Raises NotFound."""
         await self._set_stopped(agent_id, False)
-        return views.shown_status(False, self._dispatcher.status(agent_id))
+        return shown_status(False, self._dispatcher.status(agent_id))
 
     async def restart(self, agent_id: AgentId) -> ActivationStatus:
         """Puts the agent away and loads it afresh. Raises NotFound, or what loading raises."""
@@ -312,16 +314,16 @@ class Agents:
         return agent
 
     def _one(self, tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
-        return views.many(tx, [self._ours(tx, agent_id)], include)[0]
+        return agent_views.many(tx, [self._ours(tx, agent_id)], include)[0]
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: AgentQuery, include: Include) -> list[AgentView]:
         """Raises InvalidInput for a page that cannot be."""
 
         def read(tx: Tx) -> "list[AgentView]":  # type: ignore[valid-type]
-            return views.many(tx, agents.select_agents(tx, self._organization, query), include)
+            return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include)
 
-        return [self._with_status(view) for view in await self._world.database.read(read)]
+        return [self.with_status(view) for view in await self._world.database.read(read)]
 
 
 def _start_history(tx: Tx, loaded: state.Loaded, first: tuple[Message, ...]) -> None:

@@ -206,7 +206,10 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
     stop = None if run.status in UNFINISHED else run.stop_reason
     # Whom it touched and whether it cleared the context is not known: the database has said that it was in doubt, so
     # everybody looks again; calling the context cleared only makes the next turn read it once more.
-    return Committed(tuple(messages.get_many(tx, ids)), run, state.refresh(tx, loaded), stop, (), stop is not None)
+    known = {row.id: row for row in write.rows}  # they were said, even if the history was emptied since
+    found = known | {row.id: row for row in messages.get_many(tx, ids)}
+    rows = tuple(found[i] for i in ids if i in found)
+    return Committed(rows, run, state.refresh(tx, loaded), stop, (), stop is not None)
 
 
 def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]) -> ToolReturn:

@@ -80,7 +80,7 @@ class Archives:
 
         def read(tx: Tx) -> list[AgentId]:
             rows.require(tx, self._organization, archive_id)
-            return rows.agents_page(tx, archive_id, page)
+            return rows.agents_page(tx, self._organization, archive_id, page)
 
         return await self._world.database.read(read)
 

@@ -9,14 +9,15 @@ from dataclasses import fields, replace
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import EVERYTHING, AgentView
 from kelpie.core.blocks import DEFAULT_LIMIT, Block, BlockQuery, NewBlock
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.memory.edits import cleaned
+from kelpie.storage import agent_views, scope
 from kelpie.storage import blocks as rows
-from kelpie.storage import scope
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -144,17 +145,27 @@ class Blocks:
         """Raises NotFound."""
         return await self._world.database.read(lambda tx: self._labelled(tx, agent_id, label))
 
-    async def attach(self, agent_id: AgentId, block_id: BlockId) -> None:
-        """Hangs the block on the agent. Raises NotFound, or Conflict when it has another block of that label."""
-        await self._world.database.transact(
-            lambda tx: rows.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
-        )
-        self._touched((agent_id,))
+    async def attach(self, agent_id: AgentId, block_id: BlockId) -> AgentView:
+        """Hangs the block on the agent and gives the agent as it is then.
 
-    async def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
-        """Takes the block off the agent. Raises NotFound when it does not carry it."""
-        await self._world.database.transact(lambda tx: rows.detach(tx, self._our_agent(tx, agent_id), block_id))
+        Raises NotFound, or Conflict when it has another block of that label.
+        """
+        return await self._change(
+            agent_id, lambda tx: rows.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
+        )
+
+    async def detach(self, agent_id: AgentId, block_id: BlockId) -> AgentView:
+        """Takes the block off the agent and gives the agent as it is then. Raises NotFound when it has it not."""
+        return await self._change(agent_id, lambda tx: rows.detach(tx, self._our_agent(tx, agent_id), block_id))
+
+    async def _change(self, agent_id: AgentId, change: Callable[[Tx], object]) -> AgentView:
+        def write(tx: Tx) -> AgentView:
+            change(tx)
+            return agent_views.one(tx, agent_id, EVERYTHING)
+
+        view = await self._world.database.transact(write)
         self._touched((agent_id,))
+        return view
 
     def _ours(self, tx: Tx, block_id: BlockId) -> BlockId:
         scope.block(tx, self._organization, block_id)

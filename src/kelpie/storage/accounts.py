@@ -110,7 +110,7 @@ def get_organization(tx: Tx, organization: OrganizationId) -> Organization:
 
 
 def organizations_page(tx: Tx, page: Page) -> list[Organization]:
-    return [_organization(row) for row in _ORGANIZATION_PAGES.rows(tx, _ORGANIZATIONS, page)]
+    return [_organization(row) for row in _ORGANIZATION_PAGES.rows(tx, _ORGANIZATIONS, page, within={})]
 
 
 def organization_ids(tx: Tx) -> list[OrganizationId]:
@@ -173,8 +173,11 @@ def get_user(tx: Tx, user_id: UserId) -> User:
 def users_page(tx: Tx, organization: OrganizationId | None, page: Page) -> list[User]:
     """The users of one organisation, or of all when none is named."""
     if organization is None:
-        return [_user(row) for row in _USER_PAGES.rows(tx, _USERS, page)]
-    return [_user(row) for row in _USER_PAGES.rows(tx, _USERS_OF, page, {"of_organization": organization})]
+        return [_user(row) for row in _USER_PAGES.rows(tx, _USERS, page, within={})]
+    rows = _USER_PAGES.rows(
+        tx, _USERS_OF, page, {"of_organization": organization}, within={"organization_id": organization}
+    )
+    return [_user(row) for row in rows]
 
 
 def update_user(tx: Tx, changed: User) -> None:

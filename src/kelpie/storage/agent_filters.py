@@ -5,13 +5,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, func, or_, select
 
 from kelpie.core.agents import AgentQuery
+from kelpie.storage.parts import inside, pattern
 from kelpie.storage.tables import agent_identities, agent_tags, agents, identities
 
 _WITH_TAGS = select(agent_tags.c.agent_id).where(agent_tags.c.tag.in_(bindparam("tags", expanding=True)))
 _LINKED = select(agent_identities.c.agent_id)
 CONDITIONS: dict[str, ColumnElement[bool]] = {
     "name": agents.c.name == bindparam("name"),
-    "query_text": func.lower(agents.c.name).like(bindparam("query_text"), escape="\\"),
+    "query_text": inside(agents.c.name, "query_text"),
     "tags_any": agents.c.id.in_(_WITH_TAGS),
     "tags_all": agents.c.id.in_(
         _WITH_TAGS.group_by(agent_tags.c.agent_id).having(func.count(agent_tags.c.tag) == bindparam("tag_count"))
@@ -50,7 +51,7 @@ def matching(query: AgentQuery) -> tuple[tuple[str, ...], dict[str, Any]]:
             bound[name] = value
     if query.query_text:
         names.append("query_text")
-        bound["query_text"] = _like(query.query_text)
+        bound["query_text"] = pattern(query.query_text)
     if query.tags:
         tags = sorted(set(query.tags))
         bound["tags"] = tags
@@ -63,8 +64,3 @@ def matching(query: AgentQuery) -> tuple[tuple[str, ...], dict[str, Any]]:
     if not query.show_hidden:
         names.append("visible")
     return tuple(names), bound
-
-
-def _like(text: str) -> str:
-    escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"

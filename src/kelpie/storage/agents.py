@@ -210,7 +210,8 @@ def _counting(conditions: tuple[str, ...]) -> Select[Any]:
 def select_agents(tx: Tx, organization: OrganizationId, query: AgentQuery) -> list[Agent]:
     """Agents on one page, with their tags, in a bounded number of statements."""
     conditions, bound = matching(query)
-    rows = _PAGES.rows(tx, _query(conditions), query.page, bound | {"organization": organization})
+    bound["organization"] = organization
+    rows = _PAGES.rows(tx, _query(conditions), query.page, bound, within={"organization_id": organization})
     return _from_rows(tx, rows)
 
 

@@ -164,7 +164,8 @@ def select(tx: Tx, organization: OrganizationId, query: ArchiveQuery) -> list[Ar
             require(tx, organization, cursor)
     statement = _filtered(query.name is not None, query.agent_id is not None)
     bound = {"of_organization": organization, "of_name": query.name, "of_agent": query.agent_id}
-    return [_from_row(row) for row in paging.page(tx, statement, archives, query.page, bound)]
+    rows = paging.page(tx, statement, archives, query.page, bound, within={"organization_id": organization})
+    return [_from_row(row) for row in rows]
 
 
 # --- which agent uses which -----------------------------------------------------------------------------------------
@@ -252,9 +253,9 @@ def detach(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
     tx.execute(_DETACH, {"of_agent": agent_id, "of_archive": archive_id})
 
 
-def agents_page(tx: Tx, archive_id: ArchiveId, page: Page) -> list[AgentId]:
+def agents_page(tx: Tx, organization: OrganizationId, archive_id: ArchiveId, page: Page) -> list[AgentId]:
     """The agents that use the archive, in the order and on the page asked for."""
-    rows = paging.page(tx, _USERS, agents, page, {"of_archive": archive_id})
+    rows = paging.page(tx, _USERS, agents, page, {"of_archive": archive_id}, within={"organization_id": organization})
     return [AgentId(row[0]) for row in rows]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from kelpie.core.blocks import BlockQuery
+from kelpie.storage.parts import holds
 from kelpie.storage.tables import agent_blocks, block_identities, block_tags, blocks, identities
 
 
@@ -12,13 +13,13 @@ def matching(query: BlockQuery) -> list[sa.ColumnElement[bool]]:
     """The conditions a block must meet to be in the answer."""
     c = blocks.c
     exact = ((c.label, query.label), (c.template_name, query.name), (c.project_id, query.project_id))
-    inside = (
+    parts = (
         (c.label, query.label_search),
         (c.description, query.description_search),
         (c.value, query.value_search),
     )
     where: list[sa.ColumnElement[bool]] = [column == value for column, value in exact if value is not None]
-    where += [column.icontains(text, autoescape=True) for column, text in inside if text]
+    where += [holds(column, text) for column, text in parts if text]
     if query.templates_only:
         where.append(c.is_template.is_(True))
     if not query.show_hidden:

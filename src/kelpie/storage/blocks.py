@@ -108,7 +108,9 @@ def count(tx: Tx, organization: OrganizationId, query: BlockQuery) -> int:
 def select(tx: Tx, organization: OrganizationId, query: BlockQuery) -> list[Block]:
     """The blocks that match every filter given, on the page asked for."""
     found = _ALL.where(blocks.c.organization_id == organization, *matching(query))
-    return [_from_row(row) for row in paging.page(tx, found, blocks, query.page)]
+    return [
+        _from_row(row) for row in paging.page(tx, found, blocks, query.page, within={"organization_id": organization})
+    ]
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
@@ -279,7 +281,7 @@ def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
 def agents_page(tx: Tx, organization: OrganizationId, block_id: BlockId, page: Page) -> list[AgentId]:
     """The agents that carry the block, in the order and on the page asked for."""
     bound = {"of_block": block_id, "of_organization": organization}
-    rows = paging.page(tx, _CARRIER_AGENTS, agents, page, bound)
+    rows = paging.page(tx, _CARRIER_AGENTS, agents, page, bound, within={"organization_id": organization})
     return [AgentId(row[0]) for row in rows]
 
 

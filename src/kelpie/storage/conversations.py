@@ -129,7 +129,8 @@ def select_conversations(tx: Tx, organization: OrganizationId, query: Conversati
         "shown": None if query.show_hidden else True,
     }
     used = {name: value for name, value in given.items() if value is not None}
-    rows = _PAGES.rows(tx, _matching(tuple(used)), query.page, {"organization": organization, **used})
+    bound = {"organization": organization, **used}
+    rows = _PAGES.rows(tx, _matching(tuple(used)), query.page, bound, within={"organization_id": organization})
     return _with_blocks(tx, rows)
 
 

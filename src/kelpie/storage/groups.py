@@ -149,7 +149,10 @@ def select_groups(tx: Tx, organization: OrganizationId, query: GroupQuery) -> li
         "shown": None if query.show_hidden else True,
     }
     used = {name: value for name, value in given.items() if value is not None}
-    return _whole(tx, _PAGES.rows(tx, _matching(tuple(used)), query.page, {"organization": organization, **used}))
+    bound = {"organization": organization, **used}
+    return _whole(
+        tx, _PAGES.rows(tx, _matching(tuple(used)), query.page, bound, within={"organization_id": organization})
+    )
 
 
 # --- changing -------------------------------------------------------------------------------------------------------

@@ -153,7 +153,10 @@ def select(tx: Tx, organization: OrganizationId, query: IdentityQuery) -> list[I
     if "name" in given:
         given["name"] = pattern(given["name"])
     bound = given | {"of_organization": organization}
-    return [_from_row(row) for row in paging.page(tx, _filtered(tuple(given)), identities, query.page, bound)]
+    rows = paging.page(
+        tx, _filtered(tuple(given)), identities, query.page, bound, within={"organization_id": organization}
+    )
+    return [_from_row(row) for row in rows]
 
 
 # --- links ----------------------------------------------------------------------------------------------------------

@@ -90,5 +90,11 @@ def _matching(names: tuple[str, ...]) -> Select[Any]:
 def select_jobs(tx: Tx, organization: OrganizationId, query: JobQuery) -> list[Job]:
     given = {"source_id": query.source_id, "active": query.active or None}
     used = {name: value for name, value in given.items() if value is not None}
-    rows = _PAGES.rows(tx, _matching(tuple(used)), query.page, {"organization": organization, **used})
+    rows = _PAGES.rows(
+        tx,
+        _matching(tuple(used)),
+        query.page,
+        {"organization": organization, **used},
+        within={"organization_id": organization},
+    )
     return [_from_row(row) for row in rows]

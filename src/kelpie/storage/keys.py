@@ -81,8 +81,10 @@ def count(tx: Tx, organization: OrganizationId) -> int:
 def page(tx: Tx, organization: OrganizationId | None, wanted: Page) -> list[ApiKey]:
     """The keys of one organisation, or of all when none is named."""
     if organization is None:
-        return [_from_row(row) for row in _PAGES.rows(tx, _ALL, wanted)]
-    rows = _PAGES.rows(tx, _OF_ORGANIZATION, wanted, {"of_organization": organization})
+        return [_from_row(row) for row in _PAGES.rows(tx, _ALL, wanted, within={})]
+    rows = _PAGES.rows(
+        tx, _OF_ORGANIZATION, wanted, {"of_organization": organization}, within={"organization_id": organization}
+    )
     return [_from_row(row) for row in rows]
 
 

@@ -1,7 +1,8 @@
 """Slices of a table in (order column, id) order, for every list that has cursors.
 
 Cursors follow the sort order: `after` is what comes later in the list as it is shown, `before` what comes earlier, and
-a page `before` a cursor is the one that touches it. A cursor that names no row is ignored, as Letta's clients expect.
+a page `before` a cursor is the one that touches it. A cursor that names no row is ignored, as Letta's clients expect;
+so is one that names a row of somebody else, which would tell where in the order that row stands.
 Rows without a value in the order column come last in either direction.
 """
 
@@ -46,19 +47,32 @@ class Paging:
         self._order_columns = order_columns
 
     def rows(
-        self, tx: Tx, statement: Select[Any], wanted: Page, parameters: Mapping[str, Any] | None = None
+        self,
+        tx: Tx,
+        statement: Select[Any],
+        wanted: Page,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        within: Mapping[str, str],
     ) -> Sequence[Row[Any]]:
         """What `page` gives. Raises InvalidInput as it does, and for an `order_by` that was not named."""
         if wanted.order_by not in self._order_columns:
             raise InvalidInput("order_by", f"'{wanted.order_by[:80]}' is not one of {', '.join(self._order_columns)}")
-        return page(tx, statement, self._table, wanted, parameters)
+        return page(tx, statement, self._table, wanted, parameters, within=within)
 
 
 def page(
-    tx: Tx, statement: Select[Any], table: Table, wanted: Page, parameters: Mapping[str, Any] | None = None
+    tx: Tx,
+    statement: Select[Any],
+    table: Table,
+    wanted: Page,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    within: Mapping[str, str],
 ) -> Sequence[Row[Any]]:
     """The rows of `statement` (over `table`, without an order of its own) on this page, in the order asked for.
 
+    `within` are columns and values that say whose rows may be cursors; nothing, where everybody may see everything.
     Raises InvalidInput for an unknown `order_by`, a negative `limit`, or a `before` that comes ahead of `after`.
     """
     column = table.c.get(wanted.order_by)
@@ -66,8 +80,8 @@ def page(
         raise InvalidInput("order_by", f"'{wanted.order_by[:80]}' is not something this list can be ordered by")
     if wanted.limit is not None and wanted.limit < 0:
         raise InvalidInput("limit", "must not be negative")
-    after = _position(tx, table, wanted.order_by, wanted.after)
-    before = _position(tx, table, wanted.order_by, wanted.before)
+    after = _position(tx, table, wanted.order_by, wanted.after, within)
+    before = _position(tx, table, wanted.order_by, wanted.before, within)
     if after and before and _crossed(after, before, wanted.descending):
         raise InvalidInput("before", "comes ahead of `after` in this order; swap the two cursors")
     shape = _Shape(
@@ -89,16 +103,18 @@ def page(
     return found[::-1] if shape.backwards else found
 
 
-def _position(tx: Tx, table: Table, order_by: str, cursor: str | None) -> _Position | None:
+def _position(tx: Tx, table: Table, order_by: str, cursor: str | None, within: Mapping[str, str]) -> _Position | None:
     if cursor is None:
         return None
-    row = tx.execute(_position_statement(table, order_by), {"page_cursor": cursor}).first()
+    bound = {f"page_{name}": value for name, value in within.items()}
+    row = tx.execute(_position_statement(table, order_by, tuple(within)), {"page_cursor": cursor, **bound}).first()
     return None if row is None else (row[0], cursor)
 
 
 @lru_cache(maxsize=_SHAPES_MAX)
-def _position_statement(table: Table, order_by: str) -> Select[Any]:
-    return select(table.c[order_by]).where(table.c.id == bindparam("page_cursor"))
+def _position_statement(table: Table, order_by: str, within: tuple[str, ...]) -> Select[Any]:
+    owned = (table.c[name] == bindparam(f"page_{name}") for name in within)
+    return select(table.c[order_by]).where(table.c.id == bindparam("page_cursor"), *owned)
 
 
 @lru_cache(maxsize=_SHAPES_MAX)

@@ -106,11 +106,10 @@ def count_of_agent(tx: Tx, agent_id: AgentId) -> int:
 
 def select(tx: Tx, archive_id: ArchiveId, page: Page, containing: str | None = None) -> list[Passage]:
     """The passages of an archive on the page asked for; with `containing`, those whose text has that part in it."""
-    bound = {"of_archive": archive_id}
-    if not containing:
-        return [_from_row(row) for row in paging.page(tx, _IN_ARCHIVE, passages, page, bound)]
-    bound |= {"part": pattern(containing)}
-    return [_from_row(row) for row in paging.page(tx, _CONTAINING, passages, page, bound)]
+    bound = {"of_archive": archive_id} | ({"part": pattern(containing)} if containing else {})
+    statement = _CONTAINING if containing else _IN_ARCHIVE
+    rows = paging.page(tx, statement, passages, page, bound, within={"archive_id": archive_id})
+    return [_from_row(row) for row in rows]
 
 
 # --- search ---------------------------------------------------------------------------------------------------------

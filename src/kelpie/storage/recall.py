@@ -19,7 +19,10 @@ from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 
 _M = messages.c
-_OF_ORGANIZATION = _M.agent_id.in_(select(agents.c.id).where(agents.c.organization_id == bindparam("organization")))
+# Asked of each message, not of all agents at once: a list then walks the messages by time and stops when it has enough.
+_OF_ORGANIZATION = exists(
+    select(literal(1)).where(agents.c.id == _M.agent_id, agents.c.organization_id == bindparam("organization"))
+)
 _FILTERS: dict[str, ColumnElement[bool]] = {
     "agent_id": _M.agent_id == bindparam("agent_id"),
     "conversation_id": _M.conversation_id == bindparam("conversation_id"),

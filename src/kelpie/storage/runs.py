@@ -171,7 +171,8 @@ _RUN_PAGES = Paging(runs, "created_at", "total_duration_ns")
 
 def select_runs(tx: Tx, organization: OrganizationId, query: RunQuery) -> list[Run]:
     statement, parameters = run_filters.matching(tx, organization, query)
-    return [_run_from_row(row) for row in _RUN_PAGES.rows(tx, statement, query.page, parameters)]
+    rows = _RUN_PAGES.rows(tx, statement, query.page, parameters, within={"organization_id": organization})
+    return [_run_from_row(row) for row in rows]
 
 
 _TOOLS_OF = select(run_tools.c.tool_id).where(run_tools.c.run_id == bindparam("of_run")).order_by(run_tools.c.tool_id)

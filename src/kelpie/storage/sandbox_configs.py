@@ -98,7 +98,9 @@ def of_type(tx: Tx, organization: OrganizationId, kind: SandboxType) -> SandboxC
 
 def select(tx: Tx, organization: OrganizationId, page: Page) -> list[SandboxConfig]:
     """A page of configurations. Raises InvalidInput for a page that cannot be."""
-    rows = paging.page(tx, _CONFIGS, sandbox_configs, page, {"of_organization": organization})
+    rows = paging.page(
+        tx, _CONFIGS, sandbox_configs, page, {"of_organization": organization}, within={"organization_id": organization}
+    )
     return [_config(row) for row in rows]
 
 
@@ -131,7 +133,9 @@ def delete(tx: Tx, organization: OrganizationId, config_id: SandboxConfigId) -> 
 def variables(tx: Tx, organization: OrganizationId, config_id: SandboxConfigId, page: Page) -> list[SandboxVariable]:
     """A page of a configuration's variables. Raises NotFound, or InvalidInput for a page that cannot be."""
     get(tx, organization, config_id)
-    rows = paging.page(tx, _VARIABLES, sandbox_variables, page, {"of_config": config_id})
+    rows = paging.page(
+        tx, _VARIABLES, sandbox_variables, page, {"of_config": config_id}, within={"sandbox_config_id": config_id}
+    )
     return [_variable(row) for row in rows]
 
 

@@ -161,7 +161,8 @@ def select_steps(tx: Tx, organization: OrganizationId, query: StepQuery) -> list
         "created_to": query.created_to,
     }
     used = {name: value for name, value in given.items() if value is not None}
-    rows = _PAGES.rows(tx, _query(tuple(used)), query.page, {"organization": organization, **used})
+    bound = {"organization": organization, **used}
+    rows = _PAGES.rows(tx, _query(tuple(used)), query.page, bound, within={"organization_id": organization})
     return [_from_row(row) for row in rows]
 
 

@@ -15,6 +15,7 @@ from kelpie.core.time import Micros
 from kelpie.core.tools import Tool, ToolQuery, ToolType
 from kelpie.storage import agents as agent_rows
 from kelpie.storage import paging
+from kelpie.storage.parts import holds
 from kelpie.storage.tables import agent_tools, tools
 from kelpie.world.database import Tx
 
@@ -98,7 +99,9 @@ def by_names(tx: Tx, organization: OrganizationId, names: Sequence[str]) -> dict
 def select(tx: Tx, organization: OrganizationId, query: ToolQuery) -> list[Tool]:
     """The tools that match every filter given, on the page asked for."""
     found = _ALL.where(tools.c.organization_id == organization, *_filters(query))
-    return [_from_row(row) for row in paging.page(tx, found, tools, query.page)]
+    return [
+        _from_row(row) for row in paging.page(tx, found, tools, query.page, within={"organization_id": organization})
+    ]
 
 
 def count(tx: Tx, organization: OrganizationId, query: ToolQuery) -> int:
@@ -117,7 +120,7 @@ def _filters(query: ToolQuery) -> list[sa.ColumnElement[bool]]:
     if query.tool_ids:
         where.append(c.id.in_(query.tool_ids))
     if query.search:
-        where.append(c.name.icontains(query.search, autoescape=True))
+        where.append(holds(c.name, query.search))
     if query.tool_types:
         where.append(c.tool_type.in_([kind.value for kind in query.tool_types]))
     if query.exclude_tool_types:
@@ -264,9 +267,9 @@ def of_agent(tx: Tx, agent_id: AgentId) -> list[Tool]:
     return [_from_row(row) for row in tx.execute(_OF_AGENT_ORDERED, {"of_agent": agent_id})]
 
 
-def page_of_agent(tx: Tx, agent_id: AgentId, page: Page) -> list[Tool]:
+def page_of_agent(tx: Tx, organization: OrganizationId, agent_id: AgentId, page: Page) -> list[Tool]:
     """The tools of one agent, in the order and on the page asked for."""
-    rows = paging.page(tx, _OF_AGENT, tools, page, {"of_agent": agent_id})
+    rows = paging.page(tx, _OF_AGENT, tools, page, {"of_agent": agent_id}, within={"organization_id": organization})
     return [_from_row(row) for row in rows]
 
 

@@ -29,6 +29,10 @@ class McpServers:
 
     async def create(self, name: str, config: McpConfig) -> McpServer:
         """Raises InvalidInput, or Conflict when the name is taken."""
+        return (await self.add(name, config))[0]
+
+    async def add(self, name: str, config: McpConfig) -> tuple[McpServer, list[McpServer]]:
+        """The same, and gives all there are then, oldest first."""
         now = self._world.clock.now()
         server = McpServer(
             id=self._world.ids.new(McpServerId),
@@ -40,8 +44,12 @@ class McpServers:
             created_by_id=self._user,
             last_updated_by_id=self._user,
         )
-        await self._world.database.transact(lambda tx: rows.insert(tx, server))
-        return server
+
+        def write(tx: Tx) -> list[McpServer]:
+            rows.insert(tx, server)
+            return rows.select(tx, self._organization)
+
+        return server, await self._world.database.transact(write)
 
     async def get(self, server_id: str) -> McpServer:
         """Raises NotFound."""
@@ -83,13 +91,14 @@ class McpServers:
         """Raises NotFound."""
         await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, server_id))
 
-    async def delete_by_name(self, name: str) -> None:
-        """Raises NotFound."""
+    async def delete_by_name(self, name: str) -> list[McpServer]:
+        """Removes it and gives all that are left, oldest first. Raises NotFound."""
 
-        def write(tx: Tx) -> None:
+        def write(tx: Tx) -> list[McpServer]:
             rows.delete(tx, self._organization, rows.by_name(tx, self._organization, name).id)
+            return rows.select(tx, self._organization)
 
-        await self._world.database.transact(write)
+        return await self._world.database.transact(write)
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self) -> list[McpServer]:

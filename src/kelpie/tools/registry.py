@@ -10,14 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import EVERYTHING, AgentView
 from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import DEFAULT_USER, AgentId, OrganizationId, ToolId, UserId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.core.tools import NewTool, Tool, ToolHit, ToolQuery, ToolSearch, ToolType
 from kelpie.observe import logs
+from kelpie.storage import agent_views, scope
 from kelpie.storage import agents as agent_rows
-from kelpie.storage import scope
 from kelpie.storage import tools as rows
 from kelpie.tools import approvals, search
 from kelpie.tools.builtin import BUILTINS, RESERVED
@@ -100,27 +101,32 @@ class Tools:
 
     async def of_agent(self, agent_id: AgentId, page: Page) -> list[Tool]:
         """The agent's tools. Raises NotFound for an unknown agent."""
-        return await self._world.database.read(lambda tx: rows.page_of_agent(tx, self._our_agent(tx, agent_id), page))
-
-    async def attach(self, agent_id: AgentId, tool_id: ToolId) -> None:
-        """Gives the agent the tool; nothing happens when it has it. Raises NotFound for either."""
-        await self._world.database.transact(
-            lambda tx: _attach(tx, self._our_agent(tx, agent_id), self._ours(tx, tool_id))
+        return await self._world.database.read(
+            lambda tx: rows.page_of_agent(tx, self._organization, self._our_agent(tx, agent_id), page)
         )
-        self._touched((agent_id,))
 
-    async def detach(self, agent_id: AgentId, tool_id: ToolId) -> None:
-        """Takes the tool from the agent; nothing happens when it does not have it. Raises NotFound for the agent."""
-        await self._world.database.transact(lambda tx: _detach(tx, self._our_agent(tx, agent_id), tool_id))
-        self._touched((agent_id,))
+    async def attach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
+        """Gives the agent the tool, if it has it not, and gives the agent as it is then. Raises NotFound for either."""
+        return await self._change(agent_id, lambda tx: _attach(tx, agent_id, self._ours(tx, tool_id)))
 
-    async def set_approval(self, agent_id: AgentId, tool_name: str, on: bool) -> None:
+    async def detach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
+        """Takes the tool from the agent, if it has it, and gives the agent as it is then. Raises NotFound for it."""
+        return await self._change(agent_id, lambda tx: _detach(tx, agent_id, tool_id))
+
+    async def set_approval(self, agent_id: AgentId, tool_name: str, on: bool) -> AgentView:
         """Makes calls of a tool by the agent wait for approval, or no longer. Raises NotFound for the agent."""
         now = self._world.clock.now()
-        await self._world.database.transact(
-            lambda tx: approvals.switch(tx, self._our_agent(tx, agent_id), tool_name, on, now)
-        )
+        return await self._change(agent_id, lambda tx: approvals.switch(tx, agent_id, tool_name, on, now))
+
+    async def _change(self, agent_id: AgentId, change: Callable[[Tx], object]) -> AgentView:
+        def write(tx: Tx) -> AgentView:
+            self._our_agent(tx, agent_id)
+            change(tx)
+            return agent_views.one(tx, agent_id, EVERYTHING)
+
+        view = await self._world.database.transact(write)
         self._touched((agent_id,))
+        return view
 
     async def search(self, wanted: ToolSearch) -> list[ToolHit]:
         """Tools that have any of the words, the best first. It knows words and not meaning."""

@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
-from kelpie.core.agents import EVERYTHING
 from kelpie.core.blocks import BlockQuery
 from kelpie.server.answer import Answer
 from kelpie.server.house import House
@@ -122,15 +121,15 @@ async def list_agent_blocks(kelpie: House, agent_id: AgentPath, page: Page100) -
 @agent_router.patch("/core-memory/blocks/attach/{block_id}", summary="Hang a block on an agent", response_model=None)
 @agent_router.patch("/blocks/attach/{block_id}", include_in_schema=False, response_model=None)
 async def attach_block(kelpie: House, agent_id: AgentPath, block_id: BlockPath) -> Answer:
-    await kelpie.blocks.attach(agent_id, block_id)
-    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
+    view = await kelpie.blocks.attach(agent_id, block_id)
+    return Answer(await shape(kelpie, kelpie.agents.with_status(view)))
 
 
 @agent_router.patch("/core-memory/blocks/detach/{block_id}", summary="Take a block off an agent", response_model=None)
 @agent_router.patch("/blocks/detach/{block_id}", include_in_schema=False, response_model=None)
 async def detach_block(kelpie: House, agent_id: AgentPath, block_id: BlockPath) -> Answer:
-    await kelpie.blocks.detach(agent_id, block_id)
-    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, EVERYTHING)))
+    view = await kelpie.blocks.detach(agent_id, block_id)
+    return Answer(await shape(kelpie, kelpie.agents.with_status(view)))
 
 
 # A label may hold a slash, hence `:path`; these stand after attach and detach so that those are found first.

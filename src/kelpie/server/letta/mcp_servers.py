@@ -71,8 +71,8 @@ async def map_servers(kelpie: House) -> Answer:
 
 @old_router.put("", summary="Register an MCP server, without starting it", response_model=None)
 async def put_server(kelpie: House, body: OldServer) -> Answer:
-    await kelpie.mcp_servers.create(body.server_name, old_config(body))
-    return await _all(kelpie)
+    _, servers = await kelpie.mcp_servers.add(body.server_name, old_config(body))
+    return Answer([old_shape(server) for server in servers])
 
 
 @old_router.patch("/{mcp_server_name}", summary="Change an MCP server by name", response_model=None)
@@ -83,9 +83,4 @@ async def update_server_by_name(kelpie: House, mcp_server_name: str, body: OldCh
 
 @old_router.delete("/{mcp_server_name}", summary="Remove an MCP server by name", response_model=None)
 async def delete_server_by_name(kelpie: House, mcp_server_name: str) -> Answer:
-    await kelpie.mcp_servers.delete_by_name(mcp_server_name)
-    return await _all(kelpie)
-
-
-async def _all(kelpie: House) -> Answer:
-    return Answer([old_shape(server) for server in await kelpie.mcp_servers.list()])
+    return Answer([old_shape(server) for server in await kelpie.mcp_servers.delete_by_name(mcp_server_name)])

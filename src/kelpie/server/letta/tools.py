@@ -5,11 +5,10 @@ from typing import Annotated
 
 from fastapi import Query
 
-from kelpie.core.agents import EVERYTHING
-from kelpie.core.errors import InvalidInput, NotFound, StorageError
-from kelpie.core.ids import AgentId
+from kelpie.core.agents import AgentView
+from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.server.answer import Answer
-from kelpie.server.errors import Halfway, Unprocessable
+from kelpie.server.errors import Unprocessable
 from kelpie.server.house import House
 from kelpie.server.letta.agents import shape
 from kelpie.server.letta.ids import AgentPath, ToolPath
@@ -107,14 +106,12 @@ async def list_agent_tools(kelpie: House, agent_id: AgentPath, page: Page10) -> 
 
 @agent_router.patch("/attach/{tool_id}", summary="Give an agent a tool", response_model=None)
 async def attach_tool(kelpie: House, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> Answer:
-    await kelpie.tools.attach(agent_id, tool_id)
-    return await _after_change(kelpie, agent_id, sdk_v1)
+    return await _changed(kelpie, await kelpie.tools.attach(agent_id, tool_id), sdk_v1)
 
 
 @agent_router.patch("/detach/{tool_id}", summary="Take a tool from an agent", response_model=None)
 async def detach_tool(kelpie: House, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> Answer:
-    await kelpie.tools.detach(agent_id, tool_id)
-    return await _after_change(kelpie, agent_id, sdk_v1)
+    return await _changed(kelpie, await kelpie.tools.detach(agent_id, tool_id), sdk_v1)
 
 
 @agent_router.patch("/approval/{tool_name}", summary="Make a tool wait for approval, or no longer", response_model=None)
@@ -129,15 +126,8 @@ async def modify_approval(
     wanted = body.requires_approval if body is not None else requires_approval
     if wanted is None:
         raise Unprocessable("requires_approval: say true or false, in the body or in the query")
-    await kelpie.tools.set_approval(agent_id, tool_name, wanted)
-    return await _after_change(kelpie, agent_id, sdk_v1)
+    return await _changed(kelpie, await kelpie.tools.set_approval(agent_id, tool_name, wanted), sdk_v1)
 
 
-async def _after_change(kelpie: House, agent_id: AgentId, sdk_v1: bool) -> Answer:
-    if sdk_v1:
-        return Answer(None)
-    try:
-        view = await kelpie.agents.get(agent_id, EVERYTHING)
-    except StorageError as error:
-        raise Halfway(error) from error  # the change is made, only looking at it failed
-    return Answer(await shape(kelpie, view))
+async def _changed(kelpie: House, view: AgentView, sdk_v1: bool) -> Answer:
+    return Answer(None if sdk_v1 else await shape(kelpie, kelpie.agents.with_status(view)))

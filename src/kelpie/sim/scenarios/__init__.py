@@ -16,6 +16,7 @@ from kelpie.sim.scenarios.removals import REMOVALS
 from kelpie.sim.scenarios.rivals import RIVALS
 from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
+from kelpie.sim.scenarios.threads import THREADS
 from kelpie.sim.scenarios.toolboxes import TOOLBOXES
 
 SCENARIOS: dict[str, Scenario] = {
@@ -33,6 +34,7 @@ SCENARIOS: dict[str, Scenario] = {
         CLOCKS,
         SHARED,
         RECORDS,
+        THREADS,
         TOOLBOXES,
         CREDENTIALS,
         DOUBTS,

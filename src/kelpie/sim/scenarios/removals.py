@@ -90,7 +90,8 @@ class Removals(Play):
                     raise Broken("a deleted agent is gone as a whole", f"{agent_id} is still in {table}")
         since_s = self.deleted_s[agent_id]
         for heard in (each for each in self.heard if each.said.agent_id == agent_id and each.said.called_s >= since_s):
-            if heard.status not in (404, None):
+            # Whether it is there is looked up first: where that look-up fails, the storage is what is told of.
+            if heard.status not in (404, 503, None):
                 raise Broken("a deleted agent is gone as a whole", f"{heard.said.token} got {heard.status}")
 
     def _is_forgotten(self, said: Said) -> None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from kelpie.core.agents import ActivationStatus, Agent, AgentView, Include
+from kelpie.core.agents import Agent, AgentView, Include
 from kelpie.core.ids import AgentId
-from kelpie.core.lifecycle import State
 from kelpie.storage import agents, blocks, identities, messages, tools
 from kelpie.world.database import Tx
 
@@ -35,10 +34,3 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
         )
         for agent in found
     ]
-
-
-def shown_status(stopped: bool, live: ActivationStatus) -> ActivationStatus:
-    """What is stored tells whether an agent is stopped; what is live, how it is doing otherwise."""
-    if stopped and live.state is State.unloaded:
-        return ActivationStatus(State.stopped)
-    return ActivationStatus(State.unloaded) if live.state is State.stopped and not stopped else live
