@@ -117,6 +117,19 @@ async def test_each_access_allows_itself_alone(locked: Kelpie, operator: httpx.A
             assert answer.status_code == (200 if needed is access else 403), (needed, answer.text)
 
 
+async def test_secrets_are_shown_only_to_who_may_write_to_all(locked: Kelpie, operator: httpx.AsyncClient) -> None:
+    agent = await make_agent(operator, secrets={"TOKEN": "hush"})
+    path = f"/v1/agents/{agent['id']}?include=agent.secrets"
+    assert "hush" in (await operator.get(path)).text
+    body = {"name": "reader", "scopes": ["read"]}
+    reader = (await operator.post("/v1/kelpie/keys", json=body)).json()["key"]
+    writer = (await operator.post("/v1/kelpie/keys", json=body | {"scopes": ["write"]})).json()["key"]
+    for credential, sees in ((await grant(locked, agent, ALL), False), (reader, False), (writer, True)):
+        async with shown(locked, credential) as client:
+            answer = await client.get(path)
+            assert answer.status_code == 200 and ("hush" in answer.text) is sees
+
+
 async def test_every_other_route_is_closed_to_a_token(locked: Kelpie, operator: httpx.AsyncClient) -> None:
     ours, theirs = await make_agent(operator), await make_agent(operator)
     app = create_app(locked)

@@ -13,7 +13,7 @@ from kelpie.accounts.failures import Failures
 from kelpie.accounts.known import Known
 from kelpie.accounts.last_use import LastUse
 from kelpie.accounts.password import Password
-from kelpie.core.access import OPERATOR, Pass, pass_of_key, pass_of_token
+from kelpie.core.access import OPERATOR, Pass, Scope, pass_of_key, pass_of_token
 from kelpie.core.accounts import DEFAULT_CALLER, Caller, User
 from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
 from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, TokenId, UserId
@@ -67,7 +67,8 @@ class Gate:
         if not given.operator:
             if user_id not in (None, given.user_id):
                 raise Forbidden("user_id: a key acts for its own user only; leave the header out.")
-            return Caller(given.user_id, given.organization_id)
+            may_write = Scope.write in given.scopes
+            return Caller(given.user_id, given.organization_id, sees_secrets=may_write)
         if user_id is None or user_id == DEFAULT_USER:
             return DEFAULT_CALLER
         user = await self._users.find(user_id, lambda: self._user(user_id))

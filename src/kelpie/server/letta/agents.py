@@ -127,6 +127,9 @@ async def shapes(kelpie: House, views: Sequence[AgentView], include: Include = E
     if not include.tags:
         for agent in found:
             agent["tags"] = []  # a relation like the others, although it is always at hand
+    if not kelpie.caller.sees_secrets:
+        for agent in found:
+            agent["secrets"] = agent["tool_exec_environment_variables"] = []
     return found
 
 
