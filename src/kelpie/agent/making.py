@@ -4,6 +4,7 @@ Pure but for looking models up; ids and times are passed in.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -195,9 +196,8 @@ def make_blocks(
     new: Sequence[NewBlock], ids: Ids, now: Micros, limit: int = DEFAULT_LIMIT, caller: Caller = DEFAULT_CALLER
 ) -> tuple[Block, ...]:
     """The blocks an agent is made with. Raises Conflict for two of one label."""
-    labels = [block.label for block in new]
-    for label in labels:
-        if labels.count(label) > 1:
+    for label, count in Counter(block.label for block in new).items():
+        if count > 1:
             raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
     # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
     user, organization = caller.user_id, caller.organization_id

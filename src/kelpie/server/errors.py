@@ -35,6 +35,7 @@ from kelpie.server.answer import Answer
 
 UNKNOWN = "An unknown error occurred"
 INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
+ERRORS_MAX = 50  # that one answer tells
 
 _log = logs.get("server")
 
@@ -138,11 +139,13 @@ def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
 
 def invalid_request(errors: Sequence[Any]) -> Answer:
     """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
-    shown = [_shown(error) for error in errors]
+    shown = [_shown(error) for error in errors[:ERRORS_MAX]]
     body: dict[str, Any] = {"trace_id": "", "detail": repr(shown)}  # there are no traces yet; see X-Request-Id
     examples = [example for error in shown if (example := _example_id(error))]
     if examples:
         body["examples"] = examples
+    if len(errors) > ERRORS_MAX:
+        body["detail"] += f" and {len(errors) - ERRORS_MAX} more"
     return Answer(body, 422)
 
 

@@ -14,12 +14,12 @@ from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
 from kelpie.observe import logs
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.block_body import CreateBlock, new_block
+from kelpie.server.letta.bounds import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
 from kelpie.server.letta.message_body import MessageBody, new_message
 from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSettings, settings_asked
 from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
 
 MAX_FILES_OPEN = 1000
-LINKS_MAX = 1000
 _log = logs.get("server")
 
 Tokens = Annotated[int, Field(gt=0, le=2**53)]
@@ -39,10 +39,10 @@ class _AgentFields(BaseModel):
     parallel_tool_calls: bool | None = None
     description: str | None = None
     metadata: dict[str, Any] | None = None
-    block_ids: list[str] | None = None
-    tool_ids: list[str] | None = None
-    tool_rules: list[ToolRuleBody] | None = None
-    tags: list[str] | None = None
+    block_ids: Links | None = None
+    tool_ids: Links | None = None
+    tool_rules: Annotated[list[ToolRuleBody], Field(max_length=LINKS_MAX)] | None = None
+    tags: Tags | None = None
     secrets: dict[str, str] | None = Field(None, description="Values that tools find in their environment.")
     tool_exec_environment_variables: dict[str, str] | None = Field(None, json_schema_extra={"deprecated": True})
     timezone: str | None = None
@@ -58,7 +58,7 @@ class _AgentFields(BaseModel):
     embedding_config: EmbeddingConfig | None = Field(None, json_schema_extra={"deprecated": True})
     source_ids: list[str] | None = None
     folder_ids: list[str] | None = None
-    identity_ids: Annotated[list[str], Field(max_length=LINKS_MAX)] | None = None
+    identity_ids: Links | None = None
     enable_sleeptime: bool | None = None
 
     @field_validator("embedding")
@@ -74,11 +74,11 @@ class CreateAgent(_AgentFields):
 
     name: str | None = Field(None, description="Letters, digits, spaces, `'`, `-` and `_`.")
     agent_type: AgentType = AgentType.letta_v1_agent
-    memory_blocks: list[CreateBlock] | None = None
-    tools: list[str] | None = Field(None, description="Names of tools to attach.")
+    memory_blocks: Annotated[list[CreateBlock], Field(max_length=LINKS_MAX)] | None = None
+    tools: Links | None = Field(None, description="Names of tools to attach.")
     include_base_tools: bool = True
     include_base_tool_rules: bool | None = None
-    initial_message_sequence: list[MessageBody] | None = None
+    initial_message_sequence: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX)] | None = None
     embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31)] | None = 300
     max_reasoning_tokens: int | None = None
     message_buffer_autoclear: bool = False
@@ -99,7 +99,7 @@ class UpdateAgent(_AgentFields):
     """Changes to an agent; what is left out or null stays, except `max_tokens`, which null clears."""
 
     name: str | None = None
-    message_ids: list[str] | None = None
+    message_ids: MessageIds | None = None
     message_buffer_autoclear: bool | None = None
 
 

@@ -15,6 +15,7 @@ from kelpie.server.house import House
 from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
 from kelpie.server.letta.agent_shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.bounds import Part, Several
 from kelpie.server.letta.context_shape import overview_shape
 from kelpie.server.letta.ids import AgentPath
 from kelpie.server.letta.paging import After, Before, Order, limit_query, page_of
@@ -70,8 +71,8 @@ Included = Annotated[Include, Depends(included)]
 
 async def filters(
     name: str | None = None,
-    query_text: Annotated[str | None, Query(description="Part of the name.")] = None,
-    tags: Annotated[list[str] | None, Query()] = None,
+    query_text: Part = None,
+    tags: Several = None,
     match_all_tags: bool = False,
     project_id: str | None = None,
     template_id: str | None = None,
@@ -79,7 +80,7 @@ async def filters(
     created_by_id: str | None = None,
     last_stop_reason: StopReason | None = None,
     identity_id: str | None = None,
-    identifier_keys: Annotated[list[str] | None, Query()] = None,
+    identifier_keys: Several = None,
 ) -> AgentQuery:
     """Which agents are meant, hidden ones included."""
     return AgentQuery(

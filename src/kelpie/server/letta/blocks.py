@@ -11,6 +11,7 @@ from kelpie.server.house import House
 from kelpie.server.letta.agents import Included, shape, shapes
 from kelpie.server.letta.block_body import CreateBlock, UpdateBlock, block_changes, new_block
 from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.bounds import LINKS_MAX, Part, Several
 from kelpie.server.letta.ids import AgentPath, BlockPath
 from kelpie.server.letta.paging import Page50, Page50Ascending, Page100, cut
 from kelpie.server.letta.resource import resource
@@ -33,18 +34,20 @@ async def list_blocks(
     label: Annotated[str | None, Query(pattern="^[a-zA-Z0-9_/-]+$", min_length=1, max_length=50)] = None,
     name: str | None = None,
     templates_only: bool = False,
-    label_search: str | None = None,
-    description_search: str | None = None,
-    value_search: str | None = None,
-    tags: Annotated[list[str] | None, Query()] = None,
+    label_search: Part = None,
+    description_search: Part = None,
+    value_search: Part = None,
+    tags: Several = None,
     match_all_tags: bool = False,
     project_id: str | None = None,
     connected_to_agents_count_gt: Count = None,
     connected_to_agents_count_lt: Count = None,
-    connected_to_agents_count_eq: Annotated[list[Annotated[int, Field(ge=0, le=2**31)]] | None, Query()] = None,
+    connected_to_agents_count_eq: Annotated[
+        list[Annotated[int, Field(ge=0, le=2**31)]] | None, Query(max_length=LINKS_MAX)
+    ] = None,
     show_hidden_blocks: bool = False,
     identity_id: str | None = None,
-    identifier_keys: Annotated[list[str] | None, Query()] = None,
+    identifier_keys: Several = None,
 ) -> Answer:
     query = BlockQuery(
         page=page,
@@ -73,7 +76,7 @@ async def count_blocks(
     label: str | None = None,
     name: str | None = None,
     templates_only: bool = False,
-    tags: Annotated[list[str] | None, Query()] = None,
+    tags: Several = None,
     match_all_tags: bool = False,
     project_id: str | None = None,
 ) -> Answer:

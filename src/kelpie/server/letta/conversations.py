@@ -11,6 +11,7 @@ from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.messages import MessageQuery
 from kelpie.server.answer import Answer
 from kelpie.server.house import House
+from kelpie.server.letta.bounds import Part
 from kelpie.server.letta.conversation_body import (
     CreateConversation,
     UpdateConversation,
@@ -48,7 +49,7 @@ async def list_conversations(
     agent_id: str | None = None,
     limit: int = limit_query(50),
     after: After = None,
-    summary_search: str | None = None,
+    summary_search: Part = None,
     archive_status: ArchiveStatus = ArchiveStatus.all,
     show_hidden_conversations: Annotated[bool, Query(description="(Kelpie) Also those made with `hidden`.")] = False,
     order: Order = "desc",

@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.tools import DEFAULT_RETURN_CHAR_LIMIT, NewTool, ToolQuery, ToolSearch, ToolType
+from kelpie.server.errors import Unprocessable
+from kelpie.server.letta.bounds import LINKS_MAX, Links, Part, Tags
 
 ReturnLimit = Annotated[int, Field(ge=1, le=1_000_000)]
 Project = Annotated[str | None, Header(alias="X-Project-Id", description="The project whose tools are meant.")]
@@ -17,6 +19,9 @@ class Requirement(BaseModel):
     version: str | None = None
 
 
+Requirements = Annotated[list[Requirement], Field(max_length=LINKS_MAX)]
+
+
 class CreateTool(BaseModel):
     """A tool from source code. Its name is the function's, or the one in the schema."""
 
@@ -25,12 +30,12 @@ class CreateTool(BaseModel):
     source_code: str
     source_type: Literal["python", "typescript", "json"] | None = None
     description: str | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     json_schema: dict[str, Any] | None = None
     args_json_schema: dict[str, Any] | None = None
     return_char_limit: ReturnLimit = DEFAULT_RETURN_CHAR_LIMIT
-    pip_requirements: list[Requirement] | None = None
-    npm_requirements: list[Requirement] | None = None
+    pip_requirements: Requirements | None = None
+    npm_requirements: Requirements | None = None
     default_requires_approval: bool | None = None
     enable_parallel_execution: bool | None = False
 
@@ -47,14 +52,14 @@ class UpdateTool(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     description: str | None = None
-    tags: list[str] | None = None
+    tags: Tags | None = None
     source_code: str | None = None
     source_type: Literal["python", "typescript", "json"] | None = None
     json_schema: dict[str, Any] | None = None
     args_json_schema: dict[str, Any] | None = None
     return_char_limit: ReturnLimit | None = None
-    pip_requirements: list[Requirement] | None = None
-    npm_requirements: list[Requirement] | None = None
+    pip_requirements: Requirements | None = None
+    npm_requirements: Requirements | None = None
     metadata_: dict[str, Any] | None = None
     default_requires_approval: bool | None = None
     enable_parallel_execution: bool | None = None
@@ -80,8 +85,8 @@ class SearchTools(BaseModel):
 
     query: str | None = None
     search_mode: Literal["vector", "fts", "hybrid"] = "hybrid"
-    tool_types: list[str] | None = None
-    tags: list[str] | None = None
+    tool_types: Links | None = None
+    tags: Tags | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 50
 
 
@@ -128,7 +133,7 @@ async def _filters(
     name: Annotated[str | None, Query(description="The exact name.")] = None,
     names: Annotated[list[str] | None, Query()] = None,
     tool_ids: Annotated[list[str] | None, Query()] = None,
-    search: Annotated[str | None, Query(description="Part of the name.")] = None,
+    search: Part = None,
     tool_types: Annotated[list[str] | None, Query()] = None,
     exclude_tool_types: Annotated[list[str] | None, Query()] = None,
     return_only_letta_tools: Annotated[
@@ -138,11 +143,11 @@ async def _filters(
 ) -> ToolQuery:
     return ToolQuery(
         name=name,
-        names=tuple(_split(names)),
-        tool_ids=tuple(_split(tool_ids)),
+        names=tuple(_split("names", names)),
+        tool_ids=tuple(_split("tool_ids", tool_ids)),
         search=search,
-        tool_types=tuple(_tool_type(one) for one in _split(tool_types)),
-        exclude_tool_types=tuple(_tool_type(one) for one in _split(exclude_tool_types)),
+        tool_types=tuple(_tool_type(one) for one in _split("tool_types", tool_types)),
+        exclude_tool_types=tuple(_tool_type(one) for one in _split("exclude_tool_types", exclude_tool_types)),
         only_letta=bool(return_only_letta_tools),
         project_id=project_id,
     )
@@ -154,8 +159,11 @@ else:
     Filters = Annotated[ToolQuery, Depends(_filters)]
 
 
-def _split(values: list[str] | None) -> list[str]:
-    return [part for value in values or () for part in value.split(",") if part]
+def _split(name: str, values: list[str] | None) -> list[str]:
+    found = [part for value in values or () for part in value.split(",") if part]
+    if len(found) > LINKS_MAX:
+        raise Unprocessable(f"{name}: names {len(found)} tools, and a request at most {LINKS_MAX}; ask in parts")
+    return found
 
 
 def _tool_type(text: str) -> ToolType:

@@ -1,0 +1,18 @@
+"""How much one request may name: links, tags, and parts of texts to look for. What is more is a 422 with the field's
+name, before anything is looked up: a database bounds its statements too, and tells of it as a failure."""
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import Field
+
+LINKS_MAX = 1000
+TAGS_MAX = 1000
+MESSAGES_MAX = 10_000
+PART_CHARS_MAX = 10_000  # SQLite refuses patterns of 50,000 bytes, and a character can have four
+
+Links = Annotated[list[str], Field(max_length=LINKS_MAX)]
+Tags = Annotated[list[str], Field(max_length=TAGS_MAX)]
+MessageIds = Annotated[list[str], Field(max_length=MESSAGES_MAX)]
+Part = Annotated[str | None, Query(max_length=PART_CHARS_MAX, description="Only what has this in it.")]
+Several = Annotated[list[str] | None, Query(max_length=LINKS_MAX)]
