@@ -9,7 +9,7 @@ from letta_client.types.agents import Run as SdkRun
 from kelpie.core import agents as core
 from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
 from kelpie.core.blocks import Block
-from kelpie.core.ids import BlockId, SecretId, ToolId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, BlockId, SecretId, ToolId
 from kelpie.core.lifecycle import State
 from kelpie.core.messages import Usage
 from kelpie.core.runs import Run, RunStatus, StepStatus, StopReason
@@ -170,5 +170,7 @@ def test_the_other_shapes_are_accepted_by_the_sdk() -> None:
     run = Run(RUN, AGENT, RunStatus.completed, AT, AT, stop_reason=StopReason.end_turn, metadata={"run_type": "x"})
     SdkRun.model_validate(run_shape(run))
     step = CoreStep(STEP, RUN, AGENT, AT, StepStatus.failed, usage=Usage(1, 2, 3, 4), error={"type": "t"})
-    Step.model_validate(step_shape(step))
-    assert step_shape(step)["error_type"] == "t" and step_shape(step)["prompt_tokens_details"]["cached_tokens"] == 4
+    shown = step_shape(step, DEFAULT_ORGANIZATION)
+    Step.model_validate(shown)
+    assert shown["error_type"] == "t" and shown["prompt_tokens_details"]["cached_tokens"] == 4
+    assert shown["organization_id"] == DEFAULT_ORGANIZATION

@@ -33,6 +33,19 @@ async def unseen(*attempts: Awaitable[Any]) -> None:
             await attempt
 
 
+async def test_who_leads_a_group_shows_it(client: httpx.AsyncClient) -> None:
+    boss, one = [(await make_agent(client, name=name))["id"] for name in ("boss", "one")]
+    await made_group(client, [one], manager_config={"manager_type": "supervisor", "manager_agent_id": boss})
+    newest = await made_group(client, [one], manager_config={"manager_type": "dynamic", "manager_agent_id": boss})
+    include = {"include": ["agent.managed_group"]}
+    shown = (await client.get(f"/v1/agents/{boss}", params=include)).json()
+    assert shown["managed_group"] == shown["multi_agent_group"] == newest
+    assert (await client.get(f"/v1/agents/{boss}")).json()["managed_group"] is None
+    assert (await client.get(f"/v1/agents/{one}", params=include)).json()["managed_group"] is None
+    listed = {each["id"]: each["managed_group"] for each in (await client.get("/v1/agents/", params=include)).json()}
+    assert listed == {boss: newest, one: None}
+
+
 async def test_a_group_from_making_to_removing(client: httpx.AsyncClient) -> None:
     one, two, boss = [(await make_agent(client, name=name))["id"] for name in ("one", "two", "boss")]
     block = (await client.post("/v1/blocks/", json={"label": "shared", "value": "v"})).json()["id"]

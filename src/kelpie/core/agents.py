@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from kelpie.core.blocks import Block, NewBlock
+from kelpie.core.groups import Group
 from kelpie.core.identities import Identity
 from kelpie.core.ids import (
     DEFAULT_ORGANIZATION,
@@ -133,6 +134,7 @@ class AgentView:
     tools: tuple[Tool, ...] = ()
     secrets: tuple[Secret, ...] = ()
     identities: tuple[Identity, ...] = ()
+    managed_group: Group | None = None
     status: ActivationStatus = ActivationStatus(State.unloaded)
 
 
@@ -206,6 +208,7 @@ class Include:
     tags: bool = False
     secrets: bool = False
     identities: bool = False
+    managed_group: bool = False
 
 
-EVERYTHING = Include(blocks=True, tools=True, tags=True, secrets=True, identities=True)
+EVERYTHING = Include(blocks=True, tools=True, tags=True, secrets=True, identities=True, managed_group=True)

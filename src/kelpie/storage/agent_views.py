@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kelpie.core.agents import Agent, AgentView, Include
 from kelpie.core.ids import AgentId
-from kelpie.storage import agents, blocks, identities, messages, tools
+from kelpie.storage import agents, blocks, groups, identities, messages, tools
 from kelpie.world.database import Tx
 
 
@@ -23,6 +23,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     tools_of = tools.of_agents(tx, ids) if include.tools else {}
     secrets_of = agents.secrets_of(tx, ids) if include.secrets else {}
     identities_of = identities.of_agents.of_rows(tx, ids) if include.identities else {}
+    groups_of = groups.led_by(tx, ids) if include.managed_group else {}
     return [
         AgentView(
             agent=agent,
@@ -31,6 +32,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
             tools=tuple(tools_of.get(agent.id, ())),
             secrets=secrets_of.get(agent.id, ()),
             identities=tuple(identities_of.get(agent.id, ())),
+            managed_group=groups_of.get(agent.id),
         )
         for agent in found
     ]

@@ -120,6 +120,19 @@ def get(tx: Tx, organization: OrganizationId, group_id: GroupId) -> Group:
     return _whole(tx, [row])[0]
 
 
+_LED_BY = (
+    select(groups)
+    .where(_C.manager_agent_id.in_(bindparam("leaders", expanding=True)))
+    .order_by(_C.created_at, _C.id)
+)
+
+
+def led_by(tx: Tx, leaders: Sequence[AgentId]) -> dict[AgentId, Group]:
+    """The group each of these agents leads, the newest if there are several; those who lead none are left out."""
+    found = _whole(tx, tx.execute(_LED_BY, {"leaders": list(leaders)}).all())
+    return {group.manager.agent_id: group for group in found if group.manager.agent_id is not None}
+
+
 _COUNT = select(func.count()).select_from(groups).where(_C.organization_id == bindparam("organization"))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from kelpie.agent.types import spec_for
 from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
 from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.group_shape import group_shape
 from kelpie.server.letta.identity_shape import identity_shape
 from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, embedding_config, endpoint_type
 from kelpie.server.letta.times import timestamp
@@ -43,6 +44,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
     agent = view.agent
     facts = known.model(agent.model.handle)
     blocks = [block_shape(block) for block in view.blocks]
+    group = None if view.managed_group is None else group_shape(view.managed_group)
     secrets = [_secret_shape(secret, agent) for secret in view.secrets]
     return {
         "created_by_id": agent.created_by_id,
@@ -81,8 +83,8 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "pending_approval": None,
         "message_buffer_autoclear": agent.message_buffer_autoclear,
         "enable_sleeptime": agent.enable_sleeptime,
-        "multi_agent_group": None,
-        "managed_group": None,
+        "multi_agent_group": group,
+        "managed_group": group,
         "last_run_completion": timestamp(agent.last_run_completion),
         "last_run_duration_ms": agent.last_run_duration_ms,
         "last_stop_reason": agent.last_stop_reason,

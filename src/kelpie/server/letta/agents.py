@@ -44,6 +44,8 @@ _OLD_NAMES = {  # what `include_relationships` called the relations
     "tags": "agent.tags",
     "secrets": "agent.secrets",
     "identities": "agent.identities",
+    "multi_agent_group": "agent.managed_group",
+    "managed_group": "agent.managed_group",
     "tool_exec_environment_variables": "agent.secrets",
 }
 
@@ -63,6 +65,7 @@ async def included(
         tags="agent.tags" in asked or "agent.blocks" in asked,
         secrets="agent.secrets" in asked,
         identities="agent.identities" in asked,
+        managed_group="agent.managed_group" in asked,
     )
 
 

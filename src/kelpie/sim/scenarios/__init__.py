@@ -9,6 +9,7 @@ from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
 from kelpie.sim.scenarios.doubts import CUT_OFF, DOUBTS
 from kelpie.sim.scenarios.everything import EVERYTHING
 from kelpie.sim.scenarios.groups import DISK_FULL
+from kelpie.sim.scenarios.households import HOUSEHOLDS
 from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.records import RECORDS
@@ -34,6 +35,7 @@ SCENARIOS: dict[str, Scenario] = {
         CLOCKS,
         SHARED,
         RECORDS,
+        HOUSEHOLDS,
         THREADS,
         TOOLBOXES,
         CREDENTIALS,

@@ -1,0 +1,62 @@
+"""Rows that refer to what is not there, for every table there is: found by foreign keys, and by names such as
+`agent_id` where there is none. What tells of the past (which run wrote a message) may outlive what it names."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kelpie.storage.tables import metadata
+
+_KINDS = {
+    "agent": "agents",
+    "block": "blocks",
+    "tool": "tools",
+    "archive": "archives",
+    "passage": "passages",
+    "identity": "identities",
+    "conversation": "conversations",
+    "group": "groups",
+    "message": "messages",
+    "run": "runs",
+    "step": "steps",
+    "user": "users",
+    "organization": "organizations",
+    "sandbox_config": "sandbox_configs",
+}
+_PAST = {
+    ("messages", "run_id"),
+    ("messages", "step_id"),
+    ("messages", "group_id"),
+    ("messages", "conversation_id"),
+    ("runs", "conversation_id"),
+    ("run_tools", "tool_id"),
+}
+_BY_KIND = {
+    "search_items.item_id (message)": """
+        SELECT item_id FROM search_items WHERE kind = 'message' AND item_id NOT IN (SELECT id FROM messages)""",
+    "search_items.item_id (passage)": """
+        SELECT item_id FROM search_items WHERE kind = 'passage' AND item_id NOT IN (SELECT id FROM passages)""",
+    "a conversation that is closed and has blocks": """
+        SELECT conversation_id FROM conversation_blocks
+        WHERE conversation_id IN (SELECT id FROM conversations WHERE deleted_at IS NOT NULL)""",
+}
+
+
+def dangling(query: Callable[[str], list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any, ...]]]:
+    """What refers to nothing, by table and column; `query` runs a statement on the database."""
+    return {where: found for where, statement in _statements() if (found := query(statement))}
+
+
+def _statements() -> Iterator[tuple[str, str]]:
+    yield from _BY_KIND.items()
+    for name, table in sorted(metadata.tables.items()):
+        for column in table.c:
+            keys = [key.column for key in column.foreign_keys]
+            kind = _KINDS.get(column.name.removesuffix("_id")) if column.name.endswith("_id") else None
+            if (name, column.name) in _PAST or not (keys or kind):
+                continue
+            there = f"SELECT {keys[0].name} FROM {keys[0].table.name}" if keys else f"SELECT id FROM {kind}"
+            given = f"{column.name} IS NOT NULL AND {column.name} <> ''"
+            yield (
+                f"{name}.{column.name}",
+                f"SELECT {column.name} FROM {name} WHERE {given} AND NOT {column.name} IN ({there})",
+            )
