@@ -113,7 +113,9 @@ def test_odd_values_in_bodies_never_break_the_server(
     tried = 0
     for method, path, operation in operations(document):
         name, fields = body_schema(document, operation)
-        readable = "{" not in path and any(path == other.rpartition("{")[0] for other in document["paths"])
+        readable = "{" not in path and any(
+            path == other.rpartition("{")[0] and "get" in methods for other, methods in document["paths"].items()
+        )
         for field in fields:
             for value in values:
                 body = FILLED.get(name, {}) | {field: value}

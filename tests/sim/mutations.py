@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kelpie.accounts import gate
+from kelpie.accounts.identities import Identities
 from kelpie.actors import actor, mailbox
 from kelpie.agent import activation, agents, asking, journal, turn
 from kelpie.agent.activation import Activation
@@ -21,7 +22,7 @@ from kelpie.agent.journal import Committed
 from kelpie.agent.listener import Turn
 from kelpie.agent.state import Hot
 from kelpie.app import Kelpie
-from kelpie.core.agents import ToolRule
+from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
@@ -30,8 +31,8 @@ from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.sim import database
+from kelpie.storage import agent_views, archives, conversations, heads, journal_keys, messages
 from kelpie.storage import agents as agent_rows
-from kelpie.storage import archives, conversations, heads, journal_keys, messages
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
 
@@ -283,13 +284,27 @@ def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) ->
 
 
 def a_rule_is_added_to_what_was_read_before(patch: pytest.MonkeyPatch) -> None:
-    async def set_approval(self: Tools, agent_id: Any, tool_name: str, on: bool) -> None:
-        database = self._world.database
-        before = await database.read(lambda tx: agent_rows.get(tx, agent_id).tool_rules)
-        rules = (*before, ToolRule("requires_approval", tool_name))
-        await database.transact(lambda tx: agent_rows.update_agent(tx, agent_id, {"tool_rules": rules}, 0))
+    async def set_approval(self: Tools, agent_id: Any, tool_name: str, on: bool) -> AgentView:
+        before = await self._world.database.read(lambda tx: agent_rows.get(tx, agent_id).tool_rules)
+        rules = {"tool_rules": (*before, ToolRule("requires_approval", tool_name))}
+        return await self._change(agent_id, lambda tx: agent_rows.update_agent(tx, agent_id, rules, 0))
 
     patch.setattr(Tools, "set_approval", set_approval)
+
+
+def an_agent_is_looked_at_again_after_a_block_was_hung_on_it(patch: pytest.MonkeyPatch) -> None:
+    async def change(self: Blocks, agent_id: Any, change: Callable[[Any], object]) -> AgentView:
+        await self._world.database.transact(change)
+        return await self._world.database.read(lambda tx: agent_views.one(tx, agent_id, EVERYTHING))
+
+    patch.setattr(Blocks, "_change", change)
+
+
+def an_identity_is_told_removed_and_stays(patch: pytest.MonkeyPatch) -> None:
+    async def delete(self: Identities, identity_id: Any) -> None:
+        return
+
+    patch.setattr(Identities, "delete", delete)
 
 
 def a_batch_of_blocks_is_made_one_by_one(patch: pytest.MonkeyPatch) -> None:
@@ -333,6 +348,7 @@ _REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
 _THREADS = "threads-under-storage-faults"
 _TOOLBOXES = "toolboxes-under-storage-faults"
+_CRUD = "crud-under-storage-faults"
 
 MUTATIONS = (
     Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 10, "nothing is half there"),
@@ -343,6 +359,8 @@ MUTATIONS = (
         a_conversation_that_could_not_be_closed_is_told_closed, _THREADS, 20, "a conversation is as its client was told"
     ),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 20, "no change of the rules is lost"),
+    Mutation(an_agent_is_looked_at_again_after_a_block_was_hung_on_it, _CRUD, 10, "a link is as its client was told"),
+    Mutation(an_identity_is_told_removed_and_stays, _CRUD, 10, "what was removed is gone, and what was not is there"),
     Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 20, "a batch is stored as a whole"),
     Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 15),
     Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 10),

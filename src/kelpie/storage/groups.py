@@ -121,9 +121,7 @@ def get(tx: Tx, organization: OrganizationId, group_id: GroupId) -> Group:
 
 
 _LED_BY = (
-    select(groups)
-    .where(_C.manager_agent_id.in_(bindparam("leaders", expanding=True)))
-    .order_by(_C.created_at, _C.id)
+    select(groups).where(_C.manager_agent_id.in_(bindparam("leaders", expanding=True))).order_by(_C.created_at, _C.id)
 )
 
 

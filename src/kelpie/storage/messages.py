@@ -1,11 +1,10 @@
 """Messages and the context: what was ever said, and which of it the model sees."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import cast
 
 from sqlalchemy import (
     ColumnElement,
-    Row,
     Select,
     String,
     asc,
@@ -19,124 +18,17 @@ from sqlalchemy import (
     update,
 )
 
-from kelpie.core.errors import InvariantBroken, NotFound
-from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
-from kelpie.core.messages import (
-    HiddenReasoning,
-    Image,
-    Message,
-    MessageQuery,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolReturn,
-)
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, MessageId, RunId, StepId
+from kelpie.core.messages import Message, MessageQuery, Part, Role
 from kelpie.search import fulltext
+from kelpie.storage.message_rows import content_to_json, from_row, to_row
 from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 
 SEARCHABLE = frozenset({Role.user, Role.assistant, Role.summary})
 _ID_CHUNK = 500  # how many ids go into one IN list
 _ID_SEPARATOR = ","
-
-
-def _part_to_json(part: Part) -> dict[str, Any]:
-    match part:
-        case Text():
-            return {"type": "text", "text": part.text}
-        case Image():
-            return {"type": "image", "source": dict(part.source)}
-        case Reasoning():
-            return {"type": "reasoning", "text": part.text, "native": part.native, "signature": part.signature}
-        case HiddenReasoning():
-            return {"type": "hidden_reasoning", "data": part.data}
-
-
-def _part_from_json(data: dict[str, Any]) -> Part:
-    match data["type"]:
-        case "text":
-            return Text(data["text"])
-        case "image":
-            return Image(data["source"])
-        case "reasoning":
-            return Reasoning(data["text"], data["native"], data["signature"])
-        case "hidden_reasoning":
-            return HiddenReasoning(data["data"])
-        case other:
-            raise InvariantBroken(f"a stored message has a part of unknown type '{other}'")
-
-
-def content_to_json(parts: Iterable[Part]) -> list[dict[str, Any]]:
-    return [_part_to_json(part) for part in parts]
-
-
-def content_from_json(data: Iterable[dict[str, Any]]) -> tuple[Part, ...]:
-    return tuple(_part_from_json(part) for part in data)
-
-
-def _return_to_json(result: ToolReturn) -> dict[str, Any]:
-    return {
-        "call_id": result.call_id,
-        "name": result.name,
-        "ok": result.ok,
-        "text": result.text,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-    }
-
-
-def _return_from_json(data: dict[str, Any]) -> ToolReturn:
-    return ToolReturn(
-        data["call_id"], data["name"], data["ok"], data["text"], _lines(data["stdout"]), _lines(data["stderr"])
-    )
-
-
-def _lines(data: list[str] | None) -> tuple[str, ...] | None:
-    return None if data is None else tuple(data)
-
-
-def _to_row(message: Message, seq: int) -> dict[str, Any]:
-    return {
-        "id": message.id,
-        "agent_id": message.agent_id,
-        "seq": seq,
-        "conversation_id": message.conversation_id,
-        "role": message.role.value,
-        "content": content_to_json(message.content),
-        "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls],
-        "tool_returns": [_return_to_json(r) for r in message.tool_returns],
-        "name": message.name,
-        "otid": message.otid,
-        "sender_id": message.sender_id,
-        "group_id": message.group_id,
-        "run_id": message.run_id,
-        "step_id": message.step_id,
-        "is_err": message.is_err,
-        "created_at": message.created_at,
-    }
-
-
-def from_row(row: Row[Any]) -> Message:
-    return Message(
-        id=MessageId(row.id),
-        agent_id=AgentId(row.agent_id),
-        role=Role(row.role),
-        created_at=row.created_at,
-        content=content_from_json(row.content),
-        tool_calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in row.tool_calls),
-        tool_returns=tuple(_return_from_json(r) for r in row.tool_returns),
-        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
-        name=row.name,
-        otid=row.otid,
-        sender_id=row.sender_id,
-        group_id=row.group_id,
-        run_id=RunId(row.run_id) if row.run_id else None,
-        step_id=StepId(row.step_id) if row.step_id else None,
-        is_err=row.is_err,
-        seq=row.seq,
-    )
 
 
 _INSERT = insert(messages)
@@ -164,7 +56,7 @@ def begin(tx: Tx, first: Sequence[Message]) -> None:
 
 
 def _write(tx: Tx, new: Sequence[Message], seq: int) -> None:
-    tx.execute(_INSERT, [_to_row(message, seq + i) for i, message in enumerate(new)])
+    tx.execute(_INSERT, [to_row(message, seq + i) for i, message in enumerate(new)])
     for message in new:
         if message.role in SEARCHABLE and message.said:
             fulltext.index(tx, "message", message.agent_id, message.id, message.said)

@@ -14,7 +14,8 @@ from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId
 from kelpie.core.messages import Message, MessageQuery, MessageSearch
 from kelpie.search import fulltext
 from kelpie.search.fulltext import Only
-from kelpie.storage.messages import from_row, get_many
+from kelpie.storage.message_rows import from_row
+from kelpie.storage.messages import get_many
 from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 

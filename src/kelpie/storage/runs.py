@@ -12,7 +12,7 @@ from kelpie.core.messages import NewMessage, Role, Usage
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason, check_run_move
 from kelpie.storage import run_filters
 from kelpie.storage.heads import Node
-from kelpie.storage.messages import content_from_json, content_to_json
+from kelpie.storage.message_rows import content_from_json, content_to_json
 from kelpie.storage.paging import Paging
 from kelpie.storage.steps import usage_to_json
 from kelpie.storage.tables import run_tools, runs

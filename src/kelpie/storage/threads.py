@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, case, or_, select
 from kelpie.core.conversations import ThreadQuery
 from kelpie.core.ids import ConversationId, MessageId
 from kelpie.core.messages import Message
-from kelpie.storage.messages import from_row
+from kelpie.storage.message_rows import from_row
 from kelpie.storage.tables import conversation_shares, messages
 from kelpie.world.database import Tx
 

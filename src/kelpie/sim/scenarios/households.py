@@ -176,10 +176,10 @@ class Households(Play):
         if not thing.id:
             return
         thing.removed = fate_of(await person.ask("DELETE", f"{path}/{thing.id}"))
-        if thing.removed is Fate.done and kind == "agent":
+        if thing.removed is not Fate.refused and kind == "agent":
             for other, one in book.things:
                 if other == "conversation" and one.name == thing.name and one.removed is not Fate.done:
-                    one.removed = Fate.done  # it went with its agent
+                    one.removed = thing.removed  # it goes with its agent
         response = await person.ask("GET", f"{path}/{thing.id}")
         wrong = {Fate.done: (200,), Fate.refused: (404,), Fate.unknown: ()}[thing.removed]
         if response is not None and response.status in wrong:

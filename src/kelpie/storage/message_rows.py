@@ -1,0 +1,117 @@
+"""Messages as columns and back. The form of the JSON is ours and stable: it is what lies on people's disks."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Row
+
+from kelpie.core.errors import InvariantBroken
+from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
+from kelpie.core.messages import (
+    HiddenReasoning,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolReturn,
+)
+
+
+def _part_to_json(part: Part) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Image():
+            return {"type": "image", "source": dict(part.source)}
+        case Reasoning():
+            return {"type": "reasoning", "text": part.text, "native": part.native, "signature": part.signature}
+        case HiddenReasoning():
+            return {"type": "hidden_reasoning", "data": part.data}
+
+
+def _part_from_json(data: dict[str, Any]) -> Part:
+    match data["type"]:
+        case "text":
+            return Text(data["text"])
+        case "image":
+            return Image(data["source"])
+        case "reasoning":
+            return Reasoning(data["text"], data["native"], data["signature"])
+        case "hidden_reasoning":
+            return HiddenReasoning(data["data"])
+        case other:
+            raise InvariantBroken(f"a stored message has a part of unknown type '{other}'")
+
+
+def content_to_json(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [_part_to_json(part) for part in parts]
+
+
+def content_from_json(data: Iterable[dict[str, Any]]) -> tuple[Part, ...]:
+    return tuple(_part_from_json(part) for part in data)
+
+
+def _return_to_json(result: ToolReturn) -> dict[str, Any]:
+    return {
+        "call_id": result.call_id,
+        "name": result.name,
+        "ok": result.ok,
+        "text": result.text,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+    }
+
+
+def _return_from_json(data: dict[str, Any]) -> ToolReturn:
+    return ToolReturn(
+        data["call_id"], data["name"], data["ok"], data["text"], _lines(data["stdout"]), _lines(data["stderr"])
+    )
+
+
+def _lines(data: list[str] | None) -> tuple[str, ...] | None:
+    return None if data is None else tuple(data)
+
+
+def to_row(message: Message, seq: int) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "agent_id": message.agent_id,
+        "seq": seq,
+        "conversation_id": message.conversation_id,
+        "role": message.role.value,
+        "content": content_to_json(message.content),
+        "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls],
+        "tool_returns": [_return_to_json(r) for r in message.tool_returns],
+        "name": message.name,
+        "otid": message.otid,
+        "sender_id": message.sender_id,
+        "group_id": message.group_id,
+        "run_id": message.run_id,
+        "step_id": message.step_id,
+        "is_err": message.is_err,
+        "created_at": message.created_at,
+    }
+
+
+def from_row(row: Row[Any]) -> Message:
+    return Message(
+        id=MessageId(row.id),
+        agent_id=AgentId(row.agent_id),
+        role=Role(row.role),
+        created_at=row.created_at,
+        content=content_from_json(row.content),
+        tool_calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in row.tool_calls),
+        tool_returns=tuple(_return_from_json(r) for r in row.tool_returns),
+        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
+        name=row.name,
+        otid=row.otid,
+        sender_id=row.sender_id,
+        group_id=row.group_id,
+        run_id=RunId(row.run_id) if row.run_id else None,
+        step_id=StepId(row.step_id) if row.step_id else None,
+        is_err=row.is_err,
+        seq=row.seq,
+    )
