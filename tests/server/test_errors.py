@@ -95,3 +95,10 @@ def test_a_validation_error_is_one_string_and_does_not_echo_megabytes() -> None:
     assert set(body) == {"trace_id", "detail"}
     assert body["detail"].startswith("[{'type': 'list_type', 'loc': ('body', 'x')")
     assert len(body["detail"]) < 1000 and "url" not in body["detail"]
+
+
+def test_an_answer_tells_some_errors_and_counts_the_rest() -> None:
+    many = [{"type": "missing", "loc": ("body", "x", number), "msg": "m", "input": {}} for number in range(100_000)]
+    detail = json.loads(bytes(errors.invalid_request(many).body))["detail"]
+    assert detail.count("'missing'") == errors.ERRORS_MAX
+    assert detail.endswith(f"and {100_000 - errors.ERRORS_MAX} more")

@@ -4,6 +4,7 @@ application is asked for everything of the other's, and tells nothing and change
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from kelpie.app import Kelpie
 from kelpie.server.app import create_app
 from tests.server.neighbours import (
+    NOBODY,
     Neighbour,
     asked_for,
     body_for,
@@ -101,3 +103,33 @@ async def test_the_owner_sees_it_all(street: Street) -> None:
         assert answer.status_code == 200, f"{path}: {answer.text}"
         seen += any(seen_in(answer.text, one, ""))
     assert seen >= 17
+
+
+async def test_a_cursor_of_anothers_is_as_good_as_none(street: Street) -> None:
+    """Otherwise the place where a list is cut would tell when the other's row was made."""
+    _, client, both = street
+    differing: list[str] = []
+    asked = 0
+    for asker, other in (both, both[::-1]):
+        me = {"user_id": asker.user}
+        for path in await _lists(client):
+            for cursor in sorted(value for value in other.ids.values() if "-4" in value):
+                ghost = f"{cursor[:-36]}{NOBODY}"
+                for side, order in product(("after", "before"), ("asc", "desc")):
+                    ways = ({side: one, "order": order} for one in (cursor, ghost))
+                    theirs, nobodys = [await client.get(asked_for(path, asker), headers=me, params=way) for way in ways]
+                    asked += 1
+                    if (theirs.status_code, theirs.text.replace(cursor, ghost)) != (nobodys.status_code, nobodys.text):
+                        differing.append(f"{path} {side} {order} {cursor}: {theirs.text[:80]}; {nobodys.text[:80]}")
+    assert asked > 1000
+    assert not differing, f"{len(differing)}:\n" + "\n".join(differing[:20])
+
+
+async def _lists(client: httpx.AsyncClient) -> list[str]:
+    """Every path whose answer is cut by a cursor, but those of the operator, who sees all organisations."""
+    document = (await client.get("/openapi.json")).json()
+    return [
+        path
+        for path, methods in document["paths"].items()
+        if any(one["name"] in ("after", "before") for one in methods.get("get", {}).get("parameters", ()))
+    ]

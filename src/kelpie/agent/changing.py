@@ -19,10 +19,12 @@ _PLAIN = frozenset(
     {
         "system", "description", "metadata", "tool_rules", "tags", "hidden", "project_id", "template_id",
         "base_template_id", "response_format", "message_buffer_autoclear", "enable_sleeptime", "max_files_open",
-        "per_file_view_window_char_limit", "embedding", "embedding_chunk_size",
+        "per_file_view_window_char_limit", "embedding", "embedding_chunk_size", "last_run_completion",
+        "last_run_duration_ms", "last_stop_reason",
     }
 )  # fmt: skip
 MODEL_FIELDS = ("model", "context_window_limit", "max_tokens", "model_settings", "parallel_tool_calls")
+_ALSO_SETTINGS = {"max_tokens": "max_output_tokens", "parallel_tool_calls": "parallel_tool_calls"}
 _RELATIONS = frozenset({"tool_ids", "block_ids", "identity_ids", "secrets", "message_ids"})
 _CHECKED = {"name": making.check_name, "timezone": making.check_timezone}
 
@@ -44,12 +46,21 @@ def new_model(
         "context_window_limit": old.context_window if same else None,
         "max_tokens": old.max_tokens if same else None,
         "parallel_tool_calls": old.parallel_tool_calls,
-        "model_settings": old.settings if same else None,
+        "model_settings": _told_otherwise(old.settings, changes) if same else None,
     }
     given = {name: changes[name] for name in MODEL_FIELDS if name in changes and name != "model"}
     if given.get("model_settings") is not None:
         given["model_settings"] = {**(kept["model_settings"] or {}), **given["model_settings"]}
     return making.choose_model(info, {**kept, **given}, window_max)
+
+
+def _told_otherwise(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """What was set before, but for what is now given by a field of its own: settings go before fields."""
+    kept = dict(settings)
+    for name, setting in _ALSO_SETTINGS.items():
+        if name in changes and kept.pop(setting, None) is not None and changes[name] is not None:
+            kept[setting] = changes[name]
+    return kept
 
 
 def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Agent, user: UserId) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Unknown fields are ignored, as Letta does; fields we know but cannot carry out yet are refused by name.
 """
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -11,6 +12,7 @@ from kelpie.agent.types import spec_of
 from kelpie.core.agents import AgentType, NewAgent, ToolRule
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
+from kelpie.core.runs import StopReason
 from kelpie.observe import logs
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.block_body import CreateBlock, new_block
@@ -18,6 +20,7 @@ from kelpie.server.letta.bounds import LINKS_MAX, MESSAGES_MAX, Links, MessageId
 from kelpie.server.letta.message_body import MessageBody, new_message
 from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSettings, settings_asked
 from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
+from kelpie.server.letta.times import moment
 
 MAX_FILES_OPEN = 1000
 _log = logs.get("server")
@@ -101,6 +104,9 @@ class UpdateAgent(_AgentFields):
     name: str | None = None
     message_ids: MessageIds | None = None
     message_buffer_autoclear: bool | None = None
+    last_run_completion: datetime | None = None
+    last_run_duration_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
+    last_stop_reason: StopReason | None = None
 
 
 def new_agent(body: CreateAgent) -> NewAgent:
@@ -134,6 +140,12 @@ def agent_changes(body: UpdateAgent) -> dict[str, Any]:
         changes["message_ids"] = tuple(MessageId.parse(one) for one in body.message_ids)
     if body.message_buffer_autoclear is not None:
         changes["message_buffer_autoclear"] = body.message_buffer_autoclear
+    if body.last_run_completion is not None:
+        changes["last_run_completion"] = moment("last_run_completion", body.last_run_completion)
+    if body.last_run_duration_ms is not None:
+        changes["last_run_duration_ms"] = body.last_run_duration_ms
+    if body.last_stop_reason is not None:
+        changes["last_stop_reason"] = body.last_stop_reason.value
     if "max_tokens" in body.model_fields_set:
         changes.setdefault("max_tokens", None)
     return changes
