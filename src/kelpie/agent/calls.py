@@ -12,7 +12,7 @@ from kelpie.agent.prompt import HEARTBEAT, THINKING, read_object
 from kelpie.agent.rules import Made, Verdict
 from kelpie.core.agents import Agent
 from kelpie.core.errors import CallerError, ToolError
-from kelpie.core.messages import ToolCall, ToolReturn
+from kelpie.core.messages import Message, ToolCall, ToolReturn
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.port import CallContext, ExternalTool, Outcome, TransactionalTool
@@ -48,16 +48,17 @@ def plan(
     agent: Agent,
     tools: Sequence[Tool],
     external: ExternalTool | None,
-    made: Sequence[Made],
+    said: Sequence[Message],
     exits: AbstractSet[str],
 ) -> list[Planned]:
     """Decides how the calls of one reply will be answered; never raises for what the model did wrong.
 
-    They count as made one after the other, after those of the turn that were `made` before.
+    They count as made one after the other, after those of the turn that its rows, which were `said` before, tell of.
     """
-    names, so_far, planned = [tool.name for tool in tools], list(made), list[Planned]()
+    names, so_far, planned = [tool.name for tool in tools], list(rules.made_in(said)), list[Planned]()
     for call in calls:
-        found = rules.verdict(agent.tool_rules, names, so_far, exits)
+        ending = not planned and rules.wants_end(said, exits)
+        found = rules.verdict(agent.tool_rules, names, so_far, exits, ending=ending)
         planned.append(_plan(call, agent, tools, external, found))
         if not planned[-1].untried:
             so_far.append(Made(call.name))
@@ -153,4 +154,5 @@ def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:
 
 
 def _failed(planned: Planned, text: str) -> ToolReturn:
-    return ToolReturn(planned.call.id, planned.call.name, False, text, None, (text,), planned.untried)
+    said = None if planned.misruled else (text,)  # there was no tool that could have said anything
+    return ToolReturn(planned.call.id, planned.call.name, False, text, None, said, planned.untried)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kelpie.core.agents import ToolRule
-from kelpie.core.messages import Message
+from kelpie.core.messages import Message, Role
 
 _IN_ORDER = frozenset({"run_first", "constrain_child_tools", "parent_last_tool", "conditional"})
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -42,10 +42,24 @@ def made_in(rows: Sequence[Message]) -> tuple[Made, ...]:
     return tuple(Made(r.name, r.text) for row in rows for r in row.tool_returns if not r.untried)
 
 
+def wants_end(rows: Sequence[Message], exits: AbstractSet[str]) -> bool:
+    """Whether the last reply among the rows of a turn would have ended it: by an answer, or by a tool that does."""
+    reply = next((row for row in reversed(rows) if row.role is Role.assistant and row.step_id is not None), None)
+    return reply is not None and (not reply.tool_calls or any(call.name in exits for call in reply.tool_calls))
+
+
 def verdict(
-    rules: Sequence[ToolRule], tools: Sequence[str], made: Sequence[Made], exits: AbstractSet[str] = frozenset()
+    rules: Sequence[ToolRule],
+    tools: Sequence[str],
+    made: Sequence[Made],
+    exits: AbstractSet[str] = frozenset(),
+    *,
+    ending: bool = False,
 ) -> Verdict:
-    """What may be called after the calls made so far. `tools` are all the agent has, `exits` those that end a turn."""
+    """What may be called after the calls made so far. `tools` are all the agent has, `exits` those that end a turn.
+
+    With `ending` the model has tried to end the turn: what it owes must be called now.
+    """
     within = tuple(tool for tool in tools if not _used_up(rules, tool, made))
     if not made and (first := _first(rules, within)):
         return Verdict(tuple(first), True, {tool: args for tool, args in first.items() if args})
@@ -58,6 +72,9 @@ def verdict(
     allowed = tuple(tool for tool in within if all(tool in children for children in only))
     if not allowed:
         return Verdict(tuple(tool for tool in within if tool in exits))
+    due = owed(rules, tools, made) if ending else ()
+    if pressing := tuple(tool for tool in allowed if tool in due):
+        return Verdict(pressing, True, _prefilled(own, pressing))
     return Verdict(allowed, bool(only), _prefilled(own, allowed))
 
 

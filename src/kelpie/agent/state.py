@@ -8,7 +8,7 @@ from itertools import accumulate, chain, islice
 from kelpie.agent import rules
 from kelpie.agent.history import healed, weight
 from kelpie.agent.prompt import prepare, system_text, tool_schemas
-from kelpie.agent.rules import Made, Verdict
+from kelpie.agent.rules import Verdict
 from kelpie.agent.stop import exits_of
 from kelpie.agent.types import TypeSpec, spec_for, spec_of
 from kelpie.core.agents import Agent
@@ -130,9 +130,11 @@ class Hot:
         """The tools that end a turn."""
         return exits_of(self.spec, self.agent.tool_rules)
 
-    def verdict(self, made: Sequence[Made]) -> Verdict:
-        """What the tool rules allow after the calls that a turn has made."""
-        return rules.verdict(self.agent.tool_rules, [tool.name for tool in self.loaded.tools], made, self.exits)
+    def verdict(self, said: Sequence[Message]) -> Verdict:
+        """What the tool rules allow now in a turn, by the rows that it has written."""
+        exits, names = self.exits, [tool.name for tool in self.loaded.tools]
+        ending = rules.wants_end(said, exits)
+        return rules.verdict(self.agent.tool_rules, names, rules.made_in(said), exits, ending=ending)
 
     def system(self, now: Micros) -> str:
         """The compiled instructions, built anew only when memory, settings or the day changed."""

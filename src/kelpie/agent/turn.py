@@ -18,7 +18,7 @@ from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.listener import Turn
 from kelpie.agent.prompt import prepare
 from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record
-from kelpie.agent.rules import Made, made_in
+from kelpie.agent.rules import made_in
 from kelpie.agent.state import Hot
 from kelpie.agent.stop import Called
 from kelpie.core.blocks import DEFAULT_LIMIT
@@ -68,8 +68,7 @@ class TurnLoop:
         self._deltas = deltas
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
-        self._said = said
-        self._made = made_in(said)  # the calls of the turn, which the tool rules go by
+        self._said = list(said)  # the rows of the turn, which the tool rules go by
 
     # --- the ways in ---------------------------------------------------------------------------------------------
 
@@ -117,7 +116,7 @@ class TurnLoop:
         What runs inside the commit is simply run; of what runs outside nobody knows how far it came.
         """
         assert reply.step_id is not None
-        earlier = made_in([row for row in self._said if row.step_id != reply.step_id])
+        earlier = [row for row in self._said if row.step_id != reply.step_id]
         planned, open_ids = self._plan(reply.tool_calls, earlier), {call.id for call in left}
         answers = tuple(
             Answer(p, self._world.ids.uuid(), interrupted(p.call) if p.external else None)
@@ -135,13 +134,13 @@ class TurnLoop:
         entries = context.within(self._hot.history_chars(self._world.clock.now()))
         entries += [prepare(message, self._hot.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
-        allowed = self._hot.verdict(self._made)
+        allowed = self._hot.verdict(self._said)
         return await ask(self._world, self._equipment.models, self._hot, entries, allowed, listen)
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
         self._count(asked)
-        planned = self._plan(asked.reply.tool_calls, self._made)
+        planned = self._plan(asked.reply.tool_calls, self._said)
         asked = replace(asked, reply=replace(asked.reply, tool_calls=tuple(p.call for p in planned)))
         step = replace(
             answered_by(self._record(asked.step_id, StepStatus.success), asked.reply),
@@ -192,7 +191,7 @@ class TurnLoop:
         hot = self._hot
         self._position = self._position.after(committed.run)
         hot.loaded = committed.loaded
-        self._made += made_in(committed.rows)
+        self._said += committed.rows
         if committed.cleared:
             hot.contexts.pop(self._position.conversation, None)
         elif context := hot.contexts.get(self._position.conversation):
@@ -262,13 +261,14 @@ class TurnLoop:
             return None
         return NewTrace(tracing, exchanged.sent, exchanged.received)
 
-    def _plan(self, calls: Iterable[ToolCall], made: Sequence[Made]) -> list[Planned]:
+    def _plan(self, calls: Iterable[ToolCall], said: Sequence[Message]) -> list[Planned]:
         loaded = self._hot.loaded
-        return plan(calls, loaded.agent, loaded.tools, self._equipment.external, made, self._hot.exits)
+        return plan(calls, loaded.agent, loaded.tools, self._equipment.external, said, self._hot.exits)
 
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
         called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None, p.misruled) for p in planned)
-        return Ending(called, finish_reason, self._given.max_steps - self._position.run.step_count, self._made)
+        left = self._given.max_steps - self._position.run.step_count
+        return Ending(called, finish_reason, left, made_in(self._said))
 
 
 async def _while_committing(
