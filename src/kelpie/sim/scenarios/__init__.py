@@ -14,6 +14,7 @@ from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.records import RECORDS
 from kelpie.sim.scenarios.removals import REMOVALS
 from kelpie.sim.scenarios.rivals import RIVALS
+from kelpie.sim.scenarios.rulings import RULINGS
 from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 from kelpie.sim.scenarios.toolboxes import TOOLBOXES
@@ -34,6 +35,7 @@ SCENARIOS: dict[str, Scenario] = {
         SHARED,
         RECORDS,
         TOOLBOXES,
+        RULINGS,
         CREDENTIALS,
         DOUBTS,
         CUT_OFF,
