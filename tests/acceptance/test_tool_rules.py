@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from letta_client import UnprocessableEntityError
 
@@ -203,3 +204,12 @@ async def test_rules_that_cannot_be_are_refused_with_their_field(client: Any) ->
     ):  # fmt: skip
         with pytest.raises(UnprocessableEntityError, match=told):
             await new(client, OPENAI, rule)
+
+
+async def test_the_payload_a_message_would_send_shows_what_must_run_first(client: Any, server: Served) -> None:
+    agent = await new(client, OPENAI, {"type": "run_first", "tool_name": SEARCH})
+    path = f"{server.url}/v1/agents/{agent.id}/messages/preview-raw-payload"
+    async with httpx.AsyncClient(trust_env=False) as http:
+        payload = (await http.post(path, json={"input": "go"})).json()
+    assert [tool["function"]["name"] for tool in payload["tools"]] == [SEARCH]
+    assert payload["tool_choice"]["function"]["name"] == SEARCH

@@ -51,7 +51,7 @@ def _choice(body: dict[str, Any]) -> str:
     if isinstance(choice, str):
         return choice
     named = choice.get("name") or choice.get("function", {}).get("name")
-    return named or {"any": "required"}.get(choice["type"], choice["type"])
+    return str(named or {"any": "required"}.get(choice["type"], choice["type"]))
 
 
 def _openai(said: str | list[Call], number: int, *, stream: bool) -> tuple[str, bytes]:
