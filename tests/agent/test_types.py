@@ -8,7 +8,7 @@ import pytest
 from kelpie.agent import making
 from kelpie.agent.prompt import system_text
 from kelpie.agent.types import TYPES, spec_of
-from kelpie.core.agents import Agent, AgentType, ModelChoice, NewAgent
+from kelpie.core.agents import Agent, AgentType, ModelChoice, NewAgent, ToolRule
 from kelpie.core.blocks import Block, NewBlock
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, BlockId
@@ -249,3 +249,10 @@ async def test_voice_convo_searches_and_speaks(house):
     events = await house.say(view.agent.id, "where do I go?")
     assert "I go to Oslo" in rows(events)[1].tool_returns[0].text
     assert ended(events).stop_reason is StopReason.end_turn
+
+
+@pytest.mark.parametrize("own", [(), (ToolRule("run_first", "memory_insert"),)])
+async def test_who_gives_an_agent_rules_is_given_those_of_the_base_tools_too(house, own):
+    view = await make(house, "letta_v1_agent", tool_rules=own)
+    base = [ToolRule("continue_loop", tool.name) for tool in view.tools] if own else []
+    assert view.agent.tool_rules == (*own, *base)

@@ -191,6 +191,20 @@ def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> No
     patch.setattr(turn.TurnLoop, "_commit", committed)
 
 
+def a_turn_that_goes_on_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
+    original = turn.TurnLoop.__init__
+
+    def begin(self: turn.TurnLoop, *arguments: Any, said: object = (), **options: Any) -> None:
+        original(self, *arguments, **options)
+
+    patch.setattr(turn.TurnLoop, "__init__", begin)
+
+
+def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
+    original = messages._return_from_json
+    patch.setattr(messages, "_return_from_json", lambda data: replace(original(data), untried=False))
+
+
 def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
     original = commit_group._Group._commit
 
@@ -340,6 +354,8 @@ def a_conversation_that_could_not_be_closed_is_told_closed(patch: pytest.MonkeyP
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
+_RULES = "tool-rules-and-crashes"
+_RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
 _SHARED = "shared-block-edits"
 _DOUBTS = "edits-in-doubt"
@@ -377,6 +393,8 @@ MUTATIONS = (
     Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
     Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),
     Mutation(an_interrupted_outside_call_is_run_again, _CRASH, _POINTS, "an outside tool never runs twice"),
+    Mutation(a_turn_that_goes_on_forgets_its_calls, _RULES, _RULED, "every step is offered what the rules allow"),
+    Mutation(a_call_that_was_turned_away_counts, _RULES, _RULED),
     Mutation(a_commit_that_failed_is_acknowledged, _FULL, 15),
     Mutation(a_lost_group_is_not_replayed, _FULL, 15),
     Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 15),

@@ -5,13 +5,14 @@ and a turn whose client was told of a failure is closed.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kelpie.agent import journal, state
 from kelpie.agent.calls import interrupted
 from kelpie.agent.commands import Send
 from kelpie.agent.events import TurnEnded
-from kelpie.agent.history import LeftOpen, left_open
+from kelpie.agent.history import left_open
 from kelpie.agent.journal import Position
 from kelpie.agent.listener import Turn
 from kelpie.agent.rows import tool_row
@@ -19,7 +20,7 @@ from kelpie.agent.state import Hot
 from kelpie.agent.turn import Equipment, TurnLoop
 from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, StorageError
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId
-from kelpie.core.messages import Usage
+from kelpie.core.messages import Message, Usage
 from kelpie.core.runs import UNFINISHED, Run, RunStatus, StopReason
 from kelpie.observe import logs
 from kelpie.storage import agents, heads, journal_keys, messages, runs
@@ -141,12 +142,12 @@ class Activation:
 
     async def _close(self, unfinished: Unfinished, why: dict[str, str]) -> None:
         world, hot = self._equipment.world, self._hot
-        position, left = await self._stand(unfinished)
+        position, said = await self._stand(unfinished)
         at = world.clock.now()
         run = replace(unfinished.run, metadata={**unfinished.run.metadata, "error": why})
         run = journal.ended(run, StopReason.error, at)
         orphans = ()
-        if left is not None:
+        if (left := left_open(said)) is not None:
             reply, calls = left
             results = tuple(interrupted(call) for call in calls)
             orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
@@ -160,10 +161,11 @@ class Activation:
         return replace(unfinished, run=run) if run.status in UNFINISHED else None
 
     async def _go_on_with(self, unfinished: Unfinished) -> None:
-        position, left = await self._stand(unfinished)
+        position, said = await self._stand(unfinished)
+        left = left_open(said)
         # It was healed for the open calls, which get results of their own now; or the turn is no longer in it.
         self._hot.contexts.pop(position.conversation, None)
-        loop = TurnLoop(self._equipment, self._hot, position, unfinished.given, Turn(unfinished.run.id))
+        loop = TurnLoop(self._equipment, self._hot, position, unfinished.given, Turn(unfinished.run.id), said=said)
         with logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
             _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)
             if unfinished.run.step_count == 0:
@@ -171,15 +173,15 @@ class Activation:
             elif left is None or await loop.answer_open(*left):
                 await loop.go_on()
 
-    async def _stand(self, unfinished: Unfinished) -> tuple[Position, LeftOpen | None]:
-        """Where a turn stands in the journal, and which calls it left open."""
+    async def _stand(self, unfinished: Unfinished) -> tuple[Position, Sequence[Message]]:
+        """Where a turn stands in the journal, and what the history has of it."""
         run = unfinished.run
 
-        def read(tx: Tx) -> tuple[int, LeftOpen | None]:
-            return journal_keys.length(tx, run.agent_id, run.id), left_open(messages.of_run(tx, run.id))
+        def read(tx: Tx) -> tuple[int, Sequence[Message]]:
+            return journal_keys.length(tx, run.agent_id, run.id), messages.of_run(tx, run.id)
 
-        number, left = await self._equipment.world.database.read(read)
-        return Position(self._hot.claim, run, number, run.conversation_id or ""), left
+        number, said = await self._equipment.world.database.read(read)
+        return Position(self._hot.claim, run, number, run.conversation_id or ""), said
 
 
 def _load(tx: Tx, claim: Claim) -> tuple[Hot, list[Unfinished]]:

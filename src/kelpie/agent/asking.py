@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from kelpie.agent.deltas import Preview
 from kelpie.agent.events import TurnEvent
+from kelpie.agent.rules import Verdict, one_at_a_time
 from kelpie.agent.state import Hot
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.llm.models import Models
-from kelpie.llm.port import Prepared, Reply, Request
+from kelpie.llm.port import Prepared, Reply, Request, ToolSchema
 from kelpie.world.world import World
 
 
@@ -31,9 +32,10 @@ async def ask(
     models: Models,
     hot: Hot,
     entries: Sequence[Prepared],
+    allowed: Verdict,
     listen: Callable[[TurnEvent], None] | None,
 ) -> Asked:
-    """Asks the agent's model; `listen` gets previews. Raises ModelError."""
+    """Asks the agent's model; `listen` gets previews, unless the tool rules change the reply. Raises ModelError."""
     try:
         provider, model = models.provider(hot.agent.model.handle)
     except CallerError as error:
@@ -41,9 +43,12 @@ async def ask(
     message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
     started = world.clock.monotonic_ns()
     preview = (
-        Preview(message_id, step_id, world.clock.now(), hot.speaks_in_calls, listen) if listen is not None else None
+        Preview(message_id, step_id, world.clock.now(), hot.speaks_in_calls, listen)
+        if listen is not None and not allowed.prefilled
+        else None
     )
-    request = request_for(hot, model, entries, deltas=preview is not None, system=hot.system(world.clock.now()))
+    system = hot.system(world.clock.now())
+    request = request_for(hot, model, entries, allowed, deltas=preview is not None, system=system)
     reply: Reply | None = None
     first_ns: int | None = None
     async with aclosing(provider.stream(request)) as events:
@@ -62,19 +67,33 @@ async def ask(
     return Asked(reply, message_id, step_id, previewed, first_ns or 0, world.clock.monotonic_ns() - started)
 
 
-def request_for(hot: Hot, model: str, entries: Sequence[Prepared], *, deltas: bool, system: str) -> Request:
-    """What the model is asked: these entries, with the agent's instructions, tools and settings."""
-    choice, schemas = hot.agent.model, hot.schemas()
+def request_for(
+    hot: Hot, model: str, entries: Sequence[Prepared], allowed: Verdict, *, deltas: bool, system: str
+) -> Request:
+    """What the model is asked: these entries, with the agent's instructions, settings, and the tools now allowed."""
+    choice = hot.agent.model
+    tools, tool_choice = _offer(hot, allowed)
     return Request(
         model=model,
         system=system,
         messages=entries,
-        tools=schemas,
-        tool_choice="required" if schemas and hot.spec.must_call_tool else "auto",
-        parallel_tool_calls=choice.parallel_tool_calls,
+        tools=tools,
+        tool_choice=tool_choice,
+        parallel_tool_calls=choice.parallel_tool_calls and not one_at_a_time(hot.agent.tool_rules),
         max_tokens=choice.max_tokens,
         temperature=choice.temperature,
         deltas=deltas,
         user=hot.agent.id,
         options=choice.settings,
     )
+
+
+def _offer(hot: Hot, allowed: Verdict) -> tuple[Sequence[ToolSchema], str]:
+    """The tools that the model is offered, and whether it must call one."""
+    schemas = hot.schemas()
+    offered = tuple(schema for schema in schemas if schema.name in allowed.allowed)
+    if not offered:  # some providers take no history with calls in it when there are no tools at all
+        return schemas, "none" if schemas else "auto"
+    if allowed.forced and len(offered) == 1:
+        return offered, offered[0].name
+    return offered, "required" if allowed.forced or hot.spec.must_call_tool else "auto"

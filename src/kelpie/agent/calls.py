@@ -1,13 +1,18 @@
 """Tool calls: checked when they are executed, not only when tools are listed, and answered exactly once each."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
+from kelpie.agent import rules
 from kelpie.agent.prompt import HEARTBEAT, THINKING, read_object
+from kelpie.agent.rules import Made, Verdict
 from kelpie.core.agents import Agent
 from kelpie.core.errors import CallerError, ToolError
-from kelpie.core.messages import ToolCall, ToolReturn
+from kelpie.core.messages import Message, ToolCall, ToolReturn
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.port import CallContext, ExternalTool, Outcome, TransactionalTool
@@ -22,7 +27,10 @@ INTERRUPTED = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A call that has been checked. Exactly one of `refusal`, `transactional`, `external` is set."""
+    """A call that has been checked. Exactly one of `refusal`, `transactional`, `external` is set.
+
+    `call` is as it will be stored: with the arguments that the tool rules prefill.
+    """
 
     call: ToolCall
     arguments: dict[str, Any]
@@ -31,38 +39,82 @@ class Planned:
     refusal: str | None = None
     transactional: TransactionalTool | None = None
     external: ExternalTool | None = None
+    untried: bool = False  # turned away for what the call itself is: no such tool, bad arguments, a rule against it
+    misruled: bool = False  # turned away because the arguments that a rule prefills do not fit the tool
 
 
-def plan(call: ToolCall, agent: Agent, tools: Sequence[Tool], external: ExternalTool | None) -> Planned:
-    """Decides how a call will be answered; never raises for what the model did wrong."""
+def plan(
+    calls: Iterable[ToolCall],
+    agent: Agent,
+    tools: Sequence[Tool],
+    external: ExternalTool | None,
+    said: Sequence[Message],
+    exits: AbstractSet[str],
+) -> list[Planned]:
+    """Decides how the calls of one reply will be answered; never raises for what the model did wrong.
+
+    They count as made one after the other, after those of the turn that its rows, which were `said` before, tell of.
+    """
+    names, so_far, planned = [tool.name for tool in tools], list(rules.made_in(said)), list[Planned]()
+    for call in calls:
+        ending = not planned and rules.wants_end(said, exits)
+        found = rules.verdict(agent.tool_rules, names, so_far, exits, ending=ending)
+        planned.append(_plan(call, agent, tools, external, found))
+        if not planned[-1].untried:
+            so_far.append(Made(call.name))
+    return planned
+
+
+def _plan(
+    call: ToolCall, agent: Agent, tools: Sequence[Tool], external: ExternalTool | None, found: Verdict
+) -> Planned:
     arguments = read_object(call.arguments)
     if arguments is None:
-        return Planned(call, {}, False, refusal="The arguments are not a JSON object. Call again with valid JSON.")
-    heartbeat = arguments.pop(HEARTBEAT, False) is True
-    arguments.pop(THINKING, None)
+        text = "The arguments are not a JSON object. Call again with valid JSON."
+        return Planned(call, {}, False, refusal=text, untried=True)
+    planned = Planned(call, arguments, arguments.get(HEARTBEAT) is True)
     tool = next((t for t in tools if t.name == call.name), None)
     if tool is None:
         names = ", ".join(t.name for t in tools) or "none"
         text = f"You have no tool named '{call.name}', so nothing was run. Your tools: {names}."
-        return Planned(call, arguments, heartbeat, refusal=text)
+        return replace(planned, refusal=text, untried=True)
+    planned = replace(planned, tool=tool)
+    if call.name not in found.allowed:
+        return replace(planned, refusal=rules.refusal(found, call.name), untried=True)
+    if prefilled := found.prefilled.get(call.name):
+        try:
+            planned = _filled(planned, tool, prefilled)
+        except ToolError as error:
+            text = f"'{tool.name}' was not run: the arguments that this agent's tool rules give it do not fit. {error}"
+            return replace(planned, refusal=text, untried=True, misruled=True)
     if any(r.type == "requires_approval" and r.tool_name == tool.name for r in agent.tool_rules):
         text = f"'{tool.name}' may only run with a person's approval, which cannot be asked for yet; it was not run."
-        return Planned(call, arguments, heartbeat, tool, refusal=text)
+        return replace(planned, refusal=text)
+    given = {name: value for name, value in planned.arguments.items() if name not in (HEARTBEAT, THINKING)}
     try:
-        arguments = check_arguments(tool.json_schema, arguments)
+        planned = replace(planned, arguments=check_arguments(tool.json_schema, given))
     except ToolError as error:
-        return Planned(call, arguments, heartbeat, tool, refusal=str(error))
-    return _with_runner(Planned(call, arguments, heartbeat, tool), tool, external)
+        return replace(planned, arguments=given, refusal=str(error), untried=True)
+    return _with_runner(planned, tool, external)
+
+
+def _filled(planned: Planned, tool: Tool, prefilled: Mapping[str, Any]) -> Planned:
+    """The call with the arguments that a rule gives it over the model's. Raises ToolError when they do not fit."""
+    parameters: Mapping[str, Any] = tool.json_schema.get("parameters") or {}
+    fitting = check_arguments({"parameters": {**parameters, "required": []}}, dict(prefilled))
+    arguments = {**planned.arguments, **fitting}
+    call = replace(planned.call, arguments=orjson.dumps(arguments).decode())
+    return replace(planned, call=call, arguments=arguments)
 
 
 def _with_runner(planned: Planned, tool: Tool, external: ExternalTool | None) -> Planned:
     inside = None if tool.tool_type is ToolType.custom else transactional(tool.name)
     if inside is not None:
-        return Planned(planned.call, planned.arguments, planned.heartbeat, tool, transactional=inside)
+        return replace(planned, transactional=inside)
     if external is not None:
-        return Planned(planned.call, planned.arguments, planned.heartbeat, tool, external=external)
+        return replace(planned, external=external)
     text = f"'{tool.name}' was not run: its code would need a sandbox, and this server has none."
-    return Planned(planned.call, planned.arguments, planned.heartbeat, tool, refusal=text)
+    return replace(planned, refusal=text)
 
 
 def run_inside(tx: Tx, planned: Planned, context: CallContext) -> tuple[ToolReturn, Outcome | None]:
@@ -102,4 +154,5 @@ def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:
 
 
 def _failed(planned: Planned, text: str) -> ToolReturn:
-    return ToolReturn(planned.call.id, planned.call.name, False, text, None, (text,))
+    said = None if planned.misruled else (text,)  # there was no tool that could have said anything
+    return ToolReturn(planned.call.id, planned.call.name, False, text, None, said, planned.untried)

@@ -71,7 +71,8 @@ class Drafts:
         hot, entries = await self._world.database.read(read)
         entries += [prepare(self._message(agent.id, new), hot.spec) for new in said]
         handle = agent.model.handle
-        request = request_for(hot, handle.partition("/")[2], entries, deltas=deltas, system=hot.system(now))
+        model, system = handle.partition("/")[2], hot.system(now)
+        request = request_for(hot, model, entries, hot.verdict(()), deltas=deltas, system=system)
         return await self._models.payload(handle, request)
 
     def _seen(self, tx: Tx, thread: AgentId | ConversationId) -> tuple[Agent, Sequence[Block], Conversation | None]:

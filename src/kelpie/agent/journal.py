@@ -12,8 +12,9 @@ from typing import TypeVar
 from kelpie.agent import state
 from kelpie.agent.calls import Planned, run_inside
 from kelpie.agent.rows import nudge_row, tool_row
+from kelpie.agent.rules import Made, made_in
 from kelpie.agent.state import Loaded
-from kelpie.agent.stop import Called, Decision, decide
+from kelpie.agent.stop import Called, Decision, decide, ruled
 from kelpie.agent.types import spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
@@ -67,6 +68,7 @@ class Ending:
     calls: tuple[Called, ...]
     finish_reason: str
     steps_left: int
+    made: tuple[Made, ...] = ()  # the calls of the turn before those that this commit answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     answered = [_answer(tx, answer, context, touched) for answer in write.answers]
     if answered:
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
-    decision = _decide(loaded, write.ending) if write.ending else Decision(None)
+    decision = _decide(loaded, write.ending, rows) if write.ending else Decision(None)
     if decision.nudge is not None:
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
     messages.append(tx, rows, position.conversation)
@@ -220,10 +222,10 @@ def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]
     return given_back
 
 
-def _decide(loaded: Loaded, ending: Ending) -> Decision:
-    agent = loaded.agent
-    spec = spec_of(agent.agent_type)
-    return decide(spec, agent.tool_rules, ending.calls, ending.finish_reason, ending.steps_left)
+def _decide(loaded: Loaded, ending: Ending, rows: Sequence[Message]) -> Decision:
+    rules, spec = loaded.agent.tool_rules, spec_of(loaded.agent.agent_type)
+    asked = ruled(spec, rules, [tool.name for tool in loaded.tools], (*ending.made, *made_in(rows)))
+    return decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked)
 
 
 async def close_turn(

@@ -124,7 +124,8 @@ def wants_base_rules(new: NewAgent, spec: TypeSpec, model: ModelChoice) -> bool:
         return new.include_base_tool_rules
     name = model.handle.lower()
     manages = "mini" not in name and any(known in name for known in _NO_BASE_RULES)
-    return spec.base_rules == "always" or (spec.base_rules == "by_model" and not manages)
+    by_model = spec.base_rules == "by_model" or bool(new.tool_rules)  # who gives rules is given the rest of them
+    return spec.base_rules == "always" or (by_model and not manages)
 
 
 def base_rules(tools: Sequence[Tool]) -> tuple[ToolRule, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from kelpie.agent import prompt, state
+from kelpie.agent.stop import exits_of
 from kelpie.agent.types import spec_for
 from kelpie.core.agents import Agent
 from kelpie.core.messages import Message, Role
@@ -68,13 +69,12 @@ def of_agent(tx: Tx, agent: Agent, now: Micros) -> Overview:
     """The overview of an agent's default conversation, in a bounded number of statements."""
     loaded = state.load(tx, agent)
     memory, facts = prompt.memory_parts(agent, loaded.blocks, now)
-    exits = {rule.tool_name for rule in agent.tool_rules if rule.type == "exit_loop"}
     spec = spec_for(agent)
     return Overview(
         agent=agent,
         memory=memory,
         facts=facts,
-        tools=prompt.tool_schemas(loaded.tools, spec, spec.exits | exits),
+        tools=prompt.tool_schemas(loaded.tools, spec, exits_of(spec, agent.tool_rules)),
         history=tuple(messages.context_messages(tx, agent.id, "", state.CONTEXT_ROWS_MAX)),
         said=messages.count_of_agent(tx, agent.id),
         archived=passages.count_of_agent(tx, agent.id),

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
 
+from kelpie.agent import rules
 from kelpie.agent.history import healed, weight
 from kelpie.agent.prompt import prepare, system_text, tool_schemas
+from kelpie.agent.rules import Verdict
+from kelpie.agent.stop import exits_of
 from kelpie.agent.types import TypeSpec, spec_for, spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
@@ -125,7 +128,13 @@ class Hot:
     @property
     def exits(self) -> frozenset[str]:
         """The tools that end a turn."""
-        return self.spec.exits | {r.tool_name for r in self.agent.tool_rules if r.type == "exit_loop"}
+        return exits_of(self.spec, self.agent.tool_rules)
+
+    def verdict(self, said: Sequence[Message]) -> Verdict:
+        """What the tool rules allow now in a turn, by the rows that it has written."""
+        exits, names = self.exits, [tool.name for tool in self.loaded.tools]
+        ending = rules.wants_end(said, exits)
+        return rules.verdict(self.agent.tool_rules, names, rules.made_in(said), exits, ending=ending)
 
     def system(self, now: Micros) -> str:
         """The compiled instructions, built anew only when memory, settings or the day changed."""

@@ -5,7 +5,7 @@ from the commit with the newest settings and blocks. A turn that fails ends with
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.listener import Turn
 from kelpie.agent.prompt import prepare
 from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record
+from kelpie.agent.rules import made_in
 from kelpie.agent.state import Hot
 from kelpie.agent.stop import Called
 from kelpie.core.blocks import DEFAULT_LIMIT
@@ -48,7 +49,15 @@ class TurnLoop:
     """One turn of one conversation, from where it stands to its end."""
 
     def __init__(
-        self, equipment: Equipment, hot: Hot, position: Position, given: Given, turn: Turn, *, deltas: bool = False
+        self,
+        equipment: Equipment,
+        hot: Hot,
+        position: Position,
+        given: Given,
+        turn: Turn,
+        *,
+        deltas: bool = False,
+        said: Sequence[Message] = (),  # what the history has of the turn already
     ) -> None:
         self._equipment = equipment
         self._world = equipment.world
@@ -59,6 +68,7 @@ class TurnLoop:
         self._deltas = deltas
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
+        self._said = list(said)  # the rows of the turn, which the tool rules go by
 
     # --- the ways in ---------------------------------------------------------------------------------------------
 
@@ -106,11 +116,12 @@ class TurnLoop:
         What runs inside the commit is simply run; of what runs outside nobody knows how far it came.
         """
         assert reply.step_id is not None
-        planned = self._plan(reply.tool_calls)
+        earlier = [row for row in self._said if row.step_id != reply.step_id]
+        planned, open_ids = self._plan(reply.tool_calls, earlier), {call.id for call in left}
         answers = tuple(
             Answer(p, self._world.ids.uuid(), interrupted(p.call) if p.external else None)
             for p in planned
-            if p.call in left
+            if p.call.id in open_ids
         )
         write = self._write("recover", reply.step_id, answers=answers, ending=self._ending(planned, "tool_calls"))
         return await self._commit(write)
@@ -123,13 +134,14 @@ class TurnLoop:
         entries = context.within(self._hot.history_chars(self._world.clock.now()))
         entries += [prepare(message, self._hot.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
-        return await ask(self._world, self._equipment.models, self._hot, entries, listen)
+        allowed = self._hot.verdict(self._said)
+        return await ask(self._world, self._equipment.models, self._hot, entries, allowed, listen)
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
         self._count(asked)
-        planned = self._plan(asked.reply.tool_calls)
-        ending = self._ending(planned, asked.reply.finish_reason)
+        planned = self._plan(asked.reply.tool_calls, self._said)
+        asked = replace(asked, reply=replace(asked.reply, tool_calls=tuple(p.call for p in planned)))
         step = replace(
             answered_by(self._record(asked.step_id, StepStatus.success), asked.reply),
             usage=asked.reply.usage,
@@ -141,23 +153,24 @@ class TurnLoop:
         trace = self._trace(asked)
         if not any(p.external for p in planned):
             answers = tuple(Answer(p, self._world.ids.uuid()) for p in planned)
+            ending = self._ending(planned, asked.reply.finish_reason)
             write = self._write(
                 "step", asked.step_id, rows=rows, step=step, trace=trace, answers=answers, ending=ending
             )
             return await self._commit(write, previewed=asked.previewed)
         write = self._write("reply", asked.step_id, rows=rows, step=step, trace=trace)
         await self._commit(write, previewed=asked.previewed)
-        return await self._answer_one_by_one(asked.step_id, planned, ending)
+        return await self._answer_one_by_one(asked.step_id, planned)
 
-    async def _answer_one_by_one(self, step_id: StepId, planned: list[Planned], ending: Ending) -> bool:
+    async def _answer_one_by_one(self, step_id: StepId, planned: list[Planned]) -> bool:
         """Each result is committed before the next call begins."""
         goes_on = True
         for i, p in enumerate(planned):
             uuid = self._world.ids.uuid()
             context = CallContext(self._hot.agent, self._world.clock.now(), uuid, self._position.run.conversation_id)
             done = await run_outside(p, context) if p.external else None
-            last = i == len(planned) - 1
-            write = self._write("result", step_id, answers=(Answer(p, uuid, done),), ending=ending if last else None)
+            ending = self._ending(planned, "tool_calls") if i == len(planned) - 1 else None
+            write = self._write("result", step_id, answers=(Answer(p, uuid, done),), ending=ending)
             goes_on = await self._commit(write)
         return goes_on
 
@@ -167,7 +180,8 @@ class TurnLoop:
         self._waiting = ()
         self._take_in(committed)
         for row in committed.rows:
-            if row.role in (Role.assistant, Role.tool):
+            reminds = row.id == write.nudge_id and not self._hot.spec.heartbeats
+            if row.role in (Role.assistant, Role.tool) or reminds:
                 self._turn.tell(MessageCommitted(row, previewed and row.role is Role.assistant))
         if committed.stop is not None:
             self._tell_end(committed.run, None)
@@ -177,6 +191,7 @@ class TurnLoop:
         hot = self._hot
         self._position = self._position.after(committed.run)
         hot.loaded = committed.loaded
+        self._said += committed.rows
         if committed.cleared:
             hot.contexts.pop(self._position.conversation, None)
         elif context := hot.contexts.get(self._position.conversation):
@@ -246,13 +261,14 @@ class TurnLoop:
             return None
         return NewTrace(tracing, exchanged.sent, exchanged.received)
 
-    def _plan(self, calls: Iterable[ToolCall]) -> list[Planned]:
+    def _plan(self, calls: Iterable[ToolCall], said: Sequence[Message]) -> list[Planned]:
         loaded = self._hot.loaded
-        return [plan(call, loaded.agent, loaded.tools, self._equipment.external) for call in calls]
+        return plan(calls, loaded.agent, loaded.tools, self._equipment.external, said, self._hot.exits)
 
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
-        called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None) for p in planned)
-        return Ending(called, finish_reason, self._given.max_steps - self._position.run.step_count)
+        called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None, p.misruled) for p in planned)
+        left = self._given.max_steps - self._position.run.step_count
+        return Ending(called, finish_reason, left, made_in(self._said))
 
 
 async def _while_committing(

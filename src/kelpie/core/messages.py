@@ -69,6 +69,7 @@ class ToolReturn:
     text: str
     stdout: tuple[str, ...] | None = None  # None: this kind of tool has no output of its own
     stderr: tuple[str, ...] | None = None
+    untried: bool = False  # it was turned away before any tool was reached; for the tool rules it never happened
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,12 +62,19 @@ def _return_to_json(result: ToolReturn) -> dict[str, Any]:
         "text": result.text,
         "stdout": result.stdout,
         "stderr": result.stderr,
+        **({"untried": True} if result.untried else {}),
     }
 
 
 def _return_from_json(data: dict[str, Any]) -> ToolReturn:
     return ToolReturn(
-        data["call_id"], data["name"], data["ok"], data["text"], _lines(data["stdout"]), _lines(data["stderr"])
+        data["call_id"],
+        data["name"],
+        data["ok"],
+        data["text"],
+        _lines(data["stdout"]),
+        _lines(data["stderr"]),
+        data.get("untried", False),
     )
 
 

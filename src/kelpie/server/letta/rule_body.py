@@ -20,6 +20,13 @@ _FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+class ChildArguments(BaseModel):
+    """Arguments that a child tool gets from the rule."""
+
+    name: str
+    args: dict[str, Any] | None = None
+
+
 class ToolRuleBody(BaseModel):
     """A rule; its type decides which of the further fields count."""
 
@@ -39,7 +46,7 @@ class ToolRuleBody(BaseModel):
     tool_name: str
     args: dict[str, Any] | None = None
     children: list[str] | None = None
-    child_arg_nodes: list[dict[str, Any]] | None = None
+    child_arg_nodes: list[ChildArguments] | None = None
     child_output_mapping: dict[str, str] | None = None
     default_child: str | None = None
     require_output_mapping: bool | None = None
@@ -50,10 +57,14 @@ class ToolRuleBody(BaseModel):
         for name in _FIELDS[self.type][0]:
             if getattr(self, name) is None:
                 raise ValueError(f"a rule of type {self.type} needs {name}")
+        if self.type == "constrain_child_tools":
+            for node in self.child_arg_nodes or ():
+                if node.name not in (self.children or ()):
+                    raise ValueError(f"child_arg_nodes names '{node.name}', which is not in children; add it there")
         return self
 
 
 def tool_rule(body: ToolRuleBody) -> ToolRule:
     required, optional = _FIELDS[body.type]
-    options = {name: value for name in (*required, *optional) if (value := getattr(body, name)) is not None}
-    return ToolRule(body.type, body.tool_name, options)
+    given = body.model_dump(include={*required, *optional})
+    return ToolRule(body.type, body.tool_name, {name: value for name, value in given.items() if value is not None})

@@ -20,13 +20,11 @@ from kelpie.agent.events import (
 )
 from kelpie.agent.partial_json import StringField
 from kelpie.core.ids import AgentId, RunId
-from kelpie.core.messages import Role, Usage
+from kelpie.core.messages import Usage
 from kelpie.core.time import Micros
 from kelpie.server import sse
 from kelpie.server.errors import error_frame
 from kelpie.server.letta.message_shape import View, envelope, place_otid, wire_messages
-
-_PUT_IN = frozenset({Role.user, Role.system})
 
 
 class Frames:
@@ -95,9 +93,9 @@ class Frames:
 
 
 def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
-    """The wire messages of a commit, without what was put in: that is known by its role or by its own `otid`."""
+    """The wire messages of a commit, without what was put in: that is known by its own `otid`."""
     row = event.message
-    return [] if row.role in _PUT_IN or row.otid is not None else wire_messages(row, view)
+    return [] if row.otid is not None else wire_messages(row, view)
 
 
 def ending(event: TurnEnded) -> Iterator[bytes]:

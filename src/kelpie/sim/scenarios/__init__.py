@@ -15,6 +15,7 @@ from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.records import RECORDS
 from kelpie.sim.scenarios.removals import REMOVALS
 from kelpie.sim.scenarios.rivals import RIVALS
+from kelpie.sim.scenarios.rulings import RULINGS
 from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 from kelpie.sim.scenarios.threads import THREADS
@@ -38,6 +39,7 @@ SCENARIOS: dict[str, Scenario] = {
         HOUSEHOLDS,
         THREADS,
         TOOLBOXES,
+        RULINGS,
         CREDENTIALS,
         DOUBTS,
         CUT_OFF,

@@ -57,7 +57,8 @@ class Anywhere(Play):
                 return
 
 
-def _cuts(kind: str, *visits: int) -> tuple[tuple[Aim, ...], ...]:
+def cuts(kind: str, *visits: int) -> tuple[tuple[Aim, ...], ...]:
+    """Plots with one cut each: before and after these visits of a kind of commit."""
     return tuple((Aim(fault, f"journal.{kind}", nth=nth),) for nth in visits for fault in (BEFORE, AFTER))
 
 
@@ -82,11 +83,11 @@ EVERY_POINT = scenario(
     "crash-at-every-journal-point",
     EveryKindOfCommit,
     plots=(
-        *_cuts("open", 1, 3, 5),
-        *_cuts("step", 1, 2, 3, 4),
-        *_cuts("reply", 1, 2),
-        *_cuts("result", 1, 2, 3, 4),
-        *_cuts("close", 1),
+        *cuts("open", 1, 3, 5),
+        *cuts("step", 1, 2, 3, 4),
+        *cuts("reply", 1, 2),
+        *cuts("result", 1, 2, 3, 4),
+        *cuts("close", 1),
         *_OUTSIDE,
         *_AGAIN,
     ),
