@@ -9,7 +9,7 @@ from kelpie.core.blocks import BlockQuery, NewBlock
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, BlockId
 from kelpie.core.paging import Page
-from kelpie.memory.blocks import Blocks, described
+from kelpie.memory.blocks import Blocks
 from kelpie.storage import blocks as rows
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.port import CallContext
@@ -45,15 +45,10 @@ async def test_create_and_read_back(blocks: Blocks) -> None:
     assert await blocks.count() == 1
 
 
-async def test_labels_may_repeat_and_a_block_of_its_own_is_described_by_its_maker_only(blocks: Blocks) -> None:
+async def test_well_known_labels_are_described_and_labels_may_repeat(blocks: Blocks) -> None:
     one, two = await blocks.create(NewBlock("human")), await blocks.create(NewBlock("human", description="mine"))
-    assert one.description is None and two.description == "mine"
-
-
-def test_the_well_known_blocks_of_a_new_agent_are_described() -> None:
-    assert described(NewBlock("human")).description and described(NewBlock("persona")).description
-    assert described(NewBlock("human", description="mine")).description == "mine"
-    assert described(NewBlock("other")).description is None
+    assert one.description and two.description == "mine"
+    assert (await blocks.create(NewBlock("other"))).description is None
 
 
 async def test_update_is_heard_by_every_carrier_also_when_it_is_sent_again(blocks: Blocks, heard: Heard) -> None:

@@ -24,6 +24,12 @@ async def test_names_of_this_machine_are_answered(client: httpx.AsyncClient, hos
     assert (await client.get("/v1/health/", headers={"Host": host})).status_code == 200
 
 
+@pytest.mark.parametrize(("number", "status"), [(1, 200), (70, 431)])
+async def test_headers_are_bounded(client: httpx.AsyncClient, number: int, status: int) -> None:
+    headers = {f"x-{n}": "v" * 1000 for n in range(number)}
+    assert (await client.get("/v1/agents/count", headers=headers)).status_code == status
+
+
 @pytest.mark.parametrize(
     "host",
     [

@@ -203,8 +203,7 @@ def make_blocks(
     # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
     user, organization = caller.user_id, caller.organization_id
     return tuple(
-        blocks.make(blocks.described(block), ids.new(BlockId), now + i, user, organization, limit=limit)
-        for i, block in enumerate(new)
+        blocks.make(block, ids.new(BlockId), now + i, user, organization, limit=limit) for i, block in enumerate(new)
     )
 
 

@@ -40,9 +40,9 @@ def make(
     *,
     limit: int = DEFAULT_LIMIT,
 ) -> Block:
-    """The block that was described, ready to be stored. `limit` is for a block that names none.
+    """The block that was described, ready to be stored; well-known labels get a description if they have none.
 
-    Raises InvalidInput for a label or a limit that cannot be.
+    `limit` is for a block that names none. Raises InvalidInput for a label or a limit that cannot be.
     """
     given = {name: getattr(new, name) for name in _FIELDS} | {"limit": limit if new.limit is None else new.limit}
     return Block(
@@ -52,13 +52,8 @@ def make(
         organization_id=organization,
         created_by_id=by,
         last_updated_by_id=by,
-        **_checked(given),
+        **_checked(given | {"description": new.description or _STOCK_DESCRIPTIONS.get(new.label)}),
     )
-
-
-def described(new: NewBlock) -> NewBlock:
-    """A block an agent is made with: a well-known label gets a description if it has none."""
-    return new if new.description else replace(new, description=_STOCK_DESCRIPTIONS.get(new.label))
 
 
 def _checked(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from kelpie.world.ids import Ids
 
 BODY_STALL_S = 60.0  # how long a client may pause within a body
 
+HEADER_BYTES_MAX = 64 * 1024
+
+_HEADERS_TOO_LARGE = f"The headers are larger than {HEADER_BYTES_MAX} bytes; send fewer or shorter ones."
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 CUT_OFF = (
@@ -108,6 +111,8 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Answer | None:
         headers = Headers(scope=scope)
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES_MAX:
+            return Answer({"detail": _HEADERS_TOO_LARGE}, 431, {"Connection": "close"})
         if not self._protected and not self._is_ours(host_of(headers.get("host", ""))):
             return Answer(
                 {"detail": "This server answers only to the names of its own machine; see the host setting."}, 403
