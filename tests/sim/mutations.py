@@ -31,7 +31,7 @@ from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.sim import database
-from kelpie.storage import agent_views, archives, conversations, heads, journal_keys, messages
+from kelpie.storage import agent_views, archives, conversations, heads, journal_keys, message_rows, messages
 from kelpie.storage import agents as agent_rows
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
@@ -151,9 +151,9 @@ def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> Non
 
 def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
     async def answer_open(self: turn.TurnLoop, reply: Any, left: Any) -> bool:
-        planned = self._plan(reply.tool_calls)
-        again = [each for each in planned if each.call in left]
-        return await self._answer_one_by_one(reply.step_id, again, self._ending(planned, "tool_calls"))
+        earlier = [row for row in self._said if row.step_id != reply.step_id]
+        again = [each for each in self._plan(reply.tool_calls, earlier) if each.call in left]
+        return await self._answer_one_by_one(reply.step_id, again)
 
     patch.setattr(turn.TurnLoop, "answer_open", answer_open)
 
@@ -201,8 +201,8 @@ def a_turn_that_goes_on_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
-    original = messages._return_from_json
-    patch.setattr(messages, "_return_from_json", lambda data: replace(original(data), untried=False))
+    original = message_rows._return_from_json
+    patch.setattr(message_rows, "_return_from_json", lambda data: replace(original(data), untried=False))
 
 
 def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
