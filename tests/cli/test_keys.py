@@ -84,6 +84,13 @@ def test_a_key_is_made_used_listed_and_revoked(reachable: tuple[Live, str]) -> N
     assert place.kelpie("keys", "revoke", facts["id"], env=operator).returncode == 4
 
 
+def test_what_is_no_key_is_refused_in_a_sentence(reachable: tuple[Live, str]) -> None:
+    place, password = reachable
+    done = place.kelpie("keys", "revoke", "nope", env={"KELPIE_API_KEY": password})
+    assert done.returncode == 1
+    assert done.stderr == "kelpie: KEY: 'nope' is not the id of a key; `kelpie keys list` shows them\n"
+
+
 def test_a_key_for_one_agent(reachable: tuple[Live, str]) -> None:
     place, password = reachable
     operator = {"KELPIE_API_KEY": password}

@@ -87,7 +87,13 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Things]:
 @pytest.mark.parametrize(("kind", "name"), list(_cases()))
 async def test_a_method_answers_as_its_model_says(things: Things, kind: str, name: str) -> None:
     async with sdk_client(kind, str(things.http.base_url)) as sdk:
-        answer = await got(CASES[name](sdk, things))
+        try:
+            answer = await got(CASES[name](sdk, things))
+        except APIStatusError as error:
+            # An expected failure is a refusal: a fault of ours is none, whatever it is waiting for.
+            if error.status_code >= 500 and error.status_code != 501:
+                pytest.fail(f"{error.status_code} {error.response.text}")
+            raise
         if hasattr(answer, "iter_pages") or isinstance(answer, Stream | AsyncStream):
             assert await every(answer) or name in EMPTY, "nothing came: the case shows nothing"
         else:

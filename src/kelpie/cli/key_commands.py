@@ -11,7 +11,8 @@ from kelpie.cli.agents import find
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import cell, print_facts, print_json, print_rows
 from kelpie.core.access import Scope
-from kelpie.core.errors import InvalidInput
+from kelpie.core.errors import InvalidId, InvalidInput
+from kelpie.core.ids import KeyId
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from kelpie.world.clock import SystemClock
 
@@ -73,6 +74,10 @@ def revoke(
     key: Annotated[str, typer.Argument(help="Id of the key; `kelpie keys list` shows them.")], url: Url = None
 ) -> None:
     """End a key, at once."""
+    try:
+        KeyId.parse(key)
+    except InvalidId:
+        raise InvalidInput("KEY", f"'{key[:80]}' is not the id of a key; `kelpie keys list` shows them") from None
     gone = client(url).delete(path("kelpie", "keys", key))
     print(f"The key '{cell(gone['name'])}' ({gone['id']}) is revoked.")
 
