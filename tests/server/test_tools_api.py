@@ -130,6 +130,7 @@ async def test_schemas_from_source(client: httpx.AsyncClient) -> None:
     }
     for bad in ({"code": "x=1"}, {"code": "x", "source_type": "typescript"}, {"code": "x", "source_type": "cobol"}):
         refused = await client.post(f"{BASE}/generate-schema", json=bad)
+        assert "source_code" not in refused.text, "that field is called `code` here"
         assert refused.status_code == 400 and len(refused.json()["detail"].split()) > 3
     assert (await client.get(f"{BASE}/", params={"tool_types": "custom"})).json() == [], "nothing is stored"
 

@@ -68,11 +68,13 @@ async def search_tools(kelpie: House, body: SearchTools) -> Answer:
 
 @router.post("/generate-schema", summary="The JSON schema that source code would get", response_model=None)
 async def generate_schema(body: Code) -> Answer:
-    if body.source_type == "typescript":
-        return Answer(schema_from_typescript(body.code))
-    if body.source_type not in (None, "python"):
+    if body.source_type not in (None, "python", "typescript"):
         raise InvalidInput("source_type", f"'{body.source_type[:80]}' is neither python nor typescript")
-    return Answer(schema_from_source(body.code))
+    read = schema_from_typescript if body.source_type == "typescript" else schema_from_source
+    try:
+        return Answer(read(body.code))
+    except InvalidInput as error:
+        raise InvalidInput("code" if error.field == "source_code" else error.field, error.remedy) from error
 
 
 @router.post("/add-base-tools", summary="Restore the tools that come with the server", response_model=None)
