@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kelpie.core.messages import NewMessage
+from kelpie.core.approvals import ClientTool
+from kelpie.core.messages import CallAnswer, NewMessage
 
 MAX_STEPS_DEFAULT = 50
 
@@ -18,4 +19,7 @@ class Send:
     deltas: bool = False  # whether someone wants tokens as they come
     background: bool = False
     run_type: str = "send_message"
+    answers: tuple[CallAnswer, ...] = ()  # to calls that wait; the messages come after their results
+    partial: bool = False  # whether they may leave some of the calls waiting
+    client_tools: tuple[ClientTool, ...] = ()
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -54,11 +54,19 @@ class HiddenReasoning:
 Part = Text | Image | Reasoning | HiddenReasoning
 
 
+class Awaits(StrEnum):
+    """Whose word a call waits for before it has a result."""
+
+    approval = "approval"  # a person's, who lets it run or not
+    client = "client"  # that of the client which offered the tool and runs it
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     id: str
     name: str
     arguments: str  # JSON text exactly as the model gave it
+    awaits: Awaits | None = None  # stays on the row when the word was given
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,21 @@ class ToolReturn:
     stdout: tuple[str, ...] | None = None  # None: this kind of tool has no output of its own
     stderr: tuple[str, ...] | None = None
     untried: bool = False  # it was turned away before any tool was reached; for the tool rules it never happened
+    ran_with: str | None = None  # the arguments, if a person changed them before they let it run
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a person says to a call that waits for approval. With `arguments` it runs with those instead."""
+
+    call_id: str
+    approve: bool
+    reason: str | None = None
+    arguments: str | None = None  # a JSON object
+
+
+CallAnswer = Ruling | ToolReturn
+"""An answer to a call that waits: a person's word, or the result that a client has from its own tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +112,13 @@ class Message:
     run_id: RunId | None = None
     step_id: StepId | None = None
     is_err: bool = False
+    answers: tuple[CallAnswer, ...] = ()  # of a row that answers calls which waited
     seq: int = 0  # order within the agent, given by storage
+
+    @property
+    def is_reply(self) -> bool:
+        """Whether the model said this; a reply with a call that waits for somebody has the role `approval`."""
+        return self.role is Role.assistant or (self.role is Role.approval and bool(self.tool_calls))
 
     @property
     def text(self) -> str:

@@ -8,12 +8,15 @@ from sqlalchemy import Row
 from kelpie.core.errors import InvariantBroken
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from kelpie.core.messages import (
+    Awaits,
+    CallAnswer,
     HiddenReasoning,
     Image,
     Message,
     Part,
     Reasoning,
     Role,
+    Ruling,
     Text,
     ToolCall,
     ToolReturn,
@@ -63,6 +66,7 @@ def _return_to_json(result: ToolReturn) -> dict[str, Any]:
         "stdout": result.stdout,
         "stderr": result.stderr,
         **({"untried": True} if result.untried else {}),
+        **({"ran_with": result.ran_with} if result.ran_with is not None else {}),
     }
 
 
@@ -75,7 +79,44 @@ def _return_from_json(data: dict[str, Any]) -> ToolReturn:
         _lines(data["stdout"]),
         _lines(data["stderr"]),
         data.get("untried", False),
+        data.get("ran_with"),
     )
+
+
+def _call_to_json(call: ToolCall) -> dict[str, Any]:
+    awaits = {"awaits": call.awaits.value} if call.awaits else {}
+    return {"id": call.id, "name": call.name, "arguments": call.arguments, **awaits}
+
+
+def _call_from_json(data: dict[str, Any]) -> ToolCall:
+    awaits = Awaits(data["awaits"]) if "awaits" in data else None
+    return ToolCall(data["id"], data["name"], data["arguments"], awaits)
+
+
+def answers_to_json(answers: Iterable[CallAnswer]) -> list[dict[str, Any]]:
+    return [_answer_to_json(answer) for answer in answers]
+
+
+def answers_from_json(data: Iterable[dict[str, Any]] | None) -> tuple[CallAnswer, ...]:
+    return tuple(_answer_from_json(answer) for answer in data or ())
+
+
+def _answer_to_json(answer: CallAnswer) -> dict[str, Any]:
+    if isinstance(answer, ToolReturn):
+        return {"type": "return", **_return_to_json(answer)}
+    return {
+        "type": "ruling",
+        "call_id": answer.call_id,
+        "approve": answer.approve,
+        "reason": answer.reason,
+        "arguments": answer.arguments,
+    }
+
+
+def _answer_from_json(data: dict[str, Any]) -> CallAnswer:
+    if data["type"] == "return":
+        return _return_from_json(data)
+    return Ruling(data["call_id"], data["approve"], data["reason"], data["arguments"])
 
 
 def _lines(data: list[str] | None) -> tuple[str, ...] | None:
@@ -90,7 +131,7 @@ def to_row(message: Message, seq: int) -> dict[str, Any]:
         "conversation_id": message.conversation_id,
         "role": message.role.value,
         "content": content_to_json(message.content),
-        "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in message.tool_calls],
+        "tool_calls": [_call_to_json(call) for call in message.tool_calls],
         "tool_returns": [_return_to_json(r) for r in message.tool_returns],
         "name": message.name,
         "otid": message.otid,
@@ -99,6 +140,7 @@ def to_row(message: Message, seq: int) -> dict[str, Any]:
         "run_id": message.run_id,
         "step_id": message.step_id,
         "is_err": message.is_err,
+        "answers": answers_to_json(message.answers) if message.answers else None,
         "created_at": message.created_at,
     }
 
@@ -110,7 +152,7 @@ def from_row(row: Row[Any]) -> Message:
         role=Role(row.role),
         created_at=row.created_at,
         content=content_from_json(row.content),
-        tool_calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in row.tool_calls),
+        tool_calls=tuple(_call_from_json(call) for call in row.tool_calls),
         tool_returns=tuple(_return_from_json(r) for r in row.tool_returns),
         conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
         name=row.name,
@@ -120,5 +162,6 @@ def from_row(row: Row[Any]) -> Message:
         run_id=RunId(row.run_id) if row.run_id else None,
         step_id=StepId(row.step_id) if row.step_id else None,
         is_err=row.is_err,
+        answers=answers_from_json(row.answers),
         seq=row.seq,
     )

@@ -6,13 +6,14 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
+from kelpie.core.approvals import ClientTool
 from kelpie.core.errors import InvariantBroken, NotFound
-from kelpie.core.ids import AgentId, ConversationId, OrganizationId, RunId
-from kelpie.core.messages import NewMessage, Role, Usage
+from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
+from kelpie.core.messages import CallAnswer, NewMessage, Role, Usage
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason, check_run_move
 from kelpie.storage import run_filters
 from kelpie.storage.heads import Node
-from kelpie.storage.message_rows import content_from_json, content_to_json
+from kelpie.storage.message_rows import answers_from_json, answers_to_json, content_from_json, content_to_json
 from kelpie.storage.paging import Paging
 from kelpie.storage.steps import usage_to_json
 from kelpie.storage.tables import run_tools, runs
@@ -27,6 +28,10 @@ class Given:
 
     messages: tuple[NewMessage, ...]
     max_steps: int
+    answers: tuple[CallAnswer, ...] = ()  # to all the calls of `request` that waited
+    request: MessageId | None = None
+    earlier: tuple[RunId, ...] = ()  # the runs of the same turn before this one
+    client_tools: tuple[ClientTool, ...] = ()
 
 
 def _given_to_json(given: Given) -> dict[str, Any]:
@@ -41,7 +46,19 @@ def _given_to_json(given: Given) -> dict[str, Any]:
         }
         for m in given.messages
     ]
-    return {"messages": stored, "max_steps": given.max_steps}
+    return {"messages": stored, "max_steps": given.max_steps, **_waited_to_json(given)}
+
+
+def _waited_to_json(given: Given) -> dict[str, Any]:
+    """What only some turns have: answers to calls that waited, and tools of the client's own."""
+    found: dict[str, Any] = {}
+    if given.request is not None:
+        found["request"], found["answers"] = given.request, answers_to_json(given.answers)
+    if given.earlier:
+        found["earlier"] = list(given.earlier)
+    if given.client_tools:
+        found["client_tools"] = [[t.name, t.description, dict(t.parameters)] for t in given.client_tools]
+    return found
 
 
 def _given_from_json(data: Mapping[str, Any]) -> Given:
@@ -51,7 +68,14 @@ def _given_from_json(data: Mapping[str, Any]) -> Given:
         )
         for m in data["messages"]
     )
-    return Given(messages, data["max_steps"])
+    return Given(
+        messages,
+        data["max_steps"],
+        answers_from_json(data.get("answers")),
+        MessageId(data["request"]) if "request" in data else None,
+        tuple(RunId(run_id) for run_id in data.get("earlier", ())),
+        tuple(ClientTool(*tool) for tool in data.get("client_tools", ())),
+    )
 
 
 def open_run(tx: Tx, run: Run, organization: OrganizationId, given: Given, node: Node) -> None:

@@ -9,6 +9,7 @@ from kelpie.storage.tables.conversations import conversation_blocks, conversatio
 from kelpie.storage.tables.credentials import access_token_agents, access_tokens, api_keys
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
 from kelpie.storage.tables.history import (
+    approvals,
     context,
     journal,
     messages,
@@ -40,6 +41,7 @@ __all__ = [
     "agent_tools",
     "agents",
     "api_keys",
+    "approvals",
     "archives",
     "block_identities",
     "block_tags",

@@ -42,6 +42,7 @@ messages = Table(
     Column("run_id", Text),
     Column("step_id", Text),
     Column("is_err", Boolean, nullable=False),
+    Column("answers", JSON(none_as_null=True)),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("agent_id", "seq"),
     Index(None, "run_id"),
@@ -59,6 +60,21 @@ context = Table(
     Column("conversation_id", Text, primary_key=True),
     Column("position", BigInteger, primary_key=True, autoincrement=False),
     Column("message_id", Text, nullable=False),
+)
+
+# The calls that wait for somebody's word, one row for each conversation whose last turn ended with them. `runs` are
+# those of the turn so far, and `answers` what was said before all of it was.
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("conversation_id", Text, primary_key=True),
+    Column("message_id", Text, ForeignKey("messages.id", ondelete="CASCADE"), nullable=False),
+    Column("runs", JSON, nullable=False),
+    Column("answers", JSON, nullable=False),
+    Column("requested_at", BigInteger, nullable=False),
+    Index(None, "message_id"),
+    Index(None, "requested_at"),
 )
 
 runs = Table(

@@ -460,6 +460,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.Text(), nullable=True),
         sa.Column("step_id", sa.Text(), nullable=True),
         sa.Column("is_err", sa.Boolean(), nullable=False),
+        sa.Column("answers", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_messages_agent_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
@@ -623,6 +624,22 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_api_keys_user_id"), "api_keys", ["user_id"], unique=False)
     op.create_table(
+        "approvals",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("message_id", sa.Text(), nullable=False),
+        sa.Column("runs", sa.JSON(), nullable=False),
+        sa.Column("answers", sa.JSON(), nullable=False),
+        sa.Column("requested_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_approvals_agent_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(
+            ["message_id"], ["messages.id"], name=op.f("fk_approvals_message_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("agent_id", "conversation_id", name=op.f("pk_approvals")),
+    )
+    op.create_index(op.f("ix_approvals_message_id"), "approvals", ["message_id"], unique=False)
+    op.create_index(op.f("ix_approvals_requested_at"), "approvals", ["requested_at"], unique=False)
+    op.create_table(
         "conversation_blocks",
         sa.Column("conversation_id", sa.Text(), nullable=False),
         sa.Column("label", sa.Text(), nullable=False),
@@ -774,6 +791,7 @@ def downgrade() -> None:
     op.drop_table("group_agents")
     op.drop_table("conversation_shares")
     op.drop_table("conversation_blocks")
+    op.drop_table("approvals")
     op.drop_table("api_keys")
     op.drop_table("access_tokens")
     op.drop_table("users")
