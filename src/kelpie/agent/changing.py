@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kelpie.agent import making
+from kelpie.agent import compaction_settings, making
 from kelpie.core.agents import Agent, ModelChoice, Secret
 from kelpie.core.errors import InvalidInput
 from kelpie.core.identities import Identity
@@ -72,12 +72,13 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
         raise InvalidInput(unknown[0], "cannot be changed")
     columns: dict[str, Any] = {name: changes[name] for name in changes if name in _PLAIN}
     columns |= {name: check(changes[name]) for name, check in _CHECKED.items() if changes.get(name) is not None}
-    compaction = dict(agent.compaction_settings or {})
+    stored = agent.compaction_settings or compaction_settings.made(None, agent.model.handle)
+    compaction = dict(stored)
     if model is not None:
         columns["model"] = model
-        if compaction.get("model") == making.summarizer(agent.model.handle):  # nobody chose it: it goes with the model
-            compaction["model"] = making.summarizer(model.handle)
-    compaction |= changes.get("compaction_settings") or {}
+        compaction = compaction_settings.moved(stored, agent.model.handle, model.handle)
+    if (given := changes.get("compaction_settings")) is not None:
+        compaction = compaction_settings.changed(compaction, given)
     if compaction != (agent.compaction_settings or {}):
         columns["compaction_settings"] = compaction
     if making.SUBAGENT_TAG in columns.get("tags", ()):

@@ -8,7 +8,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kelpie.agent.calls import interrupted
-from kelpie.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.messages import (
+    HiddenReasoning,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolReturn,
+)
+from kelpie.core.tokens import weigh
+
+_FRAME_WEIGHT = 20  # role, separators
+_IMAGE_WEIGHT = 6_000  # whatever its bytes: providers count pixels, about 1,500 tokens for a large one
 
 LeftOpen = tuple[Message, tuple[ToolCall, ...]]
 
@@ -42,10 +56,20 @@ def _close(shown: list[Message], open_calls: dict[str, Message]) -> None:
 
 
 def weight(message: Message) -> int:
-    """Roughly how many characters a message takes in a prompt."""
-    said = sum(len(part.text) for part in message.content if isinstance(part, Text | Reasoning))
-    called = sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
-    return 20 + said + called + sum(len(result.text) for result in message.tool_returns)
+    """Roughly how many bytes a message takes in a prompt."""
+    said = sum(_part_weight(part) for part in message.content)
+    called = sum(len(call.name) + weigh(call.arguments) for call in message.tool_calls)
+    return _FRAME_WEIGHT + said + called + sum(weigh(result.text) for result in message.tool_returns)
+
+
+def _part_weight(part: Part) -> int:
+    match part:
+        case Text() | Reasoning():
+            return weigh(part.text)
+        case Image():
+            return _IMAGE_WEIGHT
+        case HiddenReasoning():
+            return len(part.data or "")
 
 
 def left_open(messages: Sequence[Message]) -> LeftOpen | None:

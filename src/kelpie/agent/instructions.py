@@ -2,6 +2,8 @@
 lose long instructions, and large ones do not need them. Each names the tools its type comes with, and no others.
 """
 
+from kelpie.core.compaction import Mode
+
 _BLOCKS = """\
 Your memory blocks stand in full at the end of these instructions. Each has a label, a description of what belongs in \
 it, and a value. They are always before you, so what you write there you will never forget."""
@@ -120,3 +122,28 @@ BOOT_THOUGHT = "I am awake and my memory is in place. I will check that my voice
 BOOT_MESSAGE = "Hello. I am here and ready."
 HEARTBEAT_ASKED = "Automatic message, not from the user: you asked to go on after this call. Take your next step."
 HEARTBEAT_RULE = "Automatic message, not from the user: this tool does not end a turn. Take your next step."
+
+_SUMMARY_WHAT = """\
+Tell what the person wants and what was agreed; what was done and what came of it; names, numbers, dates, links and \
+identifiers exactly as they stood; what failed and why; what is still open; and words by which details can be searched \
+for later. Where an earlier summary is among it, take over whatever of that still matters. Write in the first person, \
+at most 300 words, and nothing but the summary."""
+
+SUMMARY_PROMPTS = {
+    Mode.sliding_window: f"""\
+You are given the beginning of a conversation that an agent is about to lose sight of; the rest stays before it. Write \
+the summary that lets it understand the rest. {_SUMMARY_WHAT}""",
+    Mode.all: f"""\
+You are given a whole conversation that an agent is about to lose sight of. Write the summary from which it can go on \
+as if nothing had been lost, and end with what it was about to do next. {_SUMMARY_WHAT}""",
+    Mode.self_compact_sliding_window: f"""\
+Automatic message, not from the user: the messages above are about to leave your context, and only newer ones stay. \
+Do not answer them and call no tool. Write the summary that lets you understand what follows. {_SUMMARY_WHAT}""",
+    Mode.self_compact_all: f"""\
+Automatic message, not from the user: everything above is about to leave your context. Do not answer it and call no \
+tool. Write the summary from which you can go on as if nothing had been lost, and end with what you were about to do \
+next. {_SUMMARY_WHAT}""",
+}
+SUMMARY_ACKNOWLEDGED = "Understood. Give me the transcript, and I will answer with the summary and nothing else."
+SUMMARY_SO_FAR = "<summary_so_far>\n{summary}\n</summary_so_far>\n"
+SUMMARY_TRANSCRIPT = "{before}<transcript>\n{transcript}\n</transcript>\n"

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
 
-from kelpie.agent import instructions
+from kelpie.agent import compaction_settings, instructions
 from kelpie.agent.prompt import packed_event
 from kelpie.agent.types import EXITS, SPEAK, TypeSpec, instructions_for, spec_of
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
@@ -38,15 +38,7 @@ _FILE_WINDOWS = ((8_000, 3, 5_000), (32_000, 5, 15_000), (128_000, 10, 25_000), 
 _COMMON_SETTINGS = frozenset(
     {"max_output_tokens", "temperature", "parallel_tool_calls", "response_format", "fallbacks"}
 )
-_SUMMARIZERS = {"openai": "openai/gpt-5-mini", "anthropic": "anthropic/claude-haiku-4-5"}
 _FILE_WINDOW_LARGEST = (15, 40_000)
-SUMMARY_INSTRUCTIONS = (
-    "Messages at the beginning of the conversation are about to leave the context. Write a summary that lets the rest "
-    "be understood without them. Tell: what the person wants; what was done and found; decisions, names, numbers, "
-    "links and identifiers exactly as they stood; what failed and why; what is still open; and words by which details "
-    "can be searched for later. Take over what an earlier summary says if it still matters. Write in the first person, "
-    "at most 300 words, and nothing but the summary."
-)
 
 
 def check_name(name: str) -> str:
@@ -97,25 +89,6 @@ def _meant_for(info: ModelInfo, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def file_window(context_window: int) -> tuple[int, int]:
     return next(((n, chars) for limit, n, chars in _FILE_WINDOWS if context_window <= limit), _FILE_WINDOW_LARGEST)
-
-
-def summarizer(handle: str) -> str:
-    """The model that shortens the history of an agent with this model, unless it is told another."""
-    return _SUMMARIZERS.get(handle.partition("/")[0], handle)
-
-
-def compaction(given: Mapping[str, Any] | None, model: ModelChoice) -> Mapping[str, Any]:
-    """How the history will be shortened: what was asked for over the defaults."""
-    defaults = {
-        "model": summarizer(model.handle),
-        "model_settings": None,
-        "prompt": SUMMARY_INSTRUCTIONS,
-        "prompt_acknowledgement": False,
-        "clip_chars": 50_000,
-        "mode": "sliding_window",
-        "sliding_window_percentage": 0.3,
-    }
-    return {**defaults, **{k: v for k, v in (given or {}).items() if v is not None}}
 
 
 def wants_base_rules(new: NewAgent, spec: TypeSpec, model: ModelChoice) -> bool:
@@ -181,7 +154,7 @@ def make_agent(
         base_template_id=new.base_template_id,
         deployment_id=new.deployment_id,
         entity_id=new.entity_id,
-        compaction_settings=compaction(new.compaction_settings, model),
+        compaction_settings=compaction_settings.made(new.compaction_settings, model.handle),
         response_format=new.response_format,
         message_buffer_autoclear=new.message_buffer_autoclear or spec.one_turn_memory,
         enable_sleeptime=new.enable_sleeptime,
