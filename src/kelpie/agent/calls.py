@@ -23,6 +23,7 @@ INTERRUPTED = (
     "Interrupted: the server stopped while this tool was running. It may or may not have taken effect; "
     "check before you call it again."
 )
+CANCELLED = "Cancelled: the user cancelled this turn before the tool had a result. It may or may not have taken effect."
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,11 @@ async def run_outside(planned: Planned, context: CallContext) -> ToolReturn:
 def interrupted(call: ToolCall) -> ToolReturn:
     """The result of a call that a crash left open."""
     return ToolReturn(call.id, call.name, False, INTERRUPTED, None, (INTERRUPTED,))
+
+
+def cancelled(call: ToolCall) -> ToolReturn:
+    """The result of a call that was open when its turn was cancelled."""
+    return ToolReturn(call.id, call.name, False, CANCELLED, None, (CANCELLED,))
 
 
 def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:

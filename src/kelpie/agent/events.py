@@ -74,6 +74,7 @@ class TurnEnded:
     step_count: int
     context_tokens: int | None
     error: KelpieError | None = None
+    detail: str | None = None  # Kelpie's own reason, where the wire has no word for it
 
 
 @dataclass(frozen=True, slots=True)

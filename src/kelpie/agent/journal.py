@@ -86,6 +86,7 @@ class Write:
     ending: Ending | None = None
     trace: NewTrace | None = None  # of the model call that the step is about
     block_limit: int = DEFAULT_LIMIT  # of blocks that the calls make
+    cancelled: bool = False  # the turn was cancelled while what this records was done: it ends here
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     answered = [_answer(tx, answer, context, touched) for answer in write.answers]
     if answered:
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
-    decision = _decide(loaded, write.ending, rows) if write.ending else Decision(None)
+    decision = _decide(loaded, write, rows)
     if decision.nudge is not None:
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
     messages.append(tx, rows, position.conversation)
@@ -180,7 +181,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     if decision.stop is None:
         runs.progress(tx, run)
     else:
-        run = ended(run, decision.stop, write.at)
+        run = replace(ended(run, decision.stop, write.at), stop_detail=decision.detail)
         cleared = finish(tx, run, now.agent, position.conversation)
     return Committed(tuple(rows), run, now, decision.stop, tuple(dict.fromkeys(touched)), cleared)
 
@@ -222,7 +223,12 @@ def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]
     return given_back
 
 
-def _decide(loaded: Loaded, ending: Ending, rows: Sequence[Message]) -> Decision:
+def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
+    ending = write.ending
+    if ending is None:
+        return Decision(None)
+    if write.cancelled:
+        return Decision(StopReason.cancelled)
     rules, spec = loaded.agent.tool_rules, spec_of(loaded.agent.agent_type)
     asked = ruled(spec, rules, [tool.name for tool in loaded.tools], (*ending.made, *made_in(rows)))
     return decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked)

@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 
+from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded, TurnEvent, TurnOpened
 from kelpie.core.ids import RunId
 
@@ -19,6 +20,7 @@ class Turn:
 
     def __init__(self, run_id: RunId) -> None:
         self.run_id = run_id
+        self.cancellation = Cancellation()
         self._events: deque[TurnEvent] = deque()
         self._size = 0
         self._news = asyncio.Event()

@@ -37,6 +37,7 @@ class Decision:
 
     stop: StopReason | None
     nudge: str | None = None
+    detail: str | None = None  # Kelpie's own reason, where `stop` has no word for it
 
 
 def exits_of(spec: TypeSpec, tool_rules: Sequence[ToolRule]) -> frozenset[str]:

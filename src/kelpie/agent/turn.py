@@ -11,20 +11,22 @@ from typing import Any
 
 from kelpie.agent import journal
 from kelpie.agent.asking import Asked, ask
-from kelpie.agent.calls import Planned, interrupted, plan, run_outside
+from kelpie.agent.calls import Planned, cancelled, interrupted, plan, run_outside
+from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.freshness import Forgotten, catch_up
+from kelpie.agent.history import left_open
 from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.listener import Turn
 from kelpie.agent.prompt import prepare
-from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record
+from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record, tool_row
 from kelpie.agent.rules import made_in
 from kelpie.agent.state import Hot
 from kelpie.agent.stop import Called
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import KelpieError, ModelError
 from kelpie.core.ids import AgentId, MessageId, StepId
-from kelpie.core.messages import Message, Role, ToolCall
+from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.runs import Run, Step, StepStatus, StopReason
 from kelpie.llm.models import Models
 from kelpie.storage.runs import Given
@@ -102,7 +104,7 @@ class TurnLoop:
         while goes_on:
             try:
                 asked = await self._ask()
-            except ModelError as error:
+            except (ModelError, Cancelled) as error:
                 await self._fail(error)
                 return
             except Forgotten:
@@ -115,6 +117,9 @@ class TurnLoop:
 
         What runs inside the commit is simply run; of what runs outside nobody knows how far it came.
         """
+        if self._turn.cancellation.wished:
+            await self._end(StopReason.cancelled)
+            return False
         assert reply.step_id is not None
         earlier = [row for row in self._said if row.step_id != reply.step_id]
         planned, open_ids = self._plan(reply.tool_calls, earlier), {call.id for call in left}
@@ -135,20 +140,19 @@ class TurnLoop:
         entries += [prepare(message, self._hot.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
         allowed = self._hot.verdict(self._said)
-        return await ask(self._world, self._equipment.models, self._hot, entries, allowed, listen)
+        with self._turn.cancellation.abortable():
+            return await ask(self._world, self._equipment.models, self._hot, entries, allowed, listen)
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
         self._count(asked)
+        if self._turn.cancellation.wished:  # what was only said is dropped; what it cost is not
+            step = self._asked_step(asked, StepStatus.cancelled)
+            await self._end(StopReason.cancelled, replace(step, stop_reason=StopReason.cancelled))
+            return False
         planned = self._plan(asked.reply.tool_calls, self._said)
         asked = replace(asked, reply=replace(asked.reply, tool_calls=tuple(p.call for p in planned)))
-        step = replace(
-            answered_by(self._record(asked.step_id, StepStatus.success), asked.reply),
-            usage=asked.reply.usage,
-            model_endpoint=self._endpoint(asked.reply.answered_by),
-            llm_ns=asked.total_ns,
-            step_ns=asked.total_ns,
-        )
+        step = self._asked_step(asked, StepStatus.success)
         rows = (*(replace(row, step_id=asked.step_id) for row in self._waiting), self._reply(asked))
         trace = self._trace(asked)
         if not any(p.external for p in planned):
@@ -167,12 +171,20 @@ class TurnLoop:
         goes_on = True
         for i, p in enumerate(planned):
             uuid = self._world.ids.uuid()
-            context = CallContext(self._hot.agent, self._world.clock.now(), uuid, self._position.run.conversation_id)
-            done = await run_outside(p, context) if p.external else None
+            try:
+                done = await self._run_outside(p, uuid) if p.external else self._turn.cancellation.check()
+            except Cancelled:
+                await self._end(StopReason.cancelled)
+                return False
             ending = self._ending(planned, "tool_calls") if i == len(planned) - 1 else None
             write = self._write("result", step_id, answers=(Answer(p, uuid, done),), ending=ending)
             goes_on = await self._commit(write)
         return goes_on
+
+    async def _run_outside(self, planned: Planned, uuid: str) -> ToolReturn:
+        context = CallContext(self._hot.agent, self._world.clock.now(), uuid, self._position.run.conversation_id)
+        with self._turn.cancellation.abortable():
+            return await run_outside(planned, context)
 
     async def _commit(self, write: Write, *, previewed: bool = False) -> bool:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
@@ -201,24 +213,44 @@ class TurnLoop:
 
     # --- the end -------------------------------------------------------------------------------------------------
 
-    async def _fail(self, error: ModelError) -> None:
+    async def _fail(self, error: ModelError | Cancelled) -> None:
         """Ends the turn because the model gave no usable answer; what was committed before stays."""
+        step_id = self._world.ids.new(StepId)
+        if isinstance(error, Cancelled):
+            step = self._record(step_id, StepStatus.cancelled)
+            await self._end(StopReason.cancelled, replace(step, stop_reason=StopReason.cancelled))
+            return
         reason, told = reason_for(error), described(error)
-        step = replace(self._record(self._world.ids.new(StepId), StepStatus.failed), stop_reason=reason, error=told)
+        step = replace(self._record(step_id, StepStatus.failed), stop_reason=reason, error=told)
         run = self._position.run
         self._position = replace(self._position, run=replace(run, metadata={**run.metadata, "error": told}))
         await self._end(reason, step, error)
 
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
         run = journal.ended(self._position.run, reason, self._world.clock.now())
-        if await journal.close_turn(self._world.database, self._position, run, (), step, self._hot.loaded):
+        orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
+        if await journal.close_turn(self._world.database, self._position, run, orphans, step, self._hot.loaded):
             self._hot.contexts.pop(self._position.conversation, None)
         self._position = self._position.after(run)
+        for row in orphans:
+            self._turn.tell(MessageCommitted(row))
         self._tell_end(run, error)
+
+    def _cancelled_calls(self, run: Run) -> tuple[Message, ...]:
+        """The row that answers the calls which a cancelled turn leaves open, if it leaves any."""
+        left = left_open(self._said)
+        if left is None:
+            return ()
+        reply, calls = left
+        results = tuple(cancelled(call) for call in calls)
+        return (tool_row(run, self._world.ids.new(MessageId), reply.step_id, results, self._world.clock.now()),)
 
     def _tell_end(self, run: Run, error: KelpieError | None) -> None:
         assert run.stop_reason is not None
-        self._turn.tell(TurnEnded(run.id, run.stop_reason, run.usage, run.step_count, self._context_tokens, error))
+        tokens = self._context_tokens
+        self._turn.tell(
+            TurnEnded(run.id, run.stop_reason, run.usage, run.step_count, tokens, error, detail=run.stop_detail)
+        )
 
     # --- small things --------------------------------------------------------------------------------------------
 
@@ -243,6 +275,15 @@ class TurnLoop:
             at=self._world.clock.now(),
         )
 
+    def _asked_step(self, asked: Asked, status: StepStatus) -> Step:
+        return replace(
+            answered_by(self._record(asked.step_id, status), asked.reply),
+            usage=asked.reply.usage,
+            model_endpoint=self._endpoint(asked.reply.answered_by),
+            llm_ns=asked.total_ns,
+            step_ns=asked.total_ns,
+        )
+
     def _record(self, step_id: StepId, status: StepStatus) -> Step:
         return step_record(self._position.run, self._hot.agent, step_id, status, self._world.clock.now())
 
@@ -253,6 +294,7 @@ class TurnLoop:
     def _write(self, kind: str, step_id: StepId, **fields: Any) -> Write:
         ids, now = self._world.ids, self._world.clock.now()
         fields["block_limit"] = self._equipment.block_limit
+        fields["cancelled"] = self._turn.cancellation.wished
         return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)
 
     def _trace(self, asked: Asked) -> NewTrace | None:
@@ -273,14 +315,14 @@ class TurnLoop:
 
 async def _while_committing(
     opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, Asked]
-) -> tuple[Asked | None, ModelError | None]:
+) -> tuple[Asked | None, ModelError | Cancelled | None]:
     """Both at once. A failed commit stops the model call and is raised; the model's error waits for the commit."""
     commit, answer = asyncio.create_task(opening), asyncio.create_task(asking)
     try:
         await asyncio.wait((commit, answer), return_when=asyncio.FIRST_EXCEPTION)
         await commit
         return await answer, None
-    except ModelError as error:
+    except (ModelError, Cancelled) as error:
         return None, error
     finally:
         for task in (commit, answer):

@@ -71,6 +71,7 @@ class Run:
     conversation_id: ConversationId | None = None
     background: bool = False
     stop_reason: StopReason | None = None
+    stop_detail: str | None = None  # Kelpie's own reason, where `stop_reason` has no word for it
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     callback_url: str | None = None

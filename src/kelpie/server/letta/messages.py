@@ -109,7 +109,7 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
                         raise Halfway(event.error) if began else event.error
                     return {
                         "messages": found,
-                        "stop_reason": stop_shape(event.stop_reason),
+                        "stop_reason": stop_shape(event.stop_reason, event.detail),
                         "usage": usage_shape(event.usage, event.step_count, event.context_tokens),
                         "logprobs": None,
                         "turns": None,

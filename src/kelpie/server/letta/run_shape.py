@@ -10,6 +10,7 @@ from kelpie.server.letta.times import timestamp
 
 
 def run_shape(run: Run) -> dict[str, Any]:
+    detail = {} if run.stop_detail is None else {"kelpie_stop_reason": run.stop_detail}
     return {
         "id": run.id,
         "status": run.status,
@@ -28,6 +29,7 @@ def run_shape(run: Run) -> dict[str, Any]:
         "callback_error": None,
         "ttft_ns": run.ttft_ns,
         "total_duration_ns": run.total_duration_ns,
+        **detail,
     }
 
 

@@ -100,7 +100,7 @@ def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
 
 def ending(event: TurnEnded) -> Iterator[bytes]:
     """The last frames of a turn."""
-    yield sse.frame(stop_shape(event.stop_reason))
+    yield sse.frame(stop_shape(event.stop_reason, event.detail))
     if event.error:
         yield sse.error(error_frame(event.error, event.run_id))
     else:
@@ -108,8 +108,10 @@ def ending(event: TurnEnded) -> Iterator[bytes]:
     yield sse.DONE
 
 
-def stop_shape(reason: str) -> dict[str, Any]:
-    return {"message_type": "stop_reason", "stop_reason": reason}
+def stop_shape(reason: str, detail: str | None = None) -> dict[str, Any]:
+    """Why a turn stopped; where Letta has no word for it, ours stands beside the nearest of its words."""
+    shape = {"message_type": "stop_reason", "stop_reason": reason}
+    return shape if detail is None else shape | {"kelpie_stop_reason": detail}
 
 
 def usage_shape(usage: Usage, step_count: int, context_tokens: int | None) -> dict[str, Any]:

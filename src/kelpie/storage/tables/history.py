@@ -86,6 +86,7 @@ runs = Table(
     Column("conversation_id", Text),
     Column("status", Text, nullable=False),
     Column("stop_reason", Text),
+    Column("stop_detail", Text),
     Column("background", Boolean, nullable=False),
     Column("input", JSON, nullable=False),
     Column("metadata", JSON, nullable=False),

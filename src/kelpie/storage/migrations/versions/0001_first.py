@@ -519,6 +519,7 @@ def upgrade() -> None:
         sa.Column("conversation_id", sa.Text(), nullable=True),
         sa.Column("status", sa.Text(), nullable=False),
         sa.Column("stop_reason", sa.Text(), nullable=True),
+        sa.Column("stop_detail", sa.Text(), nullable=True),
         sa.Column("background", sa.Boolean(), nullable=False),
         sa.Column("input", sa.JSON(), nullable=False),
         sa.Column("metadata", sa.JSON(), nullable=False),
