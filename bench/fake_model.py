@@ -1,15 +1,18 @@
 """A model that costs nothing: OpenAI chat completions over a bare asyncio server, in a process of its own.
 
-Answers after `--delay-ms` with the time at which it wrote the first byte of its answer, on the machine's monotonic
-clock, so that a measurement can begin there. Prints its port. Only for benchmarks.
+Answers after `--delay-ms`, or after what the newest `wait_ms=` of the prompt says. The answer tells when its first byte
+was written, on the machine's monotonic clock, so that a measurement can begin there. Prints its port. Only for
+benchmarks.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import re
 import time
 
+_WAIT, _DIGITS = b"wait_ms=", re.compile(rb"\d+")
 MODELS = json.dumps({"object": "list", "data": [{"id": "gpt-4o-mini", "object": "model"}]}).encode()
 
 
@@ -33,6 +36,13 @@ def _chunks(text: str) -> list[bytes]:
     return [b"data: " + json.dumps({"id": "x", **line}).encode() + b"\n\n" for line in lines] + [b"data: [DONE]\n\n"]
 
 
+def _wait_s(body: bytes, delay_s: float) -> float:
+    if (at := body.rfind(_WAIT)) < 0:
+        return delay_s
+    digits = _DIGITS.match(body, at + len(_WAIT))
+    return int(digits[0]) / 1000 if digits else delay_s
+
+
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
@@ -49,8 +59,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
             if head.startswith(b"GET"):
                 writer.write(_response(MODELS))
                 continue
-            if delay_s:
-                await asyncio.sleep(delay_s)
+            await asyncio.sleep(_wait_s(body, delay_s))
             text = f"at={time.monotonic_ns()} and some words more"
             if b'"stream":true' in body:
                 writer.write(

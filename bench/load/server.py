@@ -140,6 +140,7 @@ class Started:
         assert self._model.stdout is not None
         model_port = self._model.stdout.readline().strip()
         self._data = tempfile.TemporaryDirectory()
+        self.database_file = Path(self._data.name) / "kelpie.db"
         port = _free_port()
         env = os.environ | {
             "KELPIE_DATA_DIR": self._data.name,
