@@ -42,6 +42,8 @@ SDK_MESSAGES = {
     "hidden_reasoning_message": wire.HiddenReasoningMessage,
     "tool_call_message": wire.ToolCallMessage,
     "tool_return_message": ToolReturnMessage,
+    "summary_message": wire.SummaryMessage,
+    "event_message": wire.EventMessage,
 }
 
 

@@ -1,9 +1,14 @@
 """Stored rows as wire messages."""
 
+import json
+
 import pytest
 
+from kelpie.agent.summary import summary_row
+from kelpie.core.compaction import CompactionStats
 from kelpie.core.ids import MessageId
 from kelpie.core.messages import HiddenReasoning, Image, Message, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.runs import Run, RunStatus
 from kelpie.server.letta.message_shape import View, place_otid, wire_messages
 from tests.server.rig import AGENT, MESSAGE, RUN, STEP, check_message, row
 
@@ -137,3 +142,19 @@ def test_only_wanted_types_are_shown_and_keep_their_place() -> None:
 
 def _returned(*results: ToolReturn) -> Message:
     return row(Role.tool, tool_returns=results)
+
+
+def test_a_summary_reads_as_a_users_message_unless_compaction_is_asked_for() -> None:
+    stats = CompactionStats("post_step_context_check", 900, 100, 1000, 12, 4)
+    run = Run(RUN, AGENT, RunStatus.running, 0)
+    summary = summary_row(run, MESSAGE, "Ann likes tea.", stats, 0, "otid")
+    (plain,) = wire_messages(summary)
+    check_message(plain)
+    assert plain["message_type"] == "user_message"
+    packed = json.loads(plain["content"])
+    assert (packed["type"], packed["compaction_stats"]) == ("system_alert", stats.to_json())
+    (shown,) = wire_messages(summary, View(compaction=True))
+    check_message(shown)
+    assert shown["message_type"] == "summary_message"
+    assert (shown["summary"], shown["compaction_stats"]) == ("Ann likes tea.", stats.to_json())
+    assert shown["otid"] == place_otid(MESSAGE, 0)

@@ -9,6 +9,7 @@ from letta_client.types.agents import letta_streaming_response as sdk
 from kelpie.agent.events import (
     AnswerDelta,
     CallDelta,
+    Compacting,
     Lagged,
     MessageCommitted,
     ThoughtDelta,
@@ -136,3 +137,16 @@ def test_a_ping_has_the_run_and_the_shape_the_sdk_knows() -> None:
     ((name, data),) = _parsed([Frames(AGENT, RUN, View()).ping("00000000-0000-4000-8000-000000000009", AT)])
     assert name is None and data["run_id"] == RUN
     sdk.LettaPing.model_validate(data)
+
+
+def test_a_compaction_is_told_to_those_who_asked_and_its_summary_to_everybody() -> None:
+    began = Compacting(RUN, "5c436ab2-922f-4fba-9f61-329934f1c001", AT, STEP, "post_step_context_check", 950, 1000)
+    summary = MessageCommitted(row(Role.summary, "what was", otid="its own"))
+    told = frames(began, summary, view=View(compaction=True))
+    assert [data["message_type"] for _, data in told] == ["event_message", "summary_message"]
+    for _, data in told:
+        check_message(data)
+    assert told[0][1]["event_data"] == {
+        "trigger": "post_step_context_check", "context_token_estimate": 950, "context_window": 1000,
+    }  # fmt: skip
+    assert [data["message_type"] for _, data in frames(began, summary)] == ["user_message"]

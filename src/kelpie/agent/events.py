@@ -65,6 +65,19 @@ class MessageCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacting:
+    """The context is about to be compacted; the summary follows as a message. `event_id` is for clients."""
+
+    run_id: RunId
+    event_id: str
+    at: Micros
+    step_id: StepId | None
+    trigger: str
+    tokens: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """The last event of every turn. With an error, `stop_reason` tells its family and `error` the cause."""
 
@@ -84,4 +97,4 @@ class Lagged:
     run_id: RunId
 
 
-TurnEvent = TurnOpened | AnswerDelta | ThoughtDelta | CallDelta | MessageCommitted | TurnEnded | Lagged
+TurnEvent = TurnOpened | AnswerDelta | ThoughtDelta | CallDelta | MessageCommitted | Compacting | TurnEnded | Lagged

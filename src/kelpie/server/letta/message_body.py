@@ -87,6 +87,7 @@ class SendBody(BaseModel):
             self.assistant_message_tool_name,
             self.assistant_message_tool_kwarg,
             None if types is None else frozenset(types),
+            self.include_compaction_messages,
         )
 
 
@@ -111,6 +112,7 @@ def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_
             "assistant_message_tool_name": body.assistant_message_tool_name,
             "assistant_message_tool_kwarg": body.assistant_message_tool_kwarg,
             "include_return_message_types": body.include_return_message_types,
+            **({"include_compaction_messages": True} if body.include_compaction_messages else {}),
         },
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from kelpie.agent.summary import read_summary
 from kelpie.core.ids import MessageId
 from kelpie.core.messages import (
     HiddenReasoning,
@@ -35,6 +36,7 @@ class View:
     tool_name: str = "send_message"
     tool_kwarg: str = "message"
     types: frozenset[str] | None = None
+    compaction: bool = False  # whether summaries and the events of compaction are shown as what they are
 
     def shows(self, message_type: str) -> bool:
         return self.types is None or message_type in self.types
@@ -57,6 +59,8 @@ def wire_messages(row: Message, view: View = PLAIN) -> list[dict[str, Any]]:
         found = _tool_returns(row, view)
     elif row.role in (Role.assistant, Role.approval):
         found = _assistant(row, view)
+    elif row.role is Role.summary and view.compaction:
+        found = [_summary(row)]
     else:
         found = [_said(row)]
     return [message for message in found if view.shows(message["message_type"])]
@@ -130,6 +134,12 @@ def _said(row: Message) -> dict[str, Any]:
     if row.role is not Role.system and (len(row.content) > 1 or any(isinstance(part, Image) for part in row.content)):
         content = [part_shape(part) for part in row.content]
     return _of_row(row, kind, row.otid, row.name) | {"content": content}
+
+
+def _summary(row: Message) -> dict[str, Any]:
+    read = read_summary(row)
+    head = _of_row(row, "summary_message", place_otid(row.id, 0), row.name)
+    return head | {"summary": read.text, "compaction_stats": read.stats}
 
 
 def part_shape(part: Part) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import HTTPException, Query
 from starlette.responses import Response
 
-from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded
+from kelpie.agent.events import Compacting, Lagged, MessageCommitted, TurnEnded
 from kelpie.agent.listener import Turn
 from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
@@ -21,7 +21,7 @@ from kelpie.server.letta.message_shape import View, messages, wire_messages
 from kelpie.server.letta.paging import LIMIT_MAX, Order
 from kelpie.server.letta.resource import resource
 from kelpie.server.letta.sdk import SdkV1
-from kelpie.server.letta.stream_shape import Frames, shown, stop_shape, usage_shape
+from kelpie.server.letta.stream_shape import Frames, shown, stop_shape, told, usage_shape
 from kelpie.server.sse import EventStream
 
 router = resource("", "messages")
@@ -104,6 +104,8 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
                 case MessageCommitted():
                     began = True
                     found += shown(event, view)
+                case Compacting():
+                    found += told(event, view)
                 case TurnEnded():
                     if event.error:
                         raise Halfway(event.error) if began else event.error

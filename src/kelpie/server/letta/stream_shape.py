@@ -11,6 +11,7 @@ from typing import Any
 from kelpie.agent.events import (
     AnswerDelta,
     CallDelta,
+    Compacting,
     Lagged,
     MessageCommitted,
     ThoughtDelta,
@@ -20,7 +21,7 @@ from kelpie.agent.events import (
 )
 from kelpie.agent.partial_json import StringField
 from kelpie.core.ids import AgentId, RunId
-from kelpie.core.messages import Usage
+from kelpie.core.messages import Role, Usage
 from kelpie.core.time import Micros
 from kelpie.server import sse
 from kelpie.server.errors import error_frame
@@ -52,6 +53,8 @@ class Frames:
                 yield from self._delta("reasoning_message", event, fields)
             case CallDelta():
                 yield from self._call(event)
+            case Compacting():
+                yield from (sse.frame(message) for message in told(event, self._view))
             case TurnEnded():
                 yield from ending(event)
             case Lagged():
@@ -95,7 +98,17 @@ class Frames:
 def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
     """The wire messages of a commit, without what was put in: that is known by its own `otid`."""
     row = event.message
-    return [] if row.otid is not None else wire_messages(row, view)
+    put_in = row.otid is not None and row.role is not Role.summary
+    return [] if put_in else wire_messages(row, view)
+
+
+def told(event: Compacting, view: View) -> list[dict[str, Any]]:
+    """The wire message of a compaction, for clients that asked for such."""
+    if not view.compaction or not view.shows("event_message"):
+        return []
+    head = envelope("event_message", event.event_id, at=event.at, otid=None, step_id=event.step_id, run_id=event.run_id)
+    data = {"trigger": event.trigger, "context_token_estimate": event.tokens, "context_window": event.window}
+    return [head | {"event_type": "compaction", "event_data": data}]
 
 
 def ending(event: TurnEnded) -> Iterator[bytes]:
