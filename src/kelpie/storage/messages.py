@@ -1,6 +1,6 @@
 """Messages and the context: what was ever said, and which of it the model sees."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from sqlalchemy import (
@@ -191,12 +191,13 @@ def _joined(of_agent: ColumnElement[str]) -> Select[str]:
 
 _CONTEXT_IDS = _joined(bindparam("of_agent"))
 _CONTEXT_NEWEST = (
-    select(messages)
+    select(messages, context.c.position.label("place"))
     .join(context, context.c.message_id == messages.c.id)
     .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
     .order_by(context.c.position.desc())
     .limit(bindparam("most"))
 )
+_CONTEXT_BEFORE = _CONTEXT_NEWEST.where(context.c.position < bindparam("before"))
 _CONTEXT_OF_MANY = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subquery()).where(
     agents.c.id.in_(bindparam("ids", expanding=True))
 )
@@ -240,5 +241,15 @@ def _apart(joined: str | None) -> tuple[MessageId, ...]:
 
 def context_messages(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
     """The newest messages of a context, at most so many, oldest first."""
-    rows = tx.execute(_CONTEXT_NEWEST, {"of_agent": agent_id, "of_conversation": conversation, "most": most}).all()
-    return [from_row(row) for row in reversed(rows)]
+    return next(context_pages(tx, agent_id, conversation, most), [])
+
+
+def context_pages(tx: Tx, agent_id: AgentId, conversation: str, size: int) -> Iterator[list[Message]]:
+    """The messages of a context in pages, the newest page first, each oldest first; read only as far as is asked."""
+    bound = {"of_agent": agent_id, "of_conversation": conversation, "most": size}
+    rows = tx.execute(_CONTEXT_NEWEST, bound).all()
+    while rows:
+        yield [from_row(row) for row in reversed(rows)]
+        if len(rows) < size:
+            return
+        rows = tx.execute(_CONTEXT_BEFORE, {**bound, "before": rows[-1].place}).all()
