@@ -81,7 +81,13 @@ class Kelpie:
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
         self._equipment = Equipment(
-            world, self.models, external, self.agents.touched, settings.block_limit, _tracing(settings)
+            world,
+            self.models,
+            external,
+            self.agents.touched,
+            settings.block_limit,
+            settings.context_window,
+            _tracing(settings),
         )
         world.database.when_in_doubt(self._look_again)
 
@@ -160,8 +166,7 @@ class Kelpie:
 
     async def _recover(self) -> None:
         """Goes on with, or closes, every turn that nobody works on any more, a few at a time."""
-        found = await self.world.database.read(runs.agents_with_unfinished)
-        left = [agent_id for agent_id in found if self.dispatcher.handler(agent_id) is None]
+        left = await self.world.database.read(runs.agents_with_unfinished)
         places = asyncio.Semaphore(RECOVERIES_AT_ONCE)
 
         async def one(agent_id: AgentId) -> None:

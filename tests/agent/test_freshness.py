@@ -94,18 +94,18 @@ async def test_a_turn_whose_history_is_emptied_ends_and_adds_nothing(house):
 class Emptied:
     """A database whose context is emptied while it is being read, so many times."""
 
-    def __init__(self, hot, times):
+    def __init__(self, lane, times):
         self.reads = 0
         self.latest = None
-        self._hot = hot
+        self._lane = lane
         self._times = times
 
     async def read(self, _fn):
         self.reads += 1
         if self.reads % 2:
-            return self._hot.loaded
+            return self._lane.loaded
         if self.reads <= 2 * self._times:
-            self._hot.forget_contexts()
+            self._lane.forget()
         self.latest = state.Context([])
         return self.latest
 
@@ -115,19 +115,21 @@ async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(house,
     agent = await make(house)
     await house.say(agent.id, "hello")
     hot = house.kelpie.dispatcher.handler(agent.id)._hot
-    hot.forget_contexts()
-    database = Emptied(hot, times)
+    lane = hot.main
+    lane.forget()
+    database = Emptied(lane, times)
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
-    await catch_up(database, hot, Position(hot.claim, run))
+    await catch_up(database, lane, Position(hot.claim, run))
     assert database.reads == 2 * (times + 1)
-    assert hot.contexts[""] is database.latest and not hot.stale
+    assert lane.context is database.latest and not lane.stale
 
 
 async def test_a_history_that_never_stands_still_is_told(house):
     agent = await make(house)
     await house.say(agent.id, "hello")
     hot = house.kelpie.dispatcher.handler(agent.id)._hot
-    hot.forget_contexts()
+    lane = hot.main
+    lane.forget()
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
     with pytest.raises(StorageBusy, match="faster than it could be read"):
-        await catch_up(Emptied(hot, RELOADS_MAX), hot, Position(hot.claim, run))
+        await catch_up(Emptied(lane, RELOADS_MAX), lane, Position(hot.claim, run))

@@ -15,12 +15,11 @@ from kelpie.accounts import gate
 from kelpie.accounts.identities import Identities
 from kelpie.actors import actor, mailbox
 from kelpie.agent import activation, agents, asking, journal, turn
-from kelpie.agent.activation import Activation
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.journal import Committed
+from kelpie.agent.lanes import Lane
 from kelpie.agent.listener import Turn
-from kelpie.agent.state import Hot
 from kelpie.app import Kelpie
 from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
@@ -113,7 +112,7 @@ def a_turn_goes_on_without_its_history(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_emptied_history_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Hot, "forget_contexts", lambda self: setattr(self, "stale", True))
+    patch.setattr(Lane, "forget", lambda self: setattr(self, "stale", True))
 
 
 def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -136,17 +135,7 @@ def recovery_is_tried_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> None:
-    class Sticky(dict[str, Any]):
-        def pop(self, *_: Any) -> None:  # type: ignore[override]
-            return None
-
-    original = Activation.__init__
-
-    def init(self: Activation, equipment: Any, hot: Any, interrupted: Any) -> None:
-        hot.contexts = Sticky(hot.contexts)
-        original(self, equipment, hot, interrupted)
-
-    patch.setattr(Activation, "__init__", init)
+    patch.setattr(Lane, "reread", lambda self: None)
 
 
 def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:

@@ -62,13 +62,13 @@ class Actor(Generic[H]):
         self._reason = ""  # of the wish
         self._notes: list[Callable[[H], None]] = []
 
-    def accept(self, lane: str, work: Callable[[H], Awaitable[T]]) -> Reply[T]:
+    def accept(self, lane: str, work: Callable[[H], Awaitable[T]], name: str = "") -> Reply[T]:
         """Starts or queues a job. Raises MailboxFull, or AgentStopped while the actor is being stopped."""
         if self._wish is Wish.stop:
             raise AgentStopped(f"{self.key} is being stopped. Start it before sending messages.")
         limits, live = self._stage.limits, self.activation
         reply: Reply[T] = Reply(asyncio.get_running_loop(), next(self._stage.numbers))
-        job = Job(lane, work, reply, copy_context())
+        job = Job(lane, work, reply, copy_context(), name)
         if live and self._ender is None and lane not in live.running and len(live.running) < limits.lanes_max:
             self._start(live, job)
         else:
@@ -76,6 +76,12 @@ class Actor(Generic[H]):
             if live is None and self._loader is None and self._ender is None:
                 self._begin_loading()
         return reply
+
+    def kept_by(self, lane: str) -> str | None:
+        """The name of the job that runs or waits in a lane; None when the lane is free."""
+        running = self.activation.running.get(lane) if self.activation else None
+        job = running.job if running else self._mailbox.next_of(lane)
+        return job.name if job else None
 
     def tell(self, note: Callable[[H], None]) -> bool:
         """Calls note with the handler: now, or once it is loaded and before any job. False when there is none."""

@@ -53,7 +53,7 @@ class Dispatcher(Generic[H]):
         self._resting: dict[str, None] = {}  # oldest first
         self._closing = False
 
-    def submit(self, key: str, lane: str, job: Callable[[H], Awaitable[T]]) -> Reply[T]:
+    def submit(self, key: str, lane: str, job: Callable[[H], Awaitable[T]], name: str = "") -> Reply[T]:
         """Accepts a job at once; the reply is a future of its result and may be dropped, the job runs all the same.
 
         Raises MailboxFull, AgentStopped while the key is being stopped, and Overloaded when too many keys wait or the
@@ -67,7 +67,12 @@ class Dispatcher(Generic[H]):
                 raise Overloaded("too many agents wait to be loaded; try again later", self._limits.retry_after_s)
             self._resting.pop(key, None)
             actor = actor or self._new(key)
-        return actor.accept(lane, job)
+        return actor.accept(lane, job, name)
+
+    def kept_by(self, key: str, lane: str) -> str | None:
+        """The name of the job that runs in a lane, or waits longest for it; None when the lane is free."""
+        actor = self._actors.get(key)
+        return actor.kept_by(lane) if actor else None
 
     def handler(self, key: str) -> H | None:
         """The live handler of a hot key. For use before the next await: after it the handler may be put away."""

@@ -20,6 +20,7 @@ class Job(Generic[H]):
     work: Callable[[H], Awaitable[Any]]
     reply: Reply[Any]
     context: Context
+    name: str = ""  # for whoever asks what keeps the lane
 
 
 class Mailbox(Generic[H]):
@@ -47,6 +48,11 @@ class Mailbox(Generic[H]):
         if queue:
             self._lanes[lane] = queue  # at the end: the other lanes have their turn first
         return job
+
+    def next_of(self, lane: str) -> Job[H] | None:
+        """The job that waits longest in a lane."""
+        queue = self._lanes.get(lane)
+        return queue[0] if queue else None
 
     def clear(self) -> list[Job[H]]:
         """Takes everything out."""

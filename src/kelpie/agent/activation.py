@@ -12,13 +12,14 @@ from kelpie.agent import journal, state
 from kelpie.agent.calls import interrupted
 from kelpie.agent.commands import Send
 from kelpie.agent.events import TurnEnded
+from kelpie.agent.freshness import enter
 from kelpie.agent.history import left_open
 from kelpie.agent.journal import Position
+from kelpie.agent.lanes import Choose, Hot, Lane, chooser
 from kelpie.agent.listener import Turn
 from kelpie.agent.rows import tool_row
-from kelpie.agent.state import Hot
 from kelpie.agent.turn import Equipment, TurnLoop
-from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, StorageError
+from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, NotFound, StorageError
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId
 from kelpie.core.messages import Message, Usage
 from kelpie.core.runs import UNFINISHED, Run, RunStatus, StopReason
@@ -35,6 +36,7 @@ CUT_SHORT = {
 }
 CUT_OFF = "The turn was cut off. What it had done by then stays; look at the history before sending it again."
 STOPPED = {"type": "stopped", "message": "The server stopped during this turn, and the agent is stopped."}
+DELETED = {"type": "deleted", "message": "The conversation was deleted before this turn could go on."}
 TOLD_FAILED = {"type": "storage", "message": "The turn could not be recorded, and its sender was told so."}
 
 
@@ -51,7 +53,9 @@ class Activation:
         """Claims the agent and reads it. Raises NotFound, AgentStopped, StorageError."""
         database = equipment.world.database
         claim = await database.transact(lambda tx: heads.claim(tx, agent_id, node))
-        hot, left = await database.read(lambda tx: _load(tx, claim))  # a read: a long history must not hold the writer
+        choose = chooser(equipment.models, equipment.context_window)
+        # A read: a long history must not hold the writer.
+        hot, left = await database.read(lambda tx: _load(tx, claim, choose))
         activation = cls(equipment, hot, {})
         for unfinished in left:
             await activation._settle(unfinished)
@@ -69,7 +73,7 @@ class Activation:
 
     def touch(self) -> None:
         """Somebody changed settings, tools or blocks: they are read again before the next model call."""
-        self._hot.stale = True
+        self._hot.touch()
 
     def forget_context(self) -> None:
         """Somebody changed what the model sees of the history, or may have."""
@@ -77,10 +81,9 @@ class Activation:
 
     async def turn(self, send: Send, turn: Turn) -> None:
         """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
-        conversation = ""
         try:
-            await self.recover(conversation)
-            await self._new_turn(send, turn, conversation)
+            await self.recover(send.conversation)
+            await self._new_turn(send, turn)
         except asyncio.CancelledError:  # perhaps in the middle of a commit, which goes on without it
             turn.tell(broken_off(turn, CommitUnknown(CUT_OFF)))
             raise
@@ -92,6 +95,11 @@ class Activation:
             turn.tell(broken_off(turn, InvariantBroken(f"{type(error).__name__}: {error}")))
             raise
 
+    @property
+    def interrupted_lanes(self) -> list[str]:
+        """The conversations with turns that a crash cut short."""
+        return [conversation for conversation, waiting in self._interrupted.items() if waiting]
+
     async def recover(self, conversation: str) -> None:
         """Finishes the turns of this conversation that a crash cut short. Raises StorageError."""
         while waiting := self._interrupted.get(conversation):
@@ -99,6 +107,8 @@ class Activation:
                 await self._go_on_with(waiting[0])
             except StorageError:
                 raise
+            except NotFound:
+                await self._close(waiting[0], DELETED)
             except Exception as error:  # noqa: BLE001 - logged and told: it must not keep the agent from later turns
                 _log.exception("a turn could not go on and is closed", run_id=waiting[0].run.id, agent_id=self.agent_id)
                 unfinished = await self._still_open(waiting[0])
@@ -108,8 +118,9 @@ class Activation:
                     )
             waiting.pop(0)
 
-    async def _new_turn(self, send: Send, turn: Turn, conversation: str) -> None:
-        world = self._equipment.world
+    async def _new_turn(self, send: Send, turn: Turn) -> None:
+        world, conversation = self._equipment.world, send.conversation
+        lane = await enter(world.database, self._hot, conversation)
         run = Run(
             id=turn.run_id,
             agent_id=self.agent_id,
@@ -122,8 +133,8 @@ class Activation:
         )
         position = Position(self._hot.claim, run, 0, conversation)
         given = Given(send.messages, send.max_steps)
-        loop = TurnLoop(self._equipment, self._hot, position, given, turn, deltas=send.deltas)
-        with logs.bind(run_id=run.id, agent_id=run.agent_id):
+        loop = TurnLoop(self._equipment, self._hot, lane, position, given, turn, deltas=send.deltas)
+        with self._hot.using(lane), logs.bind(run_id=run.id, agent_id=run.agent_id):
             await loop.begin()
 
     # --- what an earlier life left behind ------------------------------------------------------------------------
@@ -151,7 +162,7 @@ class Activation:
             reply, calls = left
             results = tuple(interrupted(call) for call in calls)
             orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
-        await journal.close_turn(world.database, position, run, orphans, None, hot.loaded)
+        await journal.close_turn(world.database, position, run, orphans, None, hot.main.loaded)
         self.forget_context()
         _log.warning("closed a turn that had been cut short", run_id=run.id, agent_id=run.agent_id, why=why["type"])
 
@@ -163,10 +174,11 @@ class Activation:
     async def _go_on_with(self, unfinished: Unfinished) -> None:
         position, said = await self._stand(unfinished)
         left = left_open(said)
-        # It was healed for the open calls, which get results of their own now; or the turn is no longer in it.
-        self._hot.contexts.pop(position.conversation, None)
-        loop = TurnLoop(self._equipment, self._hot, position, unfinished.given, Turn(unfinished.run.id), said=said)
-        with logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
+        lane = await enter(self._equipment.world.database, self._hot, position.conversation)
+        lane.reread()  # healed for the open calls, which get results of their own now; or no longer with the turn
+        listener = Turn(unfinished.run.id)
+        loop = TurnLoop(self._equipment, self._hot, lane, position, unfinished.given, listener, said=said)
+        with self._hot.using(lane), logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
             _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)
             if unfinished.run.step_count == 0:
                 await loop.begin_again()
@@ -184,11 +196,10 @@ class Activation:
         return Position(self._hot.claim, run, number, run.conversation_id or ""), said
 
 
-def _load(tx: Tx, claim: Claim) -> tuple[Hot, list[Unfinished]]:
+def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[Hot, list[Unfinished]]:
     agent = agents.get(tx, claim.agent_id)
-    hot = Hot(claim, state.load(tx, agent))
-    hot.contexts[""] = state.load_context(tx, agent, "")
-    return hot, runs.unfinished_of(tx, agent.id)
+    main = Lane("", state.load(tx, agent), choose, state.load_context(tx, agent, ""))
+    return Hot(claim, main), runs.unfinished_of(tx, agent.id)
 
 
 def broken_off(turn: Turn, error: KelpieError) -> TurnEnded:

@@ -258,7 +258,9 @@ class Agents:
         await self._require(agent_id)
         turn = Turn(self._world.ids.new(RunId))
         live = self._dispatcher.handler(agent_id) is not None
-        reply = self._dispatcher.submit(agent_id, DEFAULT_LANE, lambda activation: activation.turn(send, turn))
+        reply = self._dispatcher.submit(
+            agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn.run_id
+        )
         reply.add_done_callback(partial(_tell_failure, turn))
         if not live:
             await asyncio.wait(
@@ -279,7 +281,10 @@ class Agents:
 
     async def recover(self, agent_id: AgentId) -> None:
         """Goes on with the turns a crash cut short. Raises what loading or storing raises."""
-        await self._dispatcher.submit(agent_id, DEFAULT_LANE, lambda activation: activation.recover(DEFAULT_LANE))
+        live = self._dispatcher.handler(agent_id)
+        lanes = live.interrupted_lanes if live else await self._dispatcher.submit(agent_id, DEFAULT_LANE, _interrupted)
+        free = [lane for lane in lanes if self._dispatcher.kept_by(agent_id, lane) is None]
+        await asyncio.gather(*(self._dispatcher.submit(agent_id, lane, partial(_recover, lane)) for lane in free))
 
     async def stop(self, agent_id: AgentId) -> ActivationStatus:
         """Stops the agent for good: running turns may finish, waiting ones are refused. Raises NotFound."""
@@ -331,6 +336,14 @@ def _start_history(tx: Tx, loaded: state.Loaded, first: tuple[Message, ...]) -> 
     system = system_text(loaded.agent, loaded.blocks, first[0].created_at)
     rows = (replace(first[0], content=(Text(system),)), *first[1:])
     messages.begin(tx, rows)
+
+
+async def _interrupted(activation: Activation) -> list[str]:
+    return activation.interrupted_lanes
+
+
+async def _recover(lane: str, activation: Activation) -> None:
+    await activation.recover(lane)
 
 
 def _tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kelpie.agent.deltas import Preview
 from kelpie.agent.events import TurnEvent
+from kelpie.agent.lanes import Lane
 from kelpie.agent.rules import Verdict, one_at_a_time
-from kelpie.agent.state import Hot
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.llm.models import Models
@@ -30,25 +30,25 @@ class Asked:
 async def ask(
     world: World,
     models: Models,
-    hot: Hot,
+    lane: Lane,
     entries: Sequence[Prepared],
     allowed: Verdict,
     listen: Callable[[TurnEvent], None] | None,
 ) -> Asked:
     """Asks the agent's model; `listen` gets previews, unless the tool rules change the reply. Raises ModelError."""
     try:
-        provider, model = models.provider(hot.agent.model.handle)
+        provider, model = models.provider(lane.agent.model.handle)
     except CallerError as error:
         raise ModelError(ModelFault.bad_request, str(error), hint="Give the agent another model.") from error
     message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
     started = world.clock.monotonic_ns()
     preview = (
-        Preview(message_id, step_id, world.clock.now(), hot.speaks_in_calls, listen)
+        Preview(message_id, step_id, world.clock.now(), lane.speaks_in_calls, listen)
         if listen is not None and not allowed.prefilled
         else None
     )
-    system = hot.system(world.clock.now())
-    request = request_for(hot, model, entries, allowed, deltas=preview is not None, system=system)
+    system = lane.system(world.clock.now())
+    request = request_for(lane, model, entries, allowed, deltas=preview is not None, system=system)
     reply: Reply | None = None
     first_ns: int | None = None
     async with aclosing(provider.stream(request)) as events:
@@ -68,32 +68,32 @@ async def ask(
 
 
 def request_for(
-    hot: Hot, model: str, entries: Sequence[Prepared], allowed: Verdict, *, deltas: bool, system: str
+    lane: Lane, model: str, entries: Sequence[Prepared], allowed: Verdict, *, deltas: bool, system: str
 ) -> Request:
     """What the model is asked: these entries, with the agent's instructions, settings, and the tools now allowed."""
-    choice = hot.agent.model
-    tools, tool_choice = _offer(hot, allowed)
+    choice = lane.agent.model
+    tools, tool_choice = _offer(lane, allowed)
     return Request(
         model=model,
         system=system,
         messages=entries,
         tools=tools,
         tool_choice=tool_choice,
-        parallel_tool_calls=choice.parallel_tool_calls and not one_at_a_time(hot.agent.tool_rules),
+        parallel_tool_calls=choice.parallel_tool_calls and not one_at_a_time(lane.agent.tool_rules),
         max_tokens=choice.max_tokens,
         temperature=choice.temperature,
         deltas=deltas,
-        user=hot.agent.id,
+        user=lane.agent.id,
         options=choice.settings,
     )
 
 
-def _offer(hot: Hot, allowed: Verdict) -> tuple[Sequence[ToolSchema], str]:
+def _offer(lane: Lane, allowed: Verdict) -> tuple[Sequence[ToolSchema], str]:
     """The tools that the model is offered, and whether it must call one."""
-    schemas = hot.schemas()
+    schemas = lane.schemas()
     offered = tuple(schema for schema in schemas if schema.name in allowed.allowed)
     if not offered:  # some providers take no history with calls in it when there are no tools at all
         return schemas, "none" if schemas else "auto"
     if allowed.forced and len(offered) == 1:
         return offered, offered[0].name
-    return offered, "required" if allowed.forced or hot.spec.must_call_tool else "auto"
+    return offered, "required" if allowed.forced or lane.spec.must_call_tool else "auto"

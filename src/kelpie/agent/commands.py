@@ -22,4 +22,5 @@ class Send:
     answers: tuple[CallAnswer, ...] = ()  # to calls that wait; the messages come after their results
     partial: bool = False  # whether they may leave some of the calls waiting
     client_tools: tuple[ClientTool, ...] = ()
+    conversation: str = ""  # in which of the agent's conversations; empty is the one it always has
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])

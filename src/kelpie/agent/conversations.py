@@ -137,8 +137,8 @@ class Conversations:
 
         def write(tx: Tx) -> str:
             found = rows.get(tx, self._organization, conversation_id)
-            own = [blocks.get(tx, block_id) for block_id in found.isolated_block_ids]
-            text = system_text(agents.get(tx, found.agent_id), seen_blocks(tx, found.agent_id, own), now)
+            shown, _ = blocks.seen(tx, found.agent_id, found.id)
+            text = system_text(agents.get(tx, found.agent_id), shown, now)
             if not dry_run:
                 ids = messages.context_ids(tx, found.agent_id, found.id)
                 if not ids:
@@ -185,7 +185,7 @@ class Conversations:
         for block in copies:
             blocks.insert(tx, block)
         rows.add(tx, made, self._organization, {block.label: block.id for block in copies})
-        text = system_text(agent, seen_blocks(tx, agent.id, copies), opening.at)
+        text = system_text(agent, blocks.seen(tx, agent.id, made.id)[0], opening.at)
         system = Message(opening.system_id, agent.id, Role.system, opening.at, (Text(text),), conversation_id=made.id)
         messages.append(tx, [system])
         messages.replace_context(tx, agent.id, [system.id, *shared], made.id)
@@ -214,12 +214,6 @@ def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
     if block is None:
         raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
     return block
-
-
-def seen_blocks(tx: Tx, agent_id: AgentId, own: Sequence[Block]) -> list[Block]:
-    """The agent's blocks, with the thread's own in the place of those they were copied from."""
-    by_label = {block.label: block for block in own}
-    return [by_label.get(block.label, block) for block in blocks.of_agent(tx, agent_id)]
 
 
 def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[MessageId]:

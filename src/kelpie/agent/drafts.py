@@ -5,32 +5,27 @@ Nothing here is written anywhere, and no turn waits for it.
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from kelpie.agent import making, state
 from kelpie.agent.asking import request_for
-from kelpie.agent.conversations import seen_blocks
+from kelpie.agent.lanes import Lane, chooser
 from kelpie.agent.prompt import prepare
-from kelpie.agent.state import Hot
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent, ModelChoice
-from kelpie.core.blocks import Block
-from kelpie.core.conversations import Conversation
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.messages import Message, NewMessage, Role, Text, Usage
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.llm.port import Prepared, Reply, Request, ToolSchema
-from kelpie.storage import agents, blocks, conversations, scope
-from kelpie.storage.heads import Claim, Node
+from kelpie.storage import agents, conversations, scope
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 INSTRUCTIONS = "Do what the message asks, and answer with the result alone."
 ANSWER_TOOL = "give_answer"
-_NOBODY = Node("", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +53,31 @@ class Drafts:
 
         Raises NotFound, InvalidInput, ModelError.
         """
-        agent, shown, conversation = await self._world.database.read(lambda tx: self._seen(tx, thread))
-        if conversation is not None:
-            agent = replace(agent, model=await self._choice(agent.model, conversation.model, conversation))
         now = self._world.clock.now()
 
-        def read(tx: Tx) -> tuple[Hot, list[Prepared]]:
-            hot = Hot(Claim(agent.id, 0, _NOBODY), replace(state.load(tx, agent), blocks=tuple(shown)))
-            context = state.load_context(tx, agent, "" if conversation is None else conversation.id)
-            return hot, context.within(hot.history_chars(now))
+        def read(tx: Tx) -> tuple[Lane, list[Prepared]]:
+            lane = self._lane(tx, thread)
+            context = state.load_context(tx, lane.agent, lane.conversation)
+            return lane, context.within(lane.history_chars(now))
 
-        hot, entries = await self._world.database.read(read)
-        entries += [prepare(self._message(agent.id, new), hot.spec) for new in said]
+        lane, entries = await self._world.database.read(read)
+        agent, system = lane.agent, lane.system(now)
+        entries += [prepare(self._message(agent.id, new), lane.spec) for new in said]
         handle = agent.model.handle
-        model, system = handle.partition("/")[2], hot.system(now)
-        request = request_for(hot, model, entries, hot.verdict(()), deltas=deltas, system=system)
+        model = handle.partition("/")[2]
+        request = request_for(lane, model, entries, lane.verdict(()), deltas=deltas, system=system)
         return await self._models.payload(handle, request)
 
-    def _seen(self, tx: Tx, thread: AgentId | ConversationId) -> tuple[Agent, Sequence[Block], Conversation | None]:
-        """Whose thread it is, and which blocks are seen in it."""
+    def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> Lane:
+        """The agent as it is seen in the thread."""
         if isinstance(thread, AgentId):
             scope.agent(tx, self._organization, thread)
-            return agents.get(tx, thread), blocks.of_agent(tx, thread), None
-        found = conversations.get(tx, self._organization, thread)
-        own = [blocks.get(tx, block_id) for block_id in found.isolated_block_ids]
-        return agents.get(tx, found.agent_id), seen_blocks(tx, found.agent_id, own), found
+            agent_id, conversation = thread, ""
+        else:
+            found = conversations.get(tx, self._organization, thread)
+            agent_id, conversation = found.agent_id, found.id
+        loaded = state.load_thread(tx, agent_id, conversation)
+        return Lane(conversation, loaded, chooser(self._models, self._settings.context_window))
 
     async def generate(
         self,
@@ -125,21 +120,11 @@ class Drafts:
 
         return await self._world.database.read(read)
 
-    async def _choice(
-        self, own: ModelChoice, handle: str | None, conversation: Conversation | None = None
-    ) -> ModelChoice:
-        """The agent's own model, or the one that is named in its place with what the conversation asks of it."""
-        given: dict[str, Any] = {}
-        if conversation is not None:
-            given = {
-                "model_settings": conversation.model_settings,
-                "context_window_limit": conversation.context_window_limit,
-            }
-        if handle is None and not any(given.values()):
+    async def _choice(self, own: ModelChoice, handle: str | None) -> ModelChoice:
+        """The agent's own model, or the one that is named in its place."""
+        if handle is None:
             return own
-        return making.choose_model(
-            await self._models.resolve(handle or own.handle), given, self._settings.context_window
-        )
+        return making.choose_model(await self._models.resolve(handle), {}, self._settings.context_window)
 
     def _message(self, agent_id: AgentId, new: NewMessage) -> Message:
         now = self._world.clock.now()

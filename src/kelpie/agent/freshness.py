@@ -4,10 +4,11 @@ is asked, so that a prompt is never older than the last edit acknowledged before
 
 from kelpie.agent import state
 from kelpie.agent.journal import Position
-from kelpie.agent.state import Context, Hot
+from kelpie.agent.lanes import Hot, Lane
+from kelpie.agent.state import Context, Loaded
 from kelpie.core.agents import Agent
 from kelpie.core.errors import KelpieError, StorageBusy
-from kelpie.storage import messages
+from kelpie.storage import conversations, messages
 from kelpie.world.database import Database, Tx
 
 RELOADS_MAX = 8  # before one model call, should edits keep coming in
@@ -17,29 +18,43 @@ class Forgotten(KelpieError):
     """What this turn has said so far was deleted, and the model would be asked without the question."""
 
 
-async def catch_up(database: Database, hot: Hot, position: Position) -> None:
-    """Reloads what is stale or not there. Raises Forgotten, StorageError."""
+async def enter(database: Database, hot: Hot, conversation: str) -> Lane:
+    """The lane of a conversation, read if it is not held. Raises NotFound when it was deleted, StorageError."""
+    lane = hot.find(conversation)
+    if lane is None:
+        touches = hot.touches
+        loaded = await database.read(lambda tx: state.load_thread(tx, hot.claim.agent_id, conversation))
+        lane = Lane(conversation, loaded, hot.main.choose, stale=hot.touches != touches)
+        hot.add(lane)
+    return lane
+
+
+async def catch_up(database: Database, lane: Lane, position: Position) -> Context:
+    """Reloads what is stale or not there, and gives the context. Raises Forgotten, StorageError."""
     for _ in range(RELOADS_MAX):
-        if not hot.stale and position.conversation in hot.contexts:
-            return
-        hot.stale = False
-        await _reload(database, hot, position)
-    if position.conversation not in hot.contexts:
-        raise StorageBusy(f"The history of {hot.agent.id} changed faster than it could be read. Send it again.")
+        if not lane.stale and lane.context is not None:
+            return lane.context
+        lane.stale = False
+        await _reload(database, lane, position)
+    if lane.context is None:
+        raise StorageBusy(f"The history of {lane.agent.id} changed faster than it could be read. Send it again.")
+    return lane.context
 
 
-async def _reload(database: Database, hot: Hot, position: Position) -> None:
-    known = hot.loaded
-    found = await database.read(lambda tx: state.refresh(tx, known))
-    if hot.loaded is known:
-        hot.loaded = found
-    else:  # another lane committed meanwhile and may know better: look again
-        hot.stale = True
-    if position.conversation not in hot.contexts:
-        agent, forgotten = hot.agent, hot.forgotten
+async def _reload(database: Database, lane: Lane, position: Position) -> None:
+    known = lane.loaded
+    lane.loaded = await database.read(lambda tx: _refresh(tx, known))
+    if lane.context is None:
+        agent, forgotten = lane.agent, lane.forgotten
         context = await database.read(lambda tx: _read_context(tx, agent, position))
-        if hot.forgotten == forgotten:
-            hot.contexts[position.conversation] = context
+        if lane.forgotten == forgotten:
+            lane.context = context
+
+
+def _refresh(tx: Tx, known: Loaded) -> Loaded:
+    if known.conversation is not None and not conversations.is_live(tx, known.conversation.id):
+        raise Forgotten
+    return state.refresh(tx, known)
 
 
 def _read_context(tx: Tx, agent: Agent, position: Position) -> Context:

@@ -23,7 +23,7 @@ from kelpie.core.ids import AgentId, MessageId, OrganizationId, StepId
 from kelpie.core.messages import Message, Role, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, heads, journal_keys, messages, runs, steps, traces
+from kelpie.storage import agents, conversations, heads, journal_keys, messages, runs, steps, traces
 from kelpie.storage.heads import Claim
 from kelpie.storage.runs import Given
 from kelpie.storage.traces import NewTrace
@@ -162,7 +162,7 @@ async def write_step(database: Database, position: Position, loaded: Loaded, wri
 
 def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
     run = position.run
-    if position.rests_on_history and not messages.has_run(tx, run.id):
+    if _is_gone(tx, run) or (position.rests_on_history and not messages.has_run(tx, run.id)):
         return _cut_short(tx, position, loaded, write.at)
     rows, touched = list(write.rows), list[AgentId]()
     context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit)
@@ -201,6 +201,11 @@ def _cut_short(tx: Tx, position: Position, loaded: Loaded, at: Micros) -> Commit
     run, now = ended(position.run, StopReason.cancelled, at), state.refresh(tx, loaded)
     finish(tx, run, now.agent, position.conversation)
     return Committed((), run, now, StopReason.cancelled, cleared=True)
+
+
+def _is_gone(tx: Tx, run: Run) -> bool:
+    """Whether the conversation that a turn runs in was deleted; the default one goes with its agent only."""
+    return run.conversation_id is not None and not conversations.is_live(tx, run.conversation_id)
 
 
 def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
@@ -243,7 +248,8 @@ async def close_turn(
     """
 
     def body(tx: Tx) -> bool:
-        if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
+        # Else the calls are gone, and with them the need for results.
+        if messages.has_run(tx, run.id) and not _is_gone(tx, run):
             messages.append(tx, orphans, position.conversation)
         if step is not None:
             steps.add(tx, step, loaded.agent.organization_id)
@@ -270,6 +276,8 @@ def finish(tx: Tx, run: Run, agent: Agent, conversation: str) -> bool:
     runs.finish(tx, run)
     duration_ms = (run.total_duration_ns or 0) // 1_000_000
     agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)
+    if conversation:
+        conversations.record_run(tx, conversation, run.completed_at)
     if agent.message_buffer_autoclear:
         _clear_context(tx, agent.id, conversation)
     return agent.message_buffer_autoclear

@@ -1,53 +1,83 @@
-"""What an activation holds in memory: settings, blocks, tools and context of one agent, as last committed."""
+"""What a conversation of an agent goes by, as last committed: settings, blocks, tools, and what was said in it."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, chain, islice
 
-from kelpie.agent import rules
 from kelpie.agent.history import healed, weight
-from kelpie.agent.prompt import prepare, system_text, tool_schemas
-from kelpie.agent.rules import Verdict
-from kelpie.agent.stop import exits_of
-from kelpie.agent.types import TypeSpec, spec_for, spec_of
+from kelpie.agent.prompt import prepare
+from kelpie.agent.types import TypeSpec, spec_for
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
+from kelpie.core.conversations import Conversation
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId
 from kelpie.core.messages import Message, Role
-from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.tools import Tool
-from kelpie.llm.port import Prepared, ToolSchema
-from kelpie.storage import agents, blocks, messages, tools
-from kelpie.storage.heads import Claim
+from kelpie.llm.port import Prepared
+from kelpie.storage import agents, blocks, conversations, messages, tools
 from kelpie.world.database import Tx
 
-_DAY = 24 * 3600 * MICROS_PER_SECOND
-_CHARS_PER_TOKEN = 3  # on the safe side: English has about four
-_CHARS_MIN = 4_000
 CONTEXT_ROWS_MAX = 5_000  # of one conversation in memory
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Everything about an agent that can change under a running turn, read in one transaction."""
+    """Everything about an agent that can change under a running turn, read in one transaction.
+
+    The blocks are those that the conversation sees; `hidden` are the agent's own that it sees a copy of. The agent is
+    as its row has it: what the conversation sets for itself is in its record, and its `Lane` puts it over.
+    """
 
     agent: Agent
     blocks: tuple[Block, ...]
     tools: tuple[Tool, ...]
+    conversation: Conversation | None = None  # None is the one that every agent has
+    hidden: tuple[Block, ...] = ()
 
     def is_current(self, tx: Tx) -> bool:
-        """Whether the database still holds these versions: one small read, part of every journal commit."""
-        held = (self.agent.version, {b.id: b.version for b in self.blocks})
-        return agents.versions(tx, self.agent.id) == held
+        """Whether the database still holds these versions: one small read, part of every journal commit; in a
+        conversation two."""
+        held, found = {b.id: b.version for b in (*self.blocks, *self.hidden)}, agents.versions(tx, self.agent.id)
+        if self.conversation is None or found is None:
+            return found == (self.agent.version, held)
+        own = conversations.versions(tx, self.conversation.id)
+        return own is not None and (found[0], own[0], {**found[1], **own[1]}) == (
+            self.agent.version,
+            self.conversation.version,
+            held,
+        )
 
 
-def load(tx: Tx, agent: Agent) -> Loaded:
-    return Loaded(agent, tuple(blocks.of_agent(tx, agent.id)), tuple(tools.of_agent(tx, agent.id)))
+def load(tx: Tx, agent: Agent, conversation: Conversation | None = None) -> Loaded:
+    """What the agent's conversation goes by."""
+    carried = tuple(tools.of_agent(tx, agent.id))
+    if conversation is None:
+        return Loaded(agent, tuple(blocks.of_agent(tx, agent.id)), carried)
+    shown, hidden = blocks.seen(tx, agent.id, conversation.id)
+    return Loaded(agent, tuple(shown), carried, conversation, tuple(hidden))
+
+
+def load_thread(tx: Tx, agent_id: AgentId, conversation: str) -> Loaded:
+    """The same by the name of the lane. Raises NotFound for an agent or a conversation that is not there any more."""
+    agent = agents.get(tx, agent_id)
+    if not conversation:
+        return load(tx, agent)
+    found = conversations.get(tx, agent.organization_id, conversation)
+    if found.agent_id != agent_id:
+        raise NotFound("Conversation", conversation)
+    return load(tx, agent, found)
 
 
 def refresh(tx: Tx, known: Loaded) -> Loaded:
-    """What is known, or what the database has by now if that is newer."""
-    return known if known.is_current(tx) else load(tx, agents.get(tx, known.agent.id))
+    """What is known, or what the database has by now if that is newer; of a deleted conversation what was known."""
+    if known.is_current(tx):
+        return known
+    thread = "" if known.conversation is None else known.conversation.id
+    if thread and not conversations.is_live(tx, thread):
+        return known
+    return load_thread(tx, known.agent.id, thread)
 
 
 class Context:
@@ -92,64 +122,3 @@ def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
     found = messages.context_messages(tx, agent.id, conversation, CONTEXT_ROWS_MAX)
     said = found[1:] if found and found[0].role is Role.system else found
     return Context([prepare(m, spec) for m in healed(said)])
-
-
-@dataclass(slots=True)
-class Hot:
-    """The live memory of one activation. `stale` is set by whoever changed something outside a turn."""
-
-    claim: Claim
-    loaded: Loaded
-    contexts: dict[str, Context] = field(default_factory=dict[str, Context])
-    stale: bool = False
-    forgotten: int = 0  # how often the contexts were given up; one read before that must not come back after it
-    _system: tuple[Loaded, Micros, str] | None = None
-    _schemas: tuple[Loaded, tuple[ToolSchema, ...]] | None = None
-
-    def forget_contexts(self) -> None:
-        """What is held may no longer be what is stored, the history included: all of it is read again."""
-        self.stale = True
-        self.forgotten += 1
-        self.contexts.clear()
-
-    @property
-    def agent(self) -> Agent:
-        return self.loaded.agent
-
-    @property
-    def spec(self) -> TypeSpec:
-        return spec_for(self.loaded.agent)
-
-    @property
-    def speaks_in_calls(self) -> bool:
-        """Whether thoughts and answers are looked for in tool calls: a matter of its type, whoever thinks."""
-        return spec_of(self.loaded.agent.agent_type).inner_thoughts
-
-    @property
-    def exits(self) -> frozenset[str]:
-        """The tools that end a turn."""
-        return exits_of(self.spec, self.agent.tool_rules)
-
-    def verdict(self, said: Sequence[Message]) -> Verdict:
-        """What the tool rules allow now in a turn, by the rows that it has written."""
-        exits, names = self.exits, [tool.name for tool in self.loaded.tools]
-        ending = rules.wants_end(said, exits)
-        return rules.verdict(self.agent.tool_rules, names, rules.made_in(said), exits, ending=ending)
-
-    def system(self, now: Micros) -> str:
-        """The compiled instructions, built anew only when memory, settings or the day changed."""
-        if self._system is None or self._system[0] is not self.loaded or self._system[1] != now // _DAY:
-            text = system_text(self.agent, self.loaded.blocks, now)
-            self._system = (self.loaded, now // _DAY, text)
-        return self._system[2]
-
-    def history_chars(self, now: Micros) -> int:
-        """How much history fits beside instructions and answer. Until compaction exists the oldest is left out."""
-        choice = self.agent.model
-        tokens = choice.context_window - min(choice.max_tokens or 0, choice.context_window // 2)
-        return max(tokens * _CHARS_PER_TOKEN - len(self.system(now)), _CHARS_MIN)
-
-    def schemas(self) -> tuple[ToolSchema, ...]:
-        if self._schemas is None or self._schemas[0] is not self.loaded:
-            self._schemas = (self.loaded, tool_schemas(self.loaded.tools, self.spec, self.exits))
-        return self._schemas[1]

@@ -17,11 +17,12 @@ from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.freshness import Forgotten, catch_up
 from kelpie.agent.history import left_open
 from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
+from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.listener import Turn
+from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.prompt import prepare
 from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record, tool_row
 from kelpie.agent.rules import made_in
-from kelpie.agent.state import Hot
 from kelpie.agent.stop import Called
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import KelpieError, ModelError
@@ -44,6 +45,7 @@ class Equipment:
     external: ExternalTool | None
     touched: Callable[[Iterable[AgentId]], None]
     block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
+    context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
 
 
@@ -54,6 +56,7 @@ class TurnLoop:
         self,
         equipment: Equipment,
         hot: Hot,
+        lane: Lane,
         position: Position,
         given: Given,
         turn: Turn,
@@ -64,6 +67,7 @@ class TurnLoop:
         self._equipment = equipment
         self._world = equipment.world
         self._hot = hot
+        self._lane = lane
         self._position = position
         self._given = given
         self._turn = turn
@@ -78,7 +82,7 @@ class TurnLoop:
         """A new turn: its input is committed while the model already works on it. Raises StorageError."""
         run = self._position.run
         self._turn.tell(TurnOpened(run.id, run.created_at))
-        opening = journal.open_turn(self._world.database, self._position, self._hot.loaded, self._given)
+        opening = journal.open_turn(self._world.database, self._position, self._lane.loaded, self._given)
         if self._given.max_steps <= 0:
             await opening
             self._position = self._position.after(run)
@@ -87,10 +91,11 @@ class TurnLoop:
         self._take_input()
         asked, error = await _while_committing(opening, self._ask())
         self._position = self._position.after(run)
-        if asked is None:
-            assert error is not None
+        if isinstance(error, Forgotten):
+            await self._end(StopReason.cancelled)
+        elif error is not None:
             await self._fail(error)
-        elif await self._step(asked):
+        elif asked is not None and await self._step(asked):
             await self.go_on()
 
     async def begin_again(self) -> None:
@@ -134,14 +139,13 @@ class TurnLoop:
     # --- a step --------------------------------------------------------------------------------------------------
 
     async def _ask(self) -> Asked:
-        await catch_up(self._world.database, self._hot, self._position)
-        context = self._hot.contexts[self._position.conversation]
-        entries = context.within(self._hot.history_chars(self._world.clock.now()))
-        entries += [prepare(message, self._hot.spec) for message in self._waiting]
+        context = await catch_up(self._world.database, self._lane, self._position)
+        entries = context.within(self._lane.history_chars(self._world.clock.now()))
+        entries += [prepare(message, self._lane.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
-        allowed = self._hot.verdict(self._said)
+        allowed = self._lane.verdict(self._said)
         with self._turn.cancellation.abortable():
-            return await ask(self._world, self._equipment.models, self._hot, entries, allowed, listen)
+            return await ask(self._world, self._equipment.models, self._lane, entries, allowed, listen)
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
@@ -182,17 +186,17 @@ class TurnLoop:
         return goes_on
 
     async def _run_outside(self, planned: Planned, uuid: str) -> ToolReturn:
-        context = CallContext(self._hot.agent, self._world.clock.now(), uuid, self._position.run.conversation_id)
+        context = CallContext(self._lane.agent, self._world.clock.now(), uuid, self._position.run.conversation_id)
         with self._turn.cancellation.abortable():
             return await run_outside(planned, context)
 
     async def _commit(self, write: Write, *, previewed: bool = False) -> bool:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
-        committed = await journal.write_step(self._world.database, self._position, self._hot.loaded, write)
+        committed = await journal.write_step(self._world.database, self._position, self._lane.loaded, write)
         self._waiting = ()
         self._take_in(committed)
         for row in committed.rows:
-            reminds = row.id == write.nudge_id and not self._hot.spec.heartbeats
+            reminds = row.id == write.nudge_id and not self._lane.spec.heartbeats
             if row.role in (Role.assistant, Role.tool) or reminds:
                 self._turn.tell(MessageCommitted(row, previewed and row.role is Role.assistant))
         if committed.stop is not None:
@@ -200,15 +204,17 @@ class TurnLoop:
         return committed.stop is None
 
     def _take_in(self, committed: Committed) -> None:
-        hot = self._hot
+        lane, agent_id = self._lane, self._hot.claim.agent_id
         self._position = self._position.after(committed.run)
-        hot.loaded = committed.loaded
+        lane.loaded = committed.loaded
         self._said += committed.rows
         if committed.cleared:
-            hot.contexts.pop(self._position.conversation, None)
-        elif context := hot.contexts.get(self._position.conversation):
-            context.extend(committed.rows, hot.spec)
-        if others := [a for a in committed.touched if a != hot.agent.id]:
+            lane.reread()
+        elif lane.context is not None:
+            lane.context.extend(committed.rows, lane.spec)
+        if agent_id in committed.touched:
+            self._hot.touch(knows=lane)
+        if others := [a for a in committed.touched if a != agent_id]:
             self._equipment.touched(others)
 
     # --- the end -------------------------------------------------------------------------------------------------
@@ -229,8 +235,8 @@ class TurnLoop:
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
         run = journal.ended(self._position.run, reason, self._world.clock.now())
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
-        if await journal.close_turn(self._world.database, self._position, run, orphans, step, self._hot.loaded):
-            self._hot.contexts.pop(self._position.conversation, None)
+        if await journal.close_turn(self._world.database, self._position, run, orphans, step, self._lane.loaded):
+            self._lane.reread()
         self._position = self._position.after(run)
         for row in orphans:
             self._turn.tell(MessageCommitted(row))
@@ -263,7 +269,7 @@ class TurnLoop:
         ttft = run.ttft_ns if run.ttft_ns is not None else asked.first_ns
         run = replace(run, usage=run.usage + usage, step_count=run.step_count + 1, ttft_ns=ttft)
         self._position = replace(self._position, run=run)
-        self._context_tokens = None if self._hot.spec.heartbeats else usage.total_tokens
+        self._context_tokens = None if self._lane.spec.heartbeats else usage.total_tokens
 
     def _reply(self, asked: Asked) -> Message:
         return reply_row(
@@ -271,7 +277,7 @@ class TurnLoop:
             asked.message_id,
             asked.step_id,
             asked.reply,
-            inner_thoughts=self._hot.speaks_in_calls,
+            inner_thoughts=self._lane.speaks_in_calls,
             at=self._world.clock.now(),
         )
 
@@ -285,10 +291,10 @@ class TurnLoop:
         )
 
     def _record(self, step_id: StepId, status: StepStatus) -> Step:
-        return step_record(self._position.run, self._hot.agent, step_id, status, self._world.clock.now())
+        return step_record(self._position.run, self._lane.agent, step_id, status, self._world.clock.now())
 
     def _endpoint(self, answered_by: str | None) -> str | None:
-        info = self._equipment.models.known(answered_by or self._hot.agent.model.handle)
+        info = self._equipment.models.known(answered_by or self._lane.agent.model.handle)
         return info.endpoint if info else None
 
     def _write(self, kind: str, step_id: StepId, **fields: Any) -> Write:
@@ -304,8 +310,8 @@ class TurnLoop:
         return NewTrace(tracing, exchanged.sent, exchanged.received)
 
     def _plan(self, calls: Iterable[ToolCall], said: Sequence[Message]) -> list[Planned]:
-        loaded = self._hot.loaded
-        return plan(calls, loaded.agent, loaded.tools, self._equipment.external, said, self._hot.exits)
+        loaded = self._lane.loaded
+        return plan(calls, loaded.agent, loaded.tools, self._equipment.external, said, self._lane.exits)
 
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
         called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None, p.misruled) for p in planned)
@@ -315,14 +321,14 @@ class TurnLoop:
 
 async def _while_committing(
     opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, Asked]
-) -> tuple[Asked | None, ModelError | Cancelled | None]:
-    """Both at once. A failed commit stops the model call and is raised; the model's error waits for the commit."""
+) -> tuple[Asked | None, ModelError | Cancelled | Forgotten | None]:
+    """Both at once. A failed commit stops the model call and is raised; an error of the other waits for the commit."""
     commit, answer = asyncio.create_task(opening), asyncio.create_task(asking)
     try:
         await asyncio.wait((commit, answer), return_when=asyncio.FIRST_EXCEPTION)
         await commit
         return await answer, None
-    except (ModelError, Cancelled) as error:
+    except (ModelError, Cancelled, Forgotten) as error:
         return None, error
     finally:
         for task in (commit, answer):

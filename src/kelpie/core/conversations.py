@@ -36,6 +36,7 @@ class Conversation:
     isolated_block_ids: tuple[BlockId, ...] = ()
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from kelpie.core.time import Micros
 from kelpie.storage import agents as agent_rows
 from kelpie.storage import paging
 from kelpie.storage.block_filters import matching
-from kelpie.storage.tables import agent_blocks, agents, block_tags, blocks
+from kelpie.storage.tables import agent_blocks, agents, block_tags, blocks, conversation_blocks, conversations
 from kelpie.world.database import Tx
 
 _TAG_SEPARATOR = "\x1f"
@@ -125,7 +125,7 @@ def _update_statement(names: tuple[str, ...]) -> sa.Update:
 def update(
     tx: Tx, block_id: BlockId, changes: Mapping[str, Any], now: Micros, by: str | None
 ) -> tuple[Block, bool, tuple[AgentId, ...]]:
-    """Applies changes by field name; gives the block, whether anything changed, and every agent that carries it.
+    """Applies changes by field name; gives the block, whether anything changed, and every agent that sees it.
 
     Raises NotFound, Conflict when an agent has the new label already, and InvalidInput for an unknown field.
     """
@@ -135,7 +135,7 @@ def update(
     before = get(tx, block_id, lock=True)
     real = {name: value for name, value in changes.items() if _comparable(name, value) != getattr(before, name)}
     # Also when nothing changes: an edit whose answer was lost is sent again, and the carriers have not heard of it yet.
-    affected = agents_with(tx, block_id)
+    affected = agents_seeing(tx, block_id)
     if not real:
         return before, False, affected
     if "label" in real:
@@ -188,9 +188,9 @@ _DETACH_ALL = sa.delete(agent_blocks).where(agent_blocks.c.block_id == sa.bindpa
 
 
 def delete(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
-    """Removes the block from everywhere and gives the agents that carried it. Raises NotFound."""
+    """Removes the block from everywhere and gives the agents that saw it. Raises NotFound."""
     get(tx, block_id, lock=True)
-    affected = agents_with(tx, block_id)
+    affected = agents_seeing(tx, block_id)
     for statement in (_DETACH_ALL, _DELETE_TAGS, _DELETE):
         tx.execute(statement, {"of_block": block_id})
     return affected
@@ -212,6 +212,12 @@ _CARRIERS = (
     .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
     .order_by(agent_blocks.c.agent_id)
 )
+_SEEING = sa.union(
+    sa.select(agent_blocks.c.agent_id).where(agent_blocks.c.block_id == sa.bindparam("of_block")),
+    sa.select(conversations.c.agent_id)
+    .join(conversation_blocks, conversation_blocks.c.conversation_id == conversations.c.id)
+    .where(conversation_blocks.c.block_id == sa.bindparam("of_block")),
+).order_by("agent_id")
 _CARRIER_AGENTS = (
     sa.select(agents.c.id)
     .join(agent_blocks, agent_blocks.c.agent_id == agents.c.id)
@@ -227,6 +233,13 @@ _OF_AGENT = _ATTACHED.where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
 _OF_AGENTS = _ATTACHED.where(agent_blocks.c.agent_id.in_(sa.bindparam("of_agents", expanding=True)))
 _BY_LABEL = _OF_AGENT.where(agent_blocks.c.label == sa.bindparam("of_label"))
 _BY_LABEL_LOCKED = _BY_LABEL.with_for_update(of=blocks)
+_OF_THREAD = (
+    sa.select(conversation_blocks.c.label.label("under"), blocks, _TAGS)
+    .join(conversation_blocks, conversation_blocks.c.block_id == blocks.c.id)
+    .where(conversation_blocks.c.conversation_id == sa.bindparam("of_conversation"))
+    .order_by(conversation_blocks.c.label)
+)
+_OWN_BY_LABEL_LOCKED = _OF_THREAD.where(blocks.c.label == sa.bindparam("of_label")).with_for_update(of=blocks)
 
 
 def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
@@ -278,6 +291,11 @@ def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
     return tuple(AgentId(row[0]) for row in tx.execute(_CARRIERS, {"of_block": block_id}))
 
 
+def agents_seeing(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
+    """Every agent that carries the block, or sees it in one of its conversations."""
+    return tuple(AgentId(row[0]) for row in tx.execute(_SEEING, {"of_block": block_id}))
+
+
 def agents_page(tx: Tx, organization: OrganizationId, block_id: BlockId, page: Page) -> list[AgentId]:
     """The agents that carry the block, in the order and on the page asked for."""
     bound = {"of_block": block_id, "of_organization": organization}
@@ -298,6 +316,28 @@ def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Block]
         for row in tx.execute(_OF_AGENTS, {"of_agents": wanted[start : start + _ID_CHUNK]}):
             found[row.agent_id].append(_from_row(row))
     return found
+
+
+def seen(tx: Tx, agent_id: AgentId, conversation: str) -> tuple[list[Block], list[Block]]:
+    """The blocks that a conversation of an agent sees, and those of the agent that it does not.
+
+    Its own copies stand in the places of the blocks they were copied from; a copy whose original the agent no longer
+    carries comes last.
+    """
+    own = {row.under: _from_row(row) for row in tx.execute(_OF_THREAD, {"of_conversation": conversation})}
+    carried, hidden, shown = of_agent(tx, agent_id), list[Block](), list[Block]()
+    for block in carried:
+        copy = own.pop(block.label, None)
+        shown.append(copy or block)
+        if copy is not None:
+            hidden.append(block)
+    return [*shown, *own.values()], hidden
+
+
+def own_by_label(tx: Tx, conversation: str, label: str) -> Block | None:
+    """The copy with this label that only the conversation sees, held until the transaction ends, if there is one."""
+    row = tx.execute(_OWN_BY_LABEL_LOCKED, {"of_conversation": conversation, "of_label": label}).first()
+    return None if row is None else _from_row(row)
 
 
 def by_label(tx: Tx, agent_id: AgentId, label: str, *, lock: bool = False) -> Block | None:

@@ -53,6 +53,7 @@ def add(tx: Tx, conversation: Conversation, organization: OrganizationId, isolat
             "created_at": conversation.created_at,
             "updated_at": conversation.updated_at,
             "deleted_at": None,
+            "version": conversation.version,
         },
     )
     if isolated:
@@ -83,6 +84,7 @@ def _from_row(row: Row[Any], isolated: tuple[BlockId, ...]) -> Conversation:
         isolated_block_ids=isolated,
         created_by_id=row.created_by_id,
         last_updated_by_id=row.last_updated_by_id,
+        version=row.version,
     )
 
 
@@ -137,13 +139,52 @@ def select_conversations(tx: Tx, organization: OrganizationId, query: Conversati
 @lru_cache(maxsize=64)
 def _update(names: tuple[str, ...]) -> Update:
     new = {name: bindparam(f"new_{name}", type_=_C[name].type) for name in names}
-    return update(conversations).where(_C.id == bindparam("of_conversation")).values(new)
+    return update(conversations).where(_C.id == bindparam("of_conversation")).values({**new, "version": _C.version + 1})
 
 
 def change(tx: Tx, conversation_id: ConversationId, changes: Mapping[str, Any]) -> None:
     """Sets columns by name."""
     new = {f"new_{name}": value for name, value in changes.items()}
     tx.execute(_update(tuple(changes)), {"of_conversation": conversation_id, **new})
+
+
+_RECORD_RUN = (
+    update(conversations)
+    .where(_C.id == bindparam("of_conversation"))
+    .values(last_message_at=bindparam("at"), last_run_completion=bindparam("at"))
+)
+
+
+def record_run(tx: Tx, conversation_id: str, at: Micros) -> None:
+    """Notes when a turn of the conversation ended: nothing that a turn goes by."""
+    tx.execute(_RECORD_RUN, {"of_conversation": conversation_id, "at": at})
+
+
+_VERSIONS = (
+    select(_C.version, blocks.c.id, blocks.c.version.label("block_version"))
+    .select_from(
+        conversations.outerjoin(conversation_blocks, conversation_blocks.c.conversation_id == _C.id).outerjoin(
+            blocks, blocks.c.id == conversation_blocks.c.block_id
+        )
+    )
+    .where(_C.id == bindparam("of_conversation"), _C.deleted_at.is_(None))
+)
+
+
+def versions(tx: Tx, conversation_id: str) -> tuple[int, dict[str, int]] | None:
+    """The versions of the conversation's record and of each of its own blocks; None when it is gone."""
+    rows = tx.execute(_VERSIONS, {"of_conversation": conversation_id}).all()
+    if not rows:
+        return None
+    return rows[0].version, {row.id: row.block_version for row in rows if row.id is not None}
+
+
+_IS_LIVE = select(_C.id).where(_C.id == bindparam("of_conversation"), _C.deleted_at.is_(None))
+
+
+def is_live(tx: Tx, conversation_id: str) -> bool:
+    """Whether there is such a conversation and it was not deleted."""
+    return tx.execute(_IS_LIVE, {"of_conversation": conversation_id}).first() is not None
 
 
 # --- removing -------------------------------------------------------------------------------------------------------

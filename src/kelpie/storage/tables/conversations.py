@@ -29,6 +29,7 @@ conversations = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("deleted_at", BigInteger),
+    Column("version", BigInteger, nullable=False),  # of what a turn in it goes by
     Index(None, "organization_id", "created_at", "id"),
     Index(None, "agent_id", "created_at", "id"),
 )

@@ -5,7 +5,6 @@ from typing import Any
 
 from kelpie.core.errors import ToolError
 from kelpie.memory import edits
-from kelpie.storage import blocks
 from kelpie.tools.builtin import own_blocks
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.world.database import Tx
@@ -53,11 +52,8 @@ def _insert(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
 
 
 def _delete(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
-    """Only detaches: other agents may carry the block, and people can hang it back."""
     (path,) = _needed(arguments, "path")
-    block = own_blocks.editable(tx, call, edits.label_of(path))
-    blocks.detach(tx, call.agent.id, block.id)
-    return Outcome(f"Removed the block '{block.label}' from your memory.", touched=(call.agent.id,))
+    return own_blocks.remove(tx, call, edits.label_of(path))
 
 
 def _rename(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:

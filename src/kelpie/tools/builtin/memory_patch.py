@@ -5,7 +5,6 @@ from typing import Any
 
 from kelpie.core.ids import AgentId
 from kelpie.memory.patch import Add, Change, Delete, apply, parse
-from kelpie.storage import blocks
 from kelpie.tools.builtin import own_blocks
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.world.database import Tx
@@ -23,10 +22,9 @@ def _apply(tx: Tx, call: CallContext, change: Change) -> Outcome:
     if isinstance(change, Add):
         block = own_blocks.create(tx, call, change.label, change.value, change.description)
         return Outcome(f"Added the block '{block.label}'.", touched=(call.agent.id,))
-    block = own_blocks.editable(tx, call, change.label)
     if isinstance(change, Delete):
-        blocks.detach(tx, call.agent.id, block.id)
-        return Outcome(f"Removed the block '{block.label}' from your memory.", touched=(call.agent.id,))
+        return own_blocks.remove(tx, call, change.label)
+    block = own_blocks.editable(tx, call, change.label)
     touched: tuple[AgentId, ...] = ()
     text = f"The block '{block.label}' is now called '{change.new_label}'." if change.new_label else block.value
     if change.new_label is not None or change.description is not None:

@@ -21,17 +21,24 @@ _LABEL = re.compile(r"[\w./-]{1,100}")
 
 def find(tx: Tx, call: CallContext, label: str) -> Block | None:
     """The agent's block of this label, held until the transaction ends. Raises ToolError when it is read-only."""
-    block = blocks.by_label(tx, call.agent.id, label, lock=True)
+    block = _labelled(tx, call, label)
     if block is not None and block.read_only:
         raise ToolError(f"The block '{label}' is read-only, so you cannot change it.")
     return block
+
+
+def _labelled(tx: Tx, call: CallContext, label: str) -> Block | None:
+    """The block of this label that the call sees: in a conversation its own copy goes before the agent's block."""
+    own = blocks.own_by_label(tx, call.conversation_id, label) if call.conversation_id else None
+    return own or blocks.by_label(tx, call.agent.id, label, lock=True)
 
 
 def editable(tx: Tx, call: CallContext, label: str) -> Block:
     """The same, for a block that must be there. Raises ToolError naming the blocks there are."""
     block = find(tx, call, label)
     if block is None:
-        labels = ", ".join(sorted(b.label for b in blocks.of_agent(tx, call.agent.id))) or "none"
+        shown, _ = blocks.seen(tx, call.agent.id, call.conversation_id or "")
+        labels = ", ".join(sorted(b.label for b in shown)) or "none"
         raise ToolError(f"You have no memory block '{label}'. Your blocks: {labels}.")
     return block
 
@@ -56,6 +63,14 @@ def create(tx: Tx, call: CallContext, label: str, value: str, description: str |
     return block
 
 
+def remove(tx: Tx, call: CallContext, label: str) -> Outcome:
+    """Takes a block off the agent: others may carry it, and people can hang it back. Raises ToolError."""
+    block = editable(tx, call, label)
+    _check_shared(tx, call, label)
+    blocks.detach(tx, call.agent.id, block.id)
+    return Outcome(f"Removed the block '{label}' from your memory.", touched=(call.agent.id,))
+
+
 def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, description: str | None) -> tuple[AgentId, ...]:
     """Changes label and description, where given; gives every agent that must see it.
 
@@ -63,6 +78,7 @@ def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, descript
     """
     changes: dict[str, str] = {}
     if label is not None and label != block.label:
+        _check_shared(tx, call, block.label)
         _check_free(tx, call, label)
         changes["label"] = label
     if description is not None:
@@ -71,8 +87,14 @@ def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, descript
     return touched
 
 
+def _check_shared(tx: Tx, call: CallContext, label: str) -> None:
+    """A copy stands for the agent's block of its label, which would show again under it if the copy gave it up."""
+    if call.conversation_id and blocks.own_by_label(tx, call.conversation_id, label) is not None:
+        raise ToolError(f"The block '{label}' is this conversation's own, so it keeps its name; change what it says.")
+
+
 def _check_free(tx: Tx, call: CallContext, label: str) -> None:
     if not _LABEL.fullmatch(label):
         raise ToolError(f"'{label[:100]}' cannot be a label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
-    if blocks.by_label(tx, call.agent.id, label) is not None:
+    if _labelled(tx, call, label) is not None:
         raise ToolError(f"You already have a memory block '{label}'; edit it, or choose another label.")

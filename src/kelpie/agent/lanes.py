@@ -1,0 +1,182 @@
+"""What an activation holds in memory: a lane for each conversation that it was lately spoken to in.
+
+A lane is the agent as one conversation sees it: with the conversation's own model and its own copies of blocks. Lanes
+share nothing that a turn may change. The default conversation's is always there; of the others only those that are in
+use and a few more are kept, because everything they hold can be read again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from kelpie.agent import changing, rules
+from kelpie.agent.prompt import system_text, tool_schemas
+from kelpie.agent.rules import Verdict
+from kelpie.agent.state import Context, Loaded
+from kelpie.agent.stop import exits_of
+from kelpie.agent.types import TypeSpec, spec_for, spec_of
+from kelpie.core.agents import Agent
+from kelpie.core.conversations import Conversation
+from kelpie.core.messages import Message
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.llm.models import Models
+from kelpie.llm.port import ToolSchema
+from kelpie.storage.heads import Claim
+
+_DAY = 24 * 3600 * MICROS_PER_SECOND
+_CHARS_PER_TOKEN = 3  # on the safe side: English has about four
+_CHARS_MIN = 4_000
+IDLE_LANES_MAX = 8  # that are kept without being in use, beside the default one
+
+Choose = Callable[[Agent, Conversation], Agent]
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The live memory of one conversation. `stale` is set by whoever changed something outside its turn."""
+
+    conversation: str  # its id; empty for the one that every agent has
+    loaded: Loaded
+    choose: Choose
+    context: Context | None = None  # None until it is read
+    stale: bool = False
+    forgotten: int = 0  # how often the context was given up; one read before that must not come back after it
+    users: int = 0  # turns that run on it now; it is not put away under them
+    _agent: tuple[Loaded, Agent] | None = None
+    _system: tuple[Loaded, Micros, str] | None = None
+    _schemas: tuple[Loaded, tuple[ToolSchema, ...]] | None = None
+
+    def forget(self) -> None:
+        """What is held may no longer be what is stored, the history included: all of it is read again."""
+        self.stale = True
+        self.forgotten += 1
+        self.context = None
+
+    def reread(self) -> None:
+        """What was said is read again before the model is next asked."""
+        self.context = None
+
+    @property
+    def agent(self) -> Agent:
+        """The agent with what the conversation sets for itself."""
+        own = self.loaded.conversation
+        if own is None:
+            return self.loaded.agent
+        if self._agent is None or self._agent[0] is not self.loaded:
+            self._agent = (self.loaded, self.choose(self.loaded.agent, own))
+        return self._agent[1]
+
+    @property
+    def spec(self) -> TypeSpec:
+        return spec_for(self.agent)
+
+    @property
+    def speaks_in_calls(self) -> bool:
+        """Whether thoughts and answers are looked for in tool calls: a matter of its type, whoever thinks."""
+        return spec_of(self.loaded.agent.agent_type).inner_thoughts
+
+    @property
+    def exits(self) -> frozenset[str]:
+        """The tools that end a turn."""
+        return exits_of(self.spec, self.agent.tool_rules)
+
+    def verdict(self, said: Sequence[Message]) -> Verdict:
+        """What the tool rules allow now in a turn, by the rows that it has written."""
+        exits, names = self.exits, [tool.name for tool in self.loaded.tools]
+        ending = rules.wants_end(said, exits)
+        return rules.verdict(self.agent.tool_rules, names, rules.made_in(said), exits, ending=ending)
+
+    def system(self, now: Micros) -> str:
+        """The compiled instructions, built anew only when memory, settings or the day changed."""
+        if self._system is None or self._system[0] is not self.loaded or self._system[1] != now // _DAY:
+            text = system_text(self.agent, self.loaded.blocks, now)
+            self._system = (self.loaded, now // _DAY, text)
+        return self._system[2]
+
+    def history_chars(self, now: Micros) -> int:
+        """How much history fits beside instructions and answer. Until compaction exists the oldest is left out."""
+        choice = self.agent.model
+        tokens = choice.context_window - min(choice.max_tokens or 0, choice.context_window // 2)
+        return max(tokens * _CHARS_PER_TOKEN - len(self.system(now)), _CHARS_MIN)
+
+    def schemas(self) -> tuple[ToolSchema, ...]:
+        if self._schemas is None or self._schemas[0] is not self.loaded:
+            self._schemas = (self.loaded, tool_schemas(self.loaded.tools, self.spec, self.exits))
+        return self._schemas[1]
+
+
+@dataclass(slots=True, eq=False)
+class Hot:
+    """The live memory of one activation."""
+
+    claim: Claim
+    main: Lane  # of the default conversation
+    touches: int = 0  # how often somebody changed something; a lane read before that is stale after it
+    _others: OrderedDict[str, Lane] = field(default_factory=OrderedDict[str, Lane])  # the longest unused first
+
+    @property
+    def agent(self) -> Agent:
+        return self.main.loaded.agent
+
+    def lanes(self) -> Iterator[Lane]:
+        yield self.main
+        yield from self._others.values()
+
+    def find(self, conversation: str) -> Lane | None:
+        """The lane of a conversation, if it is held."""
+        return self._others.get(conversation) if conversation else self.main
+
+    def touch(self, knows: Lane | None = None) -> None:
+        """Somebody changed settings, tools or blocks: every lane reads them again, but for one that knows already."""
+        self.touches += 1
+        for lane in self.lanes():
+            lane.stale = lane.stale or lane is not knows
+
+    def forget_contexts(self) -> None:
+        """What is held may no longer be what is stored, the history included: all of it is read again."""
+        self.touches += 1
+        for lane in self.lanes():
+            lane.forget()
+
+    def add(self, lane: Lane) -> None:
+        """Takes in the lane of a conversation that is not held."""
+        self._others[lane.conversation] = lane
+
+    @contextmanager
+    def using(self, lane: Lane) -> Generator[None]:
+        """Keeps a lane for as long as a turn runs on it."""
+        lane.users += 1
+        try:
+            yield
+        finally:
+            lane.users -= 1
+            if lane.conversation:
+                self._put_away(lane)
+
+    def _put_away(self, used: Lane) -> None:
+        self._others.move_to_end(used.conversation)
+        idle = [lane for lane in self._others.values() if not lane.users]
+        for lane in idle[: max(0, len(idle) - IDLE_LANES_MAX)]:
+            del self._others[lane.conversation]
+
+
+def chooser(models: Models, window_max: int) -> Choose:
+    """Gives an agent the model that a conversation sets for itself."""
+
+    def choose(agent: Agent, conversation: Conversation) -> Agent:
+        given = {
+            "model": conversation.model,
+            "model_settings": conversation.model_settings,
+            "context_window_limit": conversation.context_window_limit,
+        }
+        changes = {name: value for name, value in given.items() if value is not None}
+        if not changes:
+            return agent
+        handle = conversation.model or agent.model.handle
+        info = models.known(handle)
+        if info is None:  # its provider is gone; whoever asks it is told so
+            return replace(agent, model=replace(agent.model, handle=handle))
+        return replace(agent, model=changing.new_model(agent, info, changes, window_max))
+
+    return choose
