@@ -1,8 +1,8 @@
-"""Limits, prices and chains as operators write them."""
+"""Limits and chains as operators write them."""
 
 import pytest
 
-from kelpie.core.bounds import Bounds, Price, parse_handles, parse_limits, parse_prices, price_of
+from kelpie.core.bounds import Bounds, parse_handles, parse_limits
 from kelpie.core.errors import ConfigurationError
 
 
@@ -29,21 +29,6 @@ def test_wrong_limits_name_the_setting_and_the_remedy(entry: str, told: str):
     with pytest.raises(ConfigurationError) as caught:
         parse_limits("KELPIE_PROVIDER_LIMITS", [entry])
     assert caught.value.setting == "KELPIE_PROVIDER_LIMITS" and told in caught.value.remedy
-
-
-def test_prices():
-    prices = parse_prices("X", ["openai/gpt-4o=2.50/10", "groq/*=0.1/0.2", "openai/a=b=1/2", "ollama/q:8b=0/0"])
-    assert prices["openai/gpt-4o"] == Price(2.5, 10.0)
-    assert price_of(prices, "openai/a=b") == Price(1, 2)
-    assert price_of(prices, "groq/llama") == Price(0.1, 0.2)
-    assert price_of(prices, "openai/other") is None
-    assert price_of(prices, "ollama/q:8b") == Price(0, 0)
-
-
-@pytest.mark.parametrize("entry", ["nonsense", "openai/x", "openai/x=1", "openai/x=1/", "openai/x=-1/2", "x=1/2"])
-def test_wrong_prices(entry: str):
-    with pytest.raises(ConfigurationError, match="is not a price; write"):
-        parse_prices("KELPIE_MODEL_PRICES", [entry])
 
 
 def test_handles():

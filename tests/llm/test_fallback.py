@@ -49,7 +49,8 @@ def failing(name: str, kind: ModelFault = ModelFault.server) -> _Model:
 
 
 async def ask(providers: Sequence[_Model], chain: tuple[str, ...] = (), **fields: Any) -> list[Event]:
-    models = Models(world(), Settings(model_fallbacks=chain), providers)
+    free = tuple(f"{each.name}/*=0/0" for each in providers)
+    models = Models(world(), Settings(model_fallbacks=chain, model_prices=free), providers)
     speaker, name = models.provider(f"{providers[0].name}/m")
     async with aclosing(speaker.stream(asking(model=name, **fields))) as events:
         return [event async for event in events]
@@ -69,6 +70,19 @@ async def test_what_is_wrong_with_the_request_is_told_at_once(kind: ModelFault):
     with pytest.raises(ModelError, match="a failed") as caught:
         await ask([first, second], ("b/n",))
     assert caught.value.kind is kind and second.asked == []
+
+
+async def test_a_reply_costs_what_the_model_asks_that_gave_it():
+    used = replace(OK, usage=Usage(100, 10, 110))
+    for first, cost in ((_Model("a", used), 120), (failing("a"), 600)):
+        models = Models(
+            world(),
+            Settings(model_fallbacks=("b/n",), model_prices=("a/m=1/2", "b/n=5/10")),
+            [first, _Model("b", used)],
+        )
+        async with aclosing(models.provider("a/m")[0].stream(asking(model="m"))) as events:
+            reply = [event async for event in events][-1]
+        assert isinstance(reply, Reply) and (reply.usage.cost_micros, reply.usage.unpriced_calls) == (cost, 0)
 
 
 async def test_the_agents_own_answer_names_nobody():

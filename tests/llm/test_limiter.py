@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.bounds import Bounds, Price
+from kelpie.core.bounds import Bounds
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
 from kelpie.core.messages import Text, Usage
+from kelpie.core.prices import Price
 from kelpie.llm.bounded import Bounded
 from kelpie.llm.demo import DemoProvider
 from kelpie.llm.limiter import Cost, Limiter
 from kelpie.llm.port import Event, Reply, Request, TextDelta
+from kelpie.llm.price_list import Prices
 from kelpie.llm.retry import Limits
 from kelpie.llm.window import Window
 from tests.llm.fakes import asking
@@ -218,7 +220,7 @@ BUSY = ModelError(ModelFault.rate_limit, "busy", retry_after_s=10)
 
 
 def bounded(inner: _Scripted, bounds: Bounds, prices: dict[str, Price] | None = None, wait_s: float = 30.0) -> Bounded:
-    return Bounded(inner, Limiter("openai", bounds, wait_s), LIMITS, prices or {}, random.Random(1))
+    return Bounded(inner, Limiter("openai", bounds, wait_s), LIMITS, Prices(prices or {}), random.Random(1))
 
 
 async def ask(provider: Bounded, agent: str = "a", **fields: Any) -> list[Event]:
@@ -269,7 +271,6 @@ def test_money_is_counted_by_price():
             await ask(provider, model="other")
         assert caught.value.kind is ModelFault.bad_request
         assert "KELPIE_MODEL_PRICES" in (caught.value.hint or "")
-        provider.remember("gpt-4o-mini", Usage(1, 1, 2), 0.0)
 
     in_virtual_time(main)
 
@@ -289,8 +290,10 @@ def test_tokens_count_by_the_server_and_a_refused_call_costs_nothing():
 
 
 def test_money_cannot_be_limited_without_a_price():
+    unpriced = _Scripted()
+    unpriced.name = "xai"
     with pytest.raises(ConfigurationError, match="no price of its models is known; set KELPIE_MODEL_PRICES"):
-        bounded(_Scripted(), Bounds(dollars=1.0), {"groq/*": Price(1, 1)})
+        bounded(unpriced, Bounds(dollars=1.0), {"groq/*": Price(1, 1)})
 
 
 def test_a_call_that_never_ends_is_given_up_and_its_place_is_free():

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError, InvalidInput, ModelError, ModelFault, NotFound
-from kelpie.core.messages import Usage
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.llm.providers import ALL_OFFERS, how_to_have
@@ -178,11 +177,11 @@ async def test_a_limited_provider_is_still_asked_as_often_as_it_may():
 def test_wrong_limits_stop_the_start():
     for limits, told in (
         ("opnai: calls=1", "no provider 'opnai'"),
-        ("openai: dollars=5", "no price"),
+        ("groq: dollars=5", "no price"),
         ("openai", "names no provider or no limit"),
     ):
         with pytest.raises(ConfigurationError, match=told) as caught:
-            models(openai_api_key="k", provider_limits=(limits,))
+            models(openai_api_key="k", groq_api_key="k", provider_limits=(limits,))
         assert caught.value.setting == "KELPIE_PROVIDER_LIMITS"
     with pytest.raises(ConfigurationError, match="KELPIE_MODEL_PRICES"):
         models(model_prices=("openai/x",))
@@ -193,8 +192,8 @@ async def test_money_spent_before_a_restart_counts():
         openai_api_key="k", provider_limits=("openai: dollars=1",), model_prices=("openai/*=1/1",), provider_wait_s=1.0
     )
     now = world().clock.now()
-    used = Usage(500_000, 600_000, 1_100_000)
-    limited.remember([("openai/x", now - 10, used), ("nobody/x", now, used), ("kelpie/demo", now, used)])
+    spent = [("openai/x", now - 10, 1_100_000), ("nobody/x", now, 1_100_000), ("kelpie/demo", now, 1_100_000)]
+    limited.remember(spent)
     assert limited.counts_money and not models(openai_api_key="k").counts_money
     speaker, name = limited.provider("openai/x")
     with pytest.raises(ModelError, match="1 dollars a day"):

@@ -30,7 +30,7 @@ def tx() -> Iterator[Tx]:
 
 def spend(tx: Tx, number: int, at: int, handle: str | None, tokens: int, owner: OrganizationId) -> None:
     step_id = StepId(f"step-00000000-0000-4000-8000-{number:012}")
-    used = Usage(tokens, 2 * tokens, 3 * tokens, cached_input_tokens=1)
+    used = Usage(tokens, 2 * tokens, 3 * tokens, cached_input_tokens=1, cost_micros=7 * tokens)
     steps.add(tx, Step(step_id, RUN, AGENT, at, StepStatus.success, model_handle=handle, usage=used), owner)
 
 
@@ -47,10 +47,10 @@ def test_it_is_added_up_by_hour_and_model_over_all_organisations(tx: Tx) -> None
     for number, (at, handle, tokens, owner) in enumerate(given):
         spend(tx, number, at, handle, tokens, owner)
     assert steps.spent_since(tx, HOUR) == [
-        ("ollama/b", 6 * HOUR, Usage(100, 200, 300)),
-        ("openai/a", 6 * HOUR, Usage(11, 22, 33)),
-        ("", 7 * HOUR, Usage()),
-        ("openai/a", 7 * HOUR, Usage(5, 10, 15)),
+        ("ollama/b", 6 * HOUR, 700),
+        ("openai/a", 6 * HOUR, 77),
+        ("", 7 * HOUR, 0),
+        ("openai/a", 7 * HOUR, 35),
     ]
 
 

@@ -12,7 +12,7 @@ from kelpie.agent.prompt import HEARTBEAT, THINKING, read_object
 from kelpie.agent.rules import Made, Verdict
 from kelpie.core.agents import Agent
 from kelpie.core.errors import CallerError, ToolError
-from kelpie.core.messages import Message, ToolCall, ToolReturn
+from kelpie.core.messages import Image, Message, Text, ToolCall, ToolReturn
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.port import CallContext, ExternalTool, Outcome, TransactionalTool
@@ -153,10 +153,12 @@ def cancelled(call: ToolCall) -> ToolReturn:
 
 def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:
     limit = planned.tool.return_char_limit if planned.tool else len(outcome.text)
-    text = outcome.text
+    text, content = outcome.text, outcome.content
     if len(text) > limit:
         text = f"{text[:limit]}\n[The result was cut: {len(text)} characters are more than the {limit} allowed.]"
-    return ToolReturn(planned.call.id, planned.call.name, outcome.ok, text, outcome.stdout, outcome.stderr)
+        content = (Text(text), *(part for part in content if isinstance(part, Image))) if content else ()
+    call, ok = planned.call, outcome.ok
+    return ToolReturn(call.id, call.name, ok, text, outcome.stdout, outcome.stderr, content=content)
 
 
 def _failed(planned: Planned, text: str) -> ToolReturn:

@@ -1,17 +1,15 @@
-"""What operators write about the use of models: bounds per provider, prices, and chains of models. Text in, values out.
+"""What operators write about the use of models: bounds per provider and chains of models. Text in, values out.
 
 Each entry is one short text, so that an environment variable can hold them. They are read when Kelpie starts, so that
 a slip is told there and not in the middle of a conversation.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
 from kelpie.core.errors import ConfigurationError
 
 LIMITS_FORM = "write 'openai: calls=8 requests=500 tokens=200000 dollars=5'"
-PRICES_FORM = "write 'openai/gpt-4o=2.50/10.00' or 'groq/*=0.10/0.20': dollars per million tokens, input/output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +20,6 @@ class Bounds:
     requests: int | None = None  # per minute
     tokens: int | None = None  # per minute
     dollars: float | None = None  # per day
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Dollars per million tokens."""
-
-    input: float
-    output: float
 
 
 def parse_limits(setting: str, entries: Iterable[str]) -> dict[str, Bounds]:
@@ -46,19 +36,6 @@ def parse_limits(setting: str, entries: Iterable[str]) -> dict[str, Bounds]:
             tokens=_whole(setting, "tokens", values),
             dollars=values.get("dollars"),
         )
-    return found
-
-
-def parse_prices(setting: str, entries: Iterable[str]) -> dict[str, Price]:
-    """Handle, or `provider/*` for all the rest of a provider -> price. Raises ConfigurationError."""
-    found: dict[str, Price] = {}
-    for entry in entries:
-        handle, _, rest = entry.rpartition("=")
-        given, _, returned = rest.partition("/")
-        prices = _number(given), _number(returned)
-        if "/" not in handle or None in prices:
-            raise ConfigurationError(setting, f"'{entry}' is not a price; {PRICES_FORM}")
-        found[handle.strip()] = Price(*cast("tuple[float, float]", prices))
     return found
 
 
@@ -79,16 +56,11 @@ def parse_handles(setting: str, entries: Iterable[str]) -> tuple[str, ...]:
     return handles
 
 
-def price_of(prices: Mapping[str, Price], handle: str) -> Price | None:
-    """What a model costs: its own price, else that of all models of its provider, else None."""
-    return prices.get(handle) or prices.get(f"{handle.partition('/')[0]}/*")
-
-
 def _limit(setting: str, piece: str) -> tuple[str, float]:
     name, _, value = (part.strip() for part in piece.partition("="))
     if name not in Bounds.__slots__:
         raise ConfigurationError(setting, f"'{name}' is no limit; use {', '.join(Bounds.__slots__)}: {LIMITS_FORM}")
-    number = _number(value)
+    number = number_from(value)
     if not number:
         raise ConfigurationError(setting, f"{name} must be a number above 0, not '{value}'")
     return name, number
@@ -101,7 +73,8 @@ def _whole(setting: str, name: str, values: dict[str, float]) -> int | None:
     return None if value is None else int(value)
 
 
-def _number(text: str) -> float | None:
+def number_from(text: str) -> float | None:
+    """A number of at least 0, or None."""
     try:
         value = float(text)
     except ValueError:

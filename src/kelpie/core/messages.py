@@ -79,6 +79,11 @@ class ToolReturn:
     stderr: tuple[str, ...] | None = None
     untried: bool = False  # it was turned away before any tool was reached; for the tool rules it never happened
     ran_with: str | None = None  # the arguments, if a person changed them before they let it run
+    content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        return tuple(part for part in self.content if isinstance(part, Image))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +172,13 @@ class Usage:
     reasoning_tokens: int | None = None
     load_ns: int | None = None  # time a local server took to load the model
     inference_ns: int | None = None  # time it took to read the prompt and to write the reply
+    cost_micros: int = 0  # millionths of a dollar, of the calls whose price is known
+    unpriced_calls: int = 0  # calls whose cost nobody knows
+
+    @property
+    def cost_usd(self) -> float | None:
+        """Dollars; None when a part of it is not known."""
+        return None if self.unpriced_calls else self.cost_micros / 1_000_000
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -178,6 +190,8 @@ class Usage:
             _sum(self.reasoning_tokens, other.reasoning_tokens),
             _sum(self.load_ns, other.load_ns),
             _sum(self.inference_ns, other.inference_ns),
+            self.cost_micros + other.cost_micros,
+            self.unpriced_calls + other.unpriced_calls,
         )
 
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from kelpie.core.bounds import parse_handles, parse_limits, parse_prices
+from kelpie.core.bounds import parse_handles, parse_limits
+from kelpie.core.prices import parse_prices
 from kelpie.core.server_settings import ServerSettings
 from kelpie.core.setting import setting
 
@@ -126,7 +127,8 @@ class ModelSettings(ServerSettings):
     )
     model_prices: tuple[str, ...] = setting(
         "models.prices",
-        "Dollars per million tokens, input/output: `openai/gpt-4o=2.50/10.00, groq/*=0.10/0.20`.",
+        "Your own prices in dollars per million tokens, input/output, and if need be /cached input/cache write: "
+        "`openai/gpt-4o=2.50/10.00/1.25, groq/*=0.10/0.20`. They go before the list prices that Kelpie knows.",
         "KELPIE_MODEL_PRICES",
         default=(),
         check=parse_prices,

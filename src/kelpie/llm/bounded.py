@@ -4,16 +4,17 @@ Each attempt passes them anew: a call that pauses before it asks again holds no 
 other. So the provider inside is made to try once, and the retries are done here.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 from random import Random
 
-from kelpie.core.bounds import Price, price_of
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
 from kelpie.core.messages import Message, Usage
+from kelpie.core.prices import Price
 from kelpie.llm.limiter import Cost, Limiter
 from kelpie.llm.port import EmbeddingInfo, Event, ModelInfo, Prepared, Provider, Reply, Request
+from kelpie.llm.price_list import Prices
 from kelpie.llm.retry import Limits, Patience, retried
 
 CHARS_PER_TOKEN = 4
@@ -24,16 +25,14 @@ PRICES_VARIABLE = "KELPIE_MODEL_PRICES"
 class Bounded:
     """The provider `inner`, which must try only once, within limits. Raises ConfigurationError without a price."""
 
-    def __init__(
-        self, inner: Provider, limiter: Limiter, limits: Limits, prices: Mapping[str, Price], random: Random
-    ) -> None:
+    def __init__(self, inner: Provider, limiter: Limiter, limits: Limits, prices: Prices, random: Random) -> None:
         self.name = inner.name
         self.inner = inner
         self.limiter = limiter
         self._limits = limits
         self._prices = prices
         self._random = random
-        if limiter.bounds.dollars and not any(handle.startswith(f"{self.name}/") for handle in prices):
+        if limiter.bounds.dollars and not prices.knows(self.name):
             raise ConfigurationError(
                 LIMITS_VARIABLE,
                 f"the dollars of {self.name} cannot be limited, because no price of its models is known; "
@@ -88,13 +87,8 @@ class Bounded:
                 if not told:
                     place.settle(Cost())  # refused or never reached: nothing was used
 
-    def remember(self, model: str, usage: Usage, age_s: float) -> None:
-        """Counts the money that calls cost before this server started; the oldest come first."""
-        price = price_of(self._prices, f"{self.name}/{model}")
-        self.limiter.remember(_cost(usage, price, Cost()).micros, age_s)
-
     def _price(self, model: str) -> Price | None:
-        price = price_of(self._prices, f"{self.name}/{model}")
+        price = self._prices.of(f"{self.name}/{model}")
         if price is None and self.limiter.bounds.dollars:
             raise ModelError(
                 ModelFault.bad_request,
@@ -117,8 +111,7 @@ def _cost(usage: Usage, price: Price | None, expected: Cost) -> Cost:
     """The real cost; a server that does not count is believed to have used what was expected."""
     if not usage.total_tokens:
         return expected
-    micros = usage.prompt_tokens * price.input + usage.completion_tokens * price.output if price else 0
-    return Cost(usage.total_tokens, round(micros))
+    return Cost(usage.total_tokens, price.micros(usage) if price else 0)
 
 
 def _chars(prepared: Prepared) -> int:

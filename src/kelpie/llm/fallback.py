@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from kelpie.core.errors import CallerError, ModelError, ModelFault
+from kelpie.core.messages import Usage
 from kelpie.llm.port import Event, Provider, Reply, Request
 from kelpie.observe import logs
 
@@ -34,6 +35,7 @@ _ALL = frozenset(ModelFault)  # of one that stands in, nobody asked for this ver
 _log = logs.get("llm")
 
 Find = Callable[[str], tuple[Provider, str]]
+Charge = Callable[[str, Usage], Usage]
 
 
 class Speaker(Protocol):
@@ -45,12 +47,16 @@ class Speaker(Protocol):
 
 
 class Chain:
-    """A model, and those that stand in for it. `find` gives the provider of a handle; it raises CallerError."""
+    """A model, and those that stand in for it. `find` gives the provider of a handle; it raises CallerError.
 
-    def __init__(self, find: Find, handle: str, server_chain: Sequence[str]) -> None:
+    Every reply carries what it cost, by the price of the model that gave it: `charge` tells that.
+    """
+
+    def __init__(self, find: Find, handle: str, server_chain: Sequence[str], charge: Charge) -> None:
         self._find = find
         self._handle = handle
         self._server_chain = server_chain
+        self._charge = charge
         self._own = find(handle)[0]
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
@@ -58,7 +64,7 @@ class Chain:
         try:
             async with aclosing(_unbroken(self._own, request, CURABLE)) as events:
                 async for event in events:
-                    yield event
+                    yield self._charged(event, self._handle) if isinstance(event, Reply) else event
             return
         except _Curable as failure:
             first = failure.error
@@ -72,13 +78,18 @@ class Chain:
                 provider, name = self._find(handle)
                 async with aclosing(_unbroken(provider, _fitted(request, provider, name), _ALL)) as events:
                     async for event in events:
-                        yield replace(event, answered_by=handle) if isinstance(event, Reply) else event
+                        if isinstance(event, Reply):
+                            event = replace(self._charged(event, handle), answered_by=handle)
+                        yield event
                 return
             except _Curable as failure:
                 last = failure.error
             except CallerError as error:
                 last = ModelError(ModelFault.bad_request, str(error))
         raise _all_failed(first, tried)
+
+    def _charged(self, reply: Reply, handle: str) -> Reply:
+        return replace(reply, usage=self._charge(handle, reply.usage))
 
 
 class _Curable(Exception):

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from kelpie.core.errors import InvalidInput, ModelError, NotFound
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Role, Text, Usage
+from kelpie.core.messages import Message, Role, Text
+from kelpie.core.prices import parse_prices
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.llm.bounded import Bounded
+from kelpie.llm.bounded import PRICES_VARIABLE, Bounded
 from kelpie.llm.fallback import Chain, Speaker
 from kelpie.llm.listing import Listing
 from kelpie.llm.local import LocalServer
 from kelpie.llm.port import EmbeddingInfo, Hidden, ModelInfo, Prepared, Provider, Reply, Request, Wired
+from kelpie.llm.price_list import Prices
 from kelpie.llm.probing import Progress
 from kelpie.llm.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
 from kelpie.observe import logs
@@ -47,7 +49,8 @@ class Models:
 
     def __init__(self, world: World, settings: Settings, providers: Sequence[Provider] | None = None) -> None:
         self._world = world
-        made = make_providers(world, settings) if providers is None else providers
+        self.prices = Prices(parse_prices(PRICES_VARIABLE, settings.model_prices))
+        made = make_providers(world, settings, self.prices) if providers is None else providers
         self._listings = {
             provider.name: Listing(provider, settings.model_listing_fresh_s, settings.model_listing_retry_s)
             for provider in made
@@ -111,7 +114,7 @@ class Models:
 
         Raises InvalidInput or NotFound.
         """
-        return Chain(self._find, handle, self._fallbacks), self._find(handle)[1]
+        return Chain(self._find, handle, self._fallbacks, self.prices.charged), self._find(handle)[1]
 
     async def payload(self, handle: str, request: Request) -> bytes:
         """What the model's provider would be sent. Raises InvalidInput, NotFound or ModelError."""
@@ -154,15 +157,15 @@ class Models:
         """Whether a provider's money is limited, so that `remember` is of use."""
         return any(bounded.limiter.bounds.dollars for bounded in self._bounded())
 
-    def remember(self, spent: Iterable[tuple[str, Micros, Usage]]) -> None:
-        """Counts what models have used before this server started (handle, when, how much), oldest first: a restart
-        must not fill the purse again."""
+    def remember(self, spent: Iterable[tuple[str, Micros, int]]) -> None:
+        """Counts what models have cost before this server started (handle, when, millionths of a dollar), oldest
+        first: a restart must not fill the purse again."""
         bounded = {each.name: each for each in self._bounded()}
         now = self._world.clock.now()
-        for handle, at, usage in spent:
-            provider, _, name = handle.partition("/")
+        for handle, at, micros in spent:
+            provider = handle.partition("/")[0]
             if provider in bounded:
-                bounded[provider].remember(name, usage, max(0, now - at) / MICROS_PER_SECOND)
+                bounded[provider].limiter.remember(micros, max(0, now - at) / MICROS_PER_SECOND)
 
     async def list(self) -> list[ModelInfo]:
         """Every chat model that can be had now; a provider that fails is logged and left out."""

@@ -3,21 +3,22 @@
 A provider is there when its key or its address is set. The table also tells what to set for one that is not.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from kelpie.core.bounds import Bounds, Price, parse_handles, parse_limits, parse_prices
+from kelpie.core.bounds import Bounds, parse_handles, parse_limits
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings import Settings
 from kelpie.llm import kinds
-from kelpie.llm.bounded import LIMITS_VARIABLE, PRICES_VARIABLE, Bounded
+from kelpie.llm.bounded import LIMITS_VARIABLE, Bounded
 from kelpie.llm.demo import DemoProvider
 from kelpie.llm.faults import Endpoint
 from kelpie.llm.limiter import Limiter
 from kelpie.llm.local import LocalServer
 from kelpie.llm.openai_chat import OpenAIChat
 from kelpie.llm.port import EmbeddingInfo, Provider
+from kelpie.llm.price_list import Prices
 from kelpie.llm.retry import Limits
 from kelpie.world.world import World
 
@@ -68,10 +69,9 @@ class Hosted(OpenAIChat):
         return []
 
 
-def make_providers(world: World, settings: Settings) -> list[Provider]:
+def make_providers(world: World, settings: Settings, prices: Prices) -> list[Provider]:
     """The providers that are set up, within their limits. Raises ConfigurationError."""
     bounds = _bounds(settings)
-    prices = parse_prices(PRICES_VARIABLE, settings.model_prices)
     made: list[Provider] = [DemoProvider()]
     for offer in ALL_OFFERS:
         endpoint = _endpoint(offer, settings)
@@ -140,7 +140,7 @@ def _within(
     make: Callable[[Limits], Provider],
     name: str,
     bounds: Bounds | None,
-    prices: Mapping[str, Price],
+    prices: Prices,
     settings: Settings,
     random: Random,
 ) -> Provider:

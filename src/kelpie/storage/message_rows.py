@@ -67,6 +67,7 @@ def _return_to_json(result: ToolReturn) -> dict[str, Any]:
         "stderr": result.stderr,
         **({"untried": True} if result.untried else {}),
         **({"ran_with": result.ran_with} if result.ran_with is not None else {}),
+        **({"content": content_to_json(result.content)} if result.content else {}),
     }
 
 
@@ -80,6 +81,7 @@ def _return_from_json(data: dict[str, Any]) -> ToolReturn:
         _lines(data["stderr"]),
         data.get("untried", False),
         data.get("ran_with"),
+        content_from_json(data.get("content", ())),
     )
 
 

@@ -92,18 +92,17 @@ def get(tx: Tx, step_id: StepId) -> Step:
 
 _SPENT_EVERY = 3600 * MICROS_PER_SECOND
 _HOUR = (steps.c.created_at // _SPENT_EVERY).label("hour")
-_TOKENS = ("prompt_tokens", "completion_tokens", "total_tokens")
+_COST = func.coalesce(func.sum(steps.c.usage["cost_micros"].as_integer()), 0)
 
 
-def _spent() -> Select[Any]:
+def _spent() -> Select[Any, Any, Any]:
     """Added up by the database, a row per hour and model. The index begins with the organisation, so it is gone
     through from one organisation to the next: what is older than `since` is never read."""
     first = select(func.min(steps.c.organization_id).label("id")).cte("owners", recursive=True)
     after = select(func.min(steps.c.organization_id)).where(steps.c.organization_id > first.c.id).scalar_subquery()
     owners = first.union_all(select(after).where(first.c.id.is_not(None)))
-    sums = [func.sum(steps.c.usage[name].as_integer()).label(name) for name in _TOKENS]
     return (
-        select(steps.c.model_handle, _HOUR, *sums)
+        select(steps.c.model_handle, _HOUR, _COST.label("micros"))
         .where(steps.c.organization_id.in_(select(owners.c.id)), steps.c.created_at >= bindparam("since"))
         .group_by(steps.c.model_handle, _HOUR)
         .order_by(_HOUR, steps.c.model_handle)
@@ -113,17 +112,10 @@ def _spent() -> Select[Any]:
 _SPENT = _spent()
 
 
-def spent_since(tx: Tx, since: Micros) -> list[tuple[str, Micros, Usage]]:
-    """What the models have used since then: handle, the hour's end and the sum, oldest first."""
+def spent_since(tx: Tx, since: Micros) -> list[tuple[str, Micros, int]]:
+    """What the models have cost since then: handle, the hour's end and the millionths of a dollar, oldest first."""
     rows = tx.execute(_SPENT, {"since": since})
-    return [
-        (
-            row.model_handle or "",
-            (row.hour + 1) * _SPENT_EVERY,
-            Usage(**{name: int(getattr(row, name)) for name in _TOKENS}),
-        )
-        for row in rows
-    ]
+    return [(row.model_handle or "", (row.hour + 1) * _SPENT_EVERY, int(row.micros)) for row in rows]
 
 
 _PAGES = Paging(steps, "created_at")

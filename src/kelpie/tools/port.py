@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.ids import AgentId
-from kelpie.core.messages import Message
+from kelpie.core.messages import Message, Part
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
 from kelpie.world.database import Tx
@@ -39,6 +39,7 @@ class Outcome:
     stdout: tuple[str, ...] | None = None
     stderr: tuple[str, ...] | None = None
     touched: tuple[AgentId, ...] = ()
+    content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
 
 
 class TransactionalTool(Protocol):

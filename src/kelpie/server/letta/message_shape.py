@@ -193,7 +193,8 @@ def _tool_returns(row: Message, view: View) -> list[dict[str, Any]]:
     if not shown:
         return []
     shapes = [_return_shape(result) for result in shown]
-    first = {key: value for key, value in shapes[0].items() if key != "type"}
+    # The deprecated fields beside the list know text alone.
+    first = {key: value for key, value in shapes[0].items() if key != "type"} | {"tool_return": shown[0].text}
     message = _of_row(row, "tool_return_message", place_otid(row.id, 0), shown[0].name)
     return [message | first | {"tool_returns": shapes}]
 
@@ -201,7 +202,7 @@ def _tool_returns(row: Message, view: View) -> list[dict[str, Any]]:
 def _return_shape(result: ToolReturn) -> dict[str, Any]:
     return {
         "type": "tool",
-        "tool_return": result.text,
+        "tool_return": [part_shape(part) for part in result.content] if result.content else result.text,
         "status": "success" if result.ok else "error",
         "tool_call_id": result.call_id,
         "stdout": _lines(result.stdout),

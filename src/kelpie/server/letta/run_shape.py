@@ -30,6 +30,8 @@ def run_shape(run: Run) -> dict[str, Any]:
         "ttft_ns": run.ttft_ns,
         "total_duration_ns": run.total_duration_ns,
         **detail,
+        # Ours: dollars, null when the price of a model is not known.
+        "kelpie_cost_usd": run.usage.cost_usd,
     }
 
 
@@ -53,8 +55,18 @@ def run_usage(usage: Usage) -> dict[str, Any]:
         "completion_tokens": usage.completion_tokens,
         "prompt_tokens": usage.prompt_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": None,
-        "completion_tokens_details": None,
+        **_details(usage),
+        "kelpie_cost_usd": usage.cost_usd,
+    }
+
+
+def _details(usage: Usage) -> dict[str, Any]:
+    """Null where no provider has counted them."""
+    read, written, thought = usage.cached_input_tokens, usage.cache_write_tokens, usage.reasoning_tokens
+    prompt = {"cached_tokens": read, "cache_read_tokens": read, "cache_creation_tokens": written}
+    return {
+        "prompt_tokens_details": None if read is None and written is None else prompt,
+        "completion_tokens_details": None if thought is None else {"reasoning_tokens": thought},
     }
 
 
@@ -96,6 +108,7 @@ def step_shape(step: Step, organization: OrganizationId) -> dict[str, Any]:
         "error_type": step.error.get("type") if step.error else None,
         "error_data": dict(step.error) if step.error else None,
         "status": step.status,
+        "kelpie_cost_usd": usage.cost_usd,
     }
 
 

@@ -139,6 +139,8 @@ def usage_shape(usage: Usage, step_count: int, context_tokens: int | None) -> di
         "cache_write_tokens": usage.cache_write_tokens,
         "reasoning_tokens": usage.reasoning_tokens,
         "context_tokens": context_tokens,
+        # Ours: dollars, null when the price of a model is not known.
+        "kelpie_cost_usd": usage.cost_usd,
     }
 
 
