@@ -59,7 +59,8 @@ def weight(message: Message) -> int:
     """Roughly how many bytes a message takes in a prompt."""
     said = sum(_part_weight(part) for part in message.content)
     called = sum(len(call.name) + weigh(call.arguments) for call in message.tool_calls)
-    return _FRAME_WEIGHT + said + called + sum(weigh(result.text) for result in message.tool_returns)
+    returned = sum(weigh(result.text) + len(result.images) * _IMAGE_WEIGHT for result in message.tool_returns)
+    return _FRAME_WEIGHT + said + called + returned
 
 
 def _part_weight(part: Part) -> int:

@@ -131,6 +131,12 @@ class Message:
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
     @property
+    def images(self) -> tuple[Image, ...]:
+        """The images of what was said and of what tools gave back."""
+        own = tuple(part for part in self.content if isinstance(part, Image))
+        return own + tuple(image for given in self.tool_returns for image in given.images)
+
+    @property
     def said(self) -> str:
         """What was said: the text, or what the agent sent with `send_message`."""
         if self.text or self.role is not Role.assistant:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text, ToolCall
+from kelpie.llm.images import LOST
 from kelpie.llm.json_bytes import array, dumps
 from kelpie.llm.port import Prepared
 
@@ -81,7 +82,10 @@ def _side(message: Message) -> bytes:
 def _blocks(message: Message, thoughts: bool) -> Iterator[Mapping[str, Any]]:
     if message.tool_returns:
         for given in message.tool_returns:
-            result = {"type": "tool_result", "tool_use_id": _safe(given.call_id), "content": given.text}
+            content: object = given.text
+            if given.images:
+                content = [{"type": "text", "text": given.text}, *(_image(image.source) for image in given.images)]
+            result = {"type": "tool_result", "tool_use_id": _safe(given.call_id), "content": content}
             yield result if given.ok else {**result, "is_error": True}
     elif message.role is Role.system:
         if message.text.strip():
@@ -133,7 +137,7 @@ def _image(source: Mapping[str, Any]) -> Mapping[str, Any]:
     if data:
         return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
     # An error here would repeat with every turn to come, since the row stays in the history.
-    return {"type": "text", "text": "[An image was here, but its data cannot be had any more.]"}
+    return {"type": "text", "text": LOST}
 
 
 def _input(call: ToolCall) -> object:

@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
+from kelpie.core.images import TOKENS_PER_IMAGE
 from kelpie.core.messages import Message, Usage
 from kelpie.core.prices import Price
 from kelpie.llm.limiter import Cost, Limiter
@@ -115,9 +116,10 @@ def _cost(usage: Usage, price: Price | None, expected: Cost) -> Cost:
 
 
 def _chars(prepared: Prepared) -> int:
+    images = prepared.pictures * TOKENS_PER_IMAGE * CHARS_PER_TOKEN
     for encoded in prepared.wire.values():
-        return len(encoded)
-    return _length(prepared.message)
+        return len(encoded) - prepared.picture_chars + images
+    return _length(prepared.message) + images
 
 
 def _length(message: Message) -> int:

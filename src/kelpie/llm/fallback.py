@@ -36,6 +36,7 @@ _log = logs.get("llm")
 
 Find = Callable[[str], tuple[Provider, str]]
 Charge = Callable[[str, Usage], Usage]
+Fit = Callable[[str, Request], Request]
 
 
 class Speaker(Protocol):
@@ -49,20 +50,22 @@ class Speaker(Protocol):
 class Chain:
     """A model, and those that stand in for it. `find` gives the provider of a handle; it raises CallerError.
 
-    Every reply carries what it cost, by the price of the model that gave it: `charge` tells that.
+    `fit` takes out of a request what a model cannot be asked. Every reply carries what it cost, by the price of the
+    model that gave it: `charge` tells that.
     """
 
-    def __init__(self, find: Find, handle: str, server_chain: Sequence[str], charge: Charge) -> None:
+    def __init__(self, find: Find, handle: str, server_chain: Sequence[str], fit: Fit, charge: Charge) -> None:
         self._find = find
         self._handle = handle
         self._server_chain = server_chain
+        self._fit = fit
         self._charge = charge
         self._own = find(handle)[0]
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Asks the model, then those of the chain. Raises the ModelError of the first when all fail."""
         try:
-            async with aclosing(_unbroken(self._own, request, CURABLE)) as events:
+            async with aclosing(_unbroken(self._own, self._fit(self._handle, request), CURABLE)) as events:
                 async for event in events:
                     yield self._charged(event, self._handle) if isinstance(event, Reply) else event
             return
@@ -76,7 +79,8 @@ class Chain:
             tried.append(handle)
             try:
                 provider, name = self._find(handle)
-                async with aclosing(_unbroken(provider, _fitted(request, provider, name), _ALL)) as events:
+                fitted = self._fit(handle, _fitted(request, provider, name))
+                async with aclosing(_unbroken(provider, fitted, _ALL)) as events:
                     async for event in events:
                         if isinstance(event, Reply):
                             event = replace(self._charged(event, handle), answered_by=handle)

@@ -7,7 +7,7 @@ needs no network; a provider that cannot be listed hides only its own models.
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kelpie.core.errors import InvalidInput, ModelError, NotFound
 from kelpie.core.ids import AgentId, MessageId
@@ -17,6 +17,7 @@ from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.llm.bounded import PRICES_VARIABLE, Bounded
 from kelpie.llm.fallback import Chain, Speaker
+from kelpie.llm.images import in_sight
 from kelpie.llm.listing import Listing
 from kelpie.llm.local import LocalServer
 from kelpie.llm.port import EmbeddingInfo, Hidden, ModelInfo, Prepared, Provider, Reply, Request, Wired
@@ -114,7 +115,7 @@ class Models:
 
         Raises InvalidInput or NotFound.
         """
-        return Chain(self._find, handle, self._fallbacks, self.prices.charged), self._find(handle)[1]
+        return Chain(self._find, handle, self._fallbacks, self._fit, self.prices.charged), self._find(handle)[1]
 
     async def payload(self, handle: str, request: Request) -> bytes:
         """What the model's provider would be sent. Raises InvalidInput, NotFound or ModelError."""
@@ -122,7 +123,7 @@ class Models:
         inner = provider.inner if isinstance(provider, Bounded) else provider
         if not isinstance(inner, Wired):
             raise InvalidInput("model", f"'{handle[:80]}' answers inside this server, so nothing is sent for it")
-        return await inner.payload(request)
+        return await inner.payload(self._fit(handle, request))
 
     async def check(self, handle: str) -> str:
         """A word from the model itself, none standing in. Raises InvalidInput, NotFound or ModelError."""
@@ -189,6 +190,13 @@ class Models:
     def _bounded(self) -> Sequence[Bounded]:
         providers = (listing.provider for listing in self._listings.values())
         return [provider for provider in providers if isinstance(provider, Bounded)]
+
+    def _fit(self, handle: str, request: Request) -> Request:
+        """The request with as many of its images as this model may be shown."""
+        if not any(row.pictures for row in request.messages):
+            return request
+        info = self.known(handle)
+        return replace(request, messages=in_sight(request.messages, sees=info is None or info.vision))
 
     def _find(self, handle: str) -> tuple[Provider, str]:
         provider_name, model_name = _split("model", handle)

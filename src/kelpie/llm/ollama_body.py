@@ -4,11 +4,12 @@ Each message is encoded once and its bytes are kept with it. Ollama shortens a p
 without a word, so `num_ctx` is always large enough for what is sent.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
+from kelpie.core.images import TOKENS_PER_IMAGE
 from kelpie.core.messages import Image, Message, Role
 from kelpie.llm.json_bytes import array, dumps
 from kelpie.llm.port import Prepared, Request, ToolSchema
@@ -16,6 +17,7 @@ from kelpie.llm.port import Prepared, Request, ToolSchema
 WIRE = "ollama"
 WINDOW_MIN = 8_192  # a smaller one would soon have to grow, and each change loads the model anew
 CHARS_PER_TOKEN = 3  # on the careful side
+_ELSEWHERE = "[An image was here, but Ollama takes none by address.]"
 REPLY_TOKENS = 2_048
 
 # What an agent's model settings may say, by Ollama's names.
@@ -65,13 +67,18 @@ def encode_request(request: Request, num_ctx: int | None) -> bytes:
 
 def window_for(request: Request, window: int | None) -> int:
     """The window that holds this request and its reply: the smallest, doubled until it fits, never over `window`."""
-    chars = len(request.system) + sum(len(encode_message(prepared)) for prepared in request.messages)
+    chars = len(request.system) + sum(_chars(prepared) for prepared in request.messages)
     chars += sum(len(dumps(_tool(tool))) for tool in request.tools)
     needed = chars // CHARS_PER_TOKEN + min(request.max_tokens or REPLY_TOKENS, REPLY_TOKENS)
     size = WINDOW_MIN
     while size < needed:
         size *= 2
     return size if window is None else min(size, window)
+
+
+def _chars(prepared: Prepared) -> int:
+    images = prepared.pictures * TOKENS_PER_IMAGE * CHARS_PER_TOKEN
+    return len(encode_message(prepared)) - prepared.picture_chars + images
 
 
 def encode_message(prepared: Prepared) -> bytes:
@@ -91,7 +98,8 @@ def _all_messages(request: Request) -> list[bytes]:
 def _messages(message: Message) -> Iterator[Mapping[str, Any]]:
     if message.tool_returns:
         for given in message.tool_returns:
-            yield {"role": "tool", "tool_name": given.name, "content": given.text}
+            said = {"role": "tool", "tool_name": given.name, "content": given.text}
+            yield said | _images(given.images, said)
     elif message.tool_calls:
         calls = [{"function": {"name": call.name, "arguments": _object(call.arguments)}} for call in message.tool_calls]
         yield {"role": "assistant", "content": message.text, "tool_calls": calls}
@@ -102,11 +110,16 @@ def _messages(message: Message) -> Iterator[Mapping[str, Any]]:
 
 
 def _user(message: Message) -> dict[str, Any]:
-    sources = [part.source for part in message.content if isinstance(part, Image)]
-    images = [source["data"] for source in sources if source.get("data")]
-    lost = ["[An image was here, but Ollama takes none by address.]"] * (len(sources) - len(images))
-    said: dict[str, Any] = {"role": "user", "content": "\n".join([message.text, *lost])}
-    return said | {"images": images} if images else said
+    said: dict[str, Any] = {"role": "user", "content": message.text}
+    return said | _images(message.images, said)
+
+
+def _images(images: Sequence[Image], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The images of a message, and words for those that only have an address: Ollama fetches none."""
+    data = [image.source["data"] for image in images if image.source.get("data")]
+    lost = [_ELSEWHERE] * (len(images) - len(data))
+    found: dict[str, Any] = {"content": "\n".join([said["content"], *lost])} if lost else {}
+    return found | {"images": data} if data else found
 
 
 def _tools(request: Request) -> list[Mapping[str, Any]]:

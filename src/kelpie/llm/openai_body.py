@@ -6,12 +6,13 @@ several messages, and one with nothing to say becomes none.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
 
 from kelpie.core.messages import Image, Message, Role, Text
+from kelpie.llm.images import HANDED, LOST
 from kelpie.llm.json_bytes import array, dumps, plain
 from kelpie.llm.port import Prepared, Request, ToolSchema
 
@@ -41,9 +42,7 @@ def reasons(model: str) -> bool:
 def encode_request(request: Request, named: str | None = None) -> bytes:
     """The body of the call; `named` is what the provider calls the model, where that does not tell its kind."""
     messages = [dumps({"role": "system", "content": request.system})] if request.system else []
-    messages += [
-        encoded for prepared in request.messages if (encoded := prepared.wire.get(WIRE) or encode_message(prepared))
-    ]
+    messages += _history(request.messages)
     body: dict[str, Any] = {
         "model": named or request.model,
         "messages": array(messages),
@@ -56,6 +55,26 @@ def encode_request(request: Request, named: str | None = None) -> bytes:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
     return orjson.dumps(body, default=plain)
+
+
+def _history(rows: Sequence[Prepared]) -> Iterator[bytes]:
+    """The rows; what tools gave back as images follows their results, which take text alone and must not be parted."""
+    handed: list[Image] = []
+    for row in rows:
+        if handed and not row.message.tool_returns:
+            yield dumps(_handed(handed))
+            handed = []
+        if encoded := row.wire.get(WIRE) or encode_message(row):
+            yield encoded
+        if row.pictures and row.message.tool_returns:
+            handed += row.message.images
+    if handed:
+        yield dumps(_handed(handed))
+
+
+def _handed(images: Iterable[Image]) -> Mapping[str, Any]:
+    """A message that shows the images of tool results."""
+    return {"role": "user", "content": [{"type": "text", "text": HANDED}, *(_image(one.source) for one in images)]}
 
 
 def encode_message(prepared: Prepared) -> bytes:
@@ -154,7 +173,7 @@ def _image(source: Mapping[str, Any]) -> dict[str, Any]:
     url = image_url(source)
     if url is None:
         # An error here would repeat with every turn to come, since the row stays in the history.
-        return {"type": "text", "text": "[An image was here, but its data cannot be had any more.]"}
+        return {"type": "text", "text": LOST}
     image: dict[str, Any] = {"url": url}
     if source.get("detail"):
         image["detail"] = source["detail"]

@@ -16,11 +16,15 @@ class Prepared:
     The history of an agent is encoded once, not once per call.
     """
 
-    __slots__ = ("message", "wire")
+    __slots__ = ("blind", "message", "picture_chars", "pictures", "wire")
 
     def __init__(self, message: Message) -> None:
+        images = message.images
         self.message = message
         self.wire: dict[str, bytes] = {}
+        self.pictures = len(images)
+        self.picture_chars = sum(len(image.source.get("data") or "") for image in images)
+        self.blind: tuple[str, Prepared] | None = None  # the same with words in the place of its images
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text
+from kelpie.llm.images import LOST
 from kelpie.llm.json_bytes import array, dumps, plain
 from kelpie.llm.openai_body import O_SERIES, image_url, reasons, thinking
 from kelpie.llm.port import Prepared, Request, ToolSchema
@@ -101,7 +102,10 @@ def _tool(tool: ToolSchema) -> bytes:
 def _items(message: Message, thoughts: bool) -> Iterator[Mapping[str, Any]]:
     if message.tool_returns:
         for given in message.tool_returns:
-            yield {"type": "function_call_output", "call_id": given.call_id, "output": given.text}
+            output: object = given.text
+            if given.images:
+                output = [{"type": "input_text", "text": given.text}, *(_image(one.source) for one in given.images)]
+            yield {"type": "function_call_output", "call_id": given.call_id, "output": output}
     elif message.tool_calls or message.role is Role.assistant:
         # A thought that nothing follows is refused.
         thoughts = thoughts and bool(message.tool_calls or message.text)
@@ -148,5 +152,5 @@ def _content(message: Message) -> str | list[dict[str, Any]]:
 def _image(source: Mapping[str, Any]) -> dict[str, Any]:
     url = image_url(source)
     if url is None:
-        return {"type": "input_text", "text": "[An image was here, but its data cannot be had any more.]"}
+        return {"type": "input_text", "text": LOST}
     return {"type": "input_image", "image_url": url, "detail": source.get("detail") or "auto"}

@@ -5,17 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.agent.commands import MAX_STEPS_DEFAULT, Send
-from kelpie.core.errors import InvalidInput
-from kelpie.core.messages import Image, NewMessage, Part, Role, Text
+from kelpie.core.messages import NewMessage, Role
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta import unsupported
+from kelpie.server.letta.content_body import Content, content_parts
 from kelpie.server.letta.message_shape import View
 
 MESSAGES_MAX = 1000
 STEPS_MAX = 10_000
-
-Content = str | list[dict[str, Any]]
-"""Text, or a list of parts `{"type": "text" | "image", ...}`."""
 
 
 class MessageBody(BaseModel):
@@ -128,26 +125,6 @@ def new_message(body: MessageBody) -> NewMessage:
         sender_id=body.sender_id,
         group_id=body.group_id,
     )
-
-
-def content_parts(content: Content, field: str) -> tuple[Part, ...]:
-    """The parts of what was said. Raises InvalidInput when there is nothing in it or a part is of another kind."""
-    parts = (Text(content),) if isinstance(content, str) else tuple(_part(item, field) for item in content)
-    if not any(isinstance(part, Image) or (isinstance(part, Text) and part.text) for part in parts):
-        raise InvalidInput(field, "must not be empty")
-    return parts
-
-
-def _part(item: dict[str, Any], field: str) -> Part:
-    match item:
-        case {"type": "text", "text": str(text)}:
-            return Text(text)
-        case {"type": "image", "source": {"type": "base64" | "url"}}:
-            return Image(item["source"])
-        case {"type": "text" | "image"}:
-            raise InvalidInput(field, "a text part needs 'text', an image part a 'source' of type base64 or url")
-        case _:
-            raise InvalidInput(field, f"parts of type {item.get('type')!r} cannot be sent; use text or image")
 
 
 def _refuse_streaming_options(body: SendBody) -> None:

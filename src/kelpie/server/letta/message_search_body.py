@@ -9,7 +9,7 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.messages import MessageSearch, NewMessage, Role
 from kelpie.core.time import from_datetime
-from kelpie.server.letta.message_body import content_parts
+from kelpie.server.letta.content_body import content_parts
 from kelpie.server.letta.runs import conversation_of
 
 CAPTURED_MAX = 1000
