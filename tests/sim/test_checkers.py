@@ -108,6 +108,26 @@ def test_calls_and_results(disk: Disk, history: History) -> None:
     assert "2 results" in says(one_result_per_call, disk, history)
 
 
+def test_calls_that_wait_for_somebodys_word(disk: Disk, history: History) -> None:
+    message(disk, 1, "approval", tool_calls=json.dumps([{"id": "c1"}]), run_id="r")
+    add(disk, "runs", id="r", agent_id="a", status="completed", stop_reason="requires_approval")
+    add(disk, "context", agent_id="a", conversation_id="", position=1, message_id="m1")
+    assert "0 results" in says(one_result_per_call, disk, history)
+    add(disk, "approvals", agent_id="a", conversation_id="", message_id="m1")
+    one_result_per_call(disk, history)
+    message(disk, 2, "user", "went on")
+    add(disk, "context", agent_id="a", conversation_id="", position=2, message_id="m2")
+    assert "went on after m1" in says(one_result_per_call, disk, history)
+
+
+def test_a_run_that_left_calls_waiting_and_ended_for_another_reason(disk: Disk, history: History) -> None:
+    message(disk, 1, "approval", tool_calls=json.dumps([{"id": "c1"}]), run_id="r")
+    add(disk, "runs", id="r", agent_id="a", status="completed", stop_reason="end_turn")
+    add(disk, "context", agent_id="a", conversation_id="", position=1, message_id="m1")
+    add(disk, "approvals", agent_id="a", conversation_id="", message_id="m1")
+    assert "ended with end_turn" in says(one_result_per_call, disk, history)
+
+
 def test_a_result_that_nobody_asked_for(disk: Disk, history: History) -> None:
     message(disk, 1, "tool", tool_returns=json.dumps([{"call_id": "c9"}]))
     assert "nobody made" in says(one_result_per_call, disk, history)

@@ -13,6 +13,7 @@ from kelpie.sim.loop import SimLoop
 from kelpie.sim.scenarios.edits import Edits
 from kelpie.sim.scenarios.invariants import (
     outside_at_most_once,
+    prompts_are_fresh,
     prompts_are_sound,
     remembered_once,
     repeats_double_nothing,
@@ -169,3 +170,25 @@ def test_a_prompt_is_not_older_than_the_last_edit() -> None:
         edits.check("notice", shown, began_s, seen_s)
     for shown, began_s, seen_s in (("new", 0.5, 0.6), ("old", 3.0, 3.5), ("other", 2.0, 2.5), (None, 4.0, 4.5)):
         assert "not older" in told(lambda s=shown, b=began_s, e=seen_s: edits.check("notice", s, b, e))
+
+
+def fresh(shown: str, status: str) -> Callable[[], None]:
+    """A prompt whose chat tells of an append, with this value of the block."""
+    call = {"id": "c", "function": {"name": "memory_insert", "arguments": '{"label": "human", "new_string": "tea"}'}}
+    chat = [
+        {"role": "system", "content": f"<human>\n<value>\n{shown}\n</value>\n</human>"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": json.dumps({"status": status, "message": "x"})},
+    ]
+    return lambda: prompts_are_fresh([Seen(1.0, {"messages": chat, "user": "a"})])
+
+
+def test_a_prompt_that_is_older_than_the_edit_it_tells_of() -> None:
+    fresh("first\ntea", "OK")()
+    fresh("first", "Failed")()
+    assert "'tea' is in" in told(fresh("first\nteapot", "OK"))
+
+
+def test_a_run_that_goes_on_with_calls_that_waited_asks_nothing_itself(disk: Disk) -> None:
+    add(disk, "runs", id="r", agent_id="a", status="completed", step_count=1, input=json.dumps({"messages": []}))
+    turns_are_whole(disk)

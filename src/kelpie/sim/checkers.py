@@ -44,18 +44,39 @@ def answers_belong(disk: Disk, history: History) -> None:
 
 
 def one_result_per_call(disk: Disk, _history: History) -> None:
-    """Every tool call has exactly one result, and every result a call."""
+    """Every tool call has exactly one result, unless it waits for somebody's word, and every result a call."""
     calls: Counter[tuple[str, str]] = Counter()
     results: Counter[tuple[str, str]] = Counter()
     for agent_id, made, returned in disk.query("SELECT agent_id, tool_calls, tool_returns FROM messages ORDER BY seq"):
         calls.update((agent_id, call["id"]) for call in json.loads(made or "[]"))
         results.update((agent_id, result["call_id"]) for result in json.loads(returned or "[]"))
+    waiting = _waiting(disk)
     for key, count in calls.items():
-        if count != 1 or results[key] != 1:
+        if count != 1 or results[key] > 1 or not (results[key] or key in waiting):
             raise Broken("one result per tool call", f"{key} was made {count} times and has {results[key]} results")
     for key in results:
         if key not in calls:
             raise Broken("one result per tool call", f"there is a result for {key}, which nobody made")
+
+
+def _waiting(disk: Disk) -> set[tuple[str, str]]:
+    """The calls that rightly wait: they are the last that their conversation has, and their run ended for them."""
+    found: set[tuple[str, str]] = set()
+    for agent_id, lane, message_id, made, reason in disk.query(
+        "SELECT a.agent_id, a.conversation_id, a.message_id, m.tool_calls, r.stop_reason FROM approvals a "
+        "JOIN messages m ON m.id = a.message_id LEFT JOIN runs r ON r.id = m.run_id"
+    ):
+        last = disk.query(
+            "SELECT message_id FROM context WHERE agent_id = ? AND conversation_id = ? ORDER BY position DESC LIMIT 1",
+            agent_id,
+            lane,
+        )
+        if [row[0] for row in last] != [message_id]:
+            raise Broken("what waits is the last of its conversation", f"{agent_id} went on after {message_id}")
+        if reason not in (None, StopReason.requires_approval):
+            raise Broken("a run that asks ends with asking", f"the run of {message_id} ended with {reason}")
+        found |= {(agent_id, call["id"]) for call in json.loads(made or "[]")}
+    return found
 
 
 def journal_is_a_chain(disk: Disk, _history: History) -> None:

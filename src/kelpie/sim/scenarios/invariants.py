@@ -44,9 +44,10 @@ def turns_are_whole(disk: Disk, wiped: Container[str] = ()) -> None:
     for run_id, role, text in disk.query("SELECT run_id, role, content || tool_calls FROM messages ORDER BY seq"):
         rows[run_id].append((role, text))
     for run_id, status, steps, given in disk.query("SELECT id, status, step_count, input FROM runs ORDER BY id"):
-        token = json.loads(given)["messages"][0]["content"][0]["text"].split("\n")[0]
-        if token in wiped:
-            continue
+        asking = json.loads(given)["messages"]
+        token = str(asking[0]["content"][0].get("text", "")).split("\n")[0] if asking else ""
+        if not token.startswith("tok-") or token in wiped:
+            continue  # it goes on with calls that waited, or is no person's
         asked = sum(role == "user" and token in text for role, text in rows[run_id])
         answered = sum(role == "assistant" and f"echo {token}" in text for role, text in rows[run_id])
         if asked != (1 if steps else 0):
@@ -107,6 +108,29 @@ def prompts_are_sound(seen: Iterable[Seen]) -> None:
         doubled = [token for token, count in said.items() if count > 1 and token.startswith("tok-")]
         if open_calls or doubled:
             raise Broken("a prompt is a sound chat", f"left open: {sorted(open_calls)}, twice: {doubled}")
+
+
+def prompts_are_fresh(seen: Iterable[Seen]) -> None:
+    """The memory in a prompt holds every append that the same prompt tells as done: no step saw an older block."""
+    for request in seen:
+        system, *chat = request.body["messages"]
+        block = element(str(system["content"]), "human")
+        if block is None:
+            continue
+        shown = (element(block, "value") or "").split("\n")
+        asked = {call["id"]: _appended(call["function"]) for m in chat for call in m.get("tool_calls") or ()}
+        for message in chat:
+            words = asked.get(message.get("tool_call_id", ""))
+            if words is not None and _went_well(message) and words not in shown:
+                told = f"{request.body.get('user')} was told that '{words}' is in, and is shown {shown}"
+                raise Broken("a prompt is never older than the last edit", told)
+
+
+def _went_well(result: Mapping[str, Any]) -> bool:
+    try:
+        return json.loads(str(result["content"]))["status"] == "OK"
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def views_are_current(disk: Disk, seen: Iterable[Seen], agents: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from kelpie.sim.scenario import QUIET_S, Scenario
 from kelpie.sim.scenarios.house import SETTINGS, boot, schema
 from kelpie.sim.scenarios.invariants import (
     outside_at_most_once,
+    prompts_are_fresh,
     prompts_are_sound,
     remembered_once,
     repeats_double_nothing,
@@ -71,6 +72,7 @@ class Play(ABC):
         repeats_double_nothing(disk, self.heard)
         remembered_once(disk, {a: secret for a, secret in self.secrets.items() if a not in self.emptied_s})
         prompts_are_sound(self.stage.llm.seen)
+        prompts_are_fresh(self.stage.llm.seen)
         outside_at_most_once(disk, self.outside.effects)
         no_leaks(self.stage.llm.seen, self.secrets, {agent_id: agent_id for agent_id in self.secrets})
 
