@@ -12,6 +12,7 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
 from kelpie.agent.making import check_timezone
+from kelpie.agent.pause import Pauses
 from kelpie.agent.turn import Equipment
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
@@ -76,6 +77,7 @@ class Kelpie:
             limits=_limits(settings),
             observe=_observe,
         )
+        self.pauses = Pauses(world.clock)
         self.gate = Gate(world, settings, password_kept)
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
@@ -85,6 +87,7 @@ class Kelpie:
             self.models,
             external,
             self.agents.touched,
+            self.pauses,
             settings.block_limit,
             settings.context_window,
             _tracing(settings),
@@ -95,7 +98,9 @@ class Kelpie:
         """What this caller may reach."""
         found = self._doors.get(caller)
         if found is None:
-            found = open_doors(caller, self.world, self.settings, self.models, self.dispatcher, self.gate.forget)
+            found = open_doors(
+                caller, self.world, self.settings, self.models, self.dispatcher, self.pauses, self.gate.forget
+            )
             self._doors[caller] = found
             if len(self._doors) > CALLERS_KEPT:
                 self._doors.popitem(last=False)

@@ -20,6 +20,7 @@ from kelpie.agent.deployments import Deployments
 from kelpie.agent.drafts import Drafts
 from kelpie.agent.groups import Groups
 from kelpie.agent.jobs import Jobs
+from kelpie.agent.pause import Pauses
 from kelpie.agent.recall import Recall
 from kelpie.agent.runs import Runs
 from kelpie.agent.tags import Tags
@@ -67,9 +68,10 @@ def open_doors(
     settings: Settings,
     models: Models,
     dispatcher: Dispatcher[Activation],
+    pauses: Pauses,
     accounts_changed: Callable[[], None],
 ) -> Doors:
-    agents = Agents(world, models, dispatcher, settings, caller)
+    agents = Agents(world, models, dispatcher, pauses, settings, caller)
     blocks = Blocks(world, agents.touched, settings.block_limit, caller)
     groups = Groups(world, agents.touched, agents.forgotten, caller)
     return Doors(

@@ -259,6 +259,7 @@ SIGNATURES = {
         True,
         "query:string roles:array limit:integer start_date:string end_date:string",
     ),
+    "pause_heartbeats": ("letta_core", False, "minutes:integer"),  # ours; Letta has none
     "archival_memory_insert": ("letta_core", False, "content*:string tags:array"),
     "archival_memory_search": (
         "letta_core",

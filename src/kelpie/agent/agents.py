@@ -16,6 +16,7 @@ from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import Send
 from kelpie.agent.listener import Turn
 from kelpie.agent.overview import Overview
+from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import system_text
 from kelpie.agent.status import shown_status
 from kelpie.agent.types import spec_of
@@ -37,6 +38,7 @@ from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
 from kelpie.storage import agent_views, agents, archives, blocks, conversations, messages, scope, tools
+from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -52,12 +54,14 @@ class Agents:
         world: World,
         models: Models,
         dispatcher: Dispatcher[Activation],
+        pauses: Pauses,
         settings: Settings,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._models = models
         self._dispatcher = dispatcher
+        self._pauses = pauses
         self._settings = settings
         self._caller = caller
         self._organization = caller.organization_id
@@ -83,6 +87,7 @@ class Agents:
 
         def write(tx: Tx) -> AgentView:
             attached = changing.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), new.tool_ids)
+            require_heartbeats("tools", new.agent_type, attached)
             agent = making.make_agent(new, agent_id, model, attached, now, self._caller)
             agents.create(tx, agent)
             blocks.give_to_new(tx, agent_id, made)
@@ -134,7 +139,8 @@ class Agents:
 
     def with_status(self, view: AgentView) -> AgentView:
         """What another door gives of an agent says nothing about its activation; this adds it."""
-        return replace(view, status=shown_status(view.agent.stopped, self._dispatcher.status(view.agent.id)))
+        status = shown_status(view.agent.stopped, self._dispatcher.status(view.agent.id))
+        return replace(view, status=status, paused_until=self._pauses.until(view.agent))
 
     # --- changing ------------------------------------------------------------------------------------------------
 

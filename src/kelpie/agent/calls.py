@@ -15,6 +15,7 @@ from kelpie.core.errors import CallerError, ToolError
 from kelpie.core.messages import Image, Message, Text, ToolCall, ToolReturn
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
+from kelpie.tools.builtin.pause import forgiven, is_pause
 from kelpie.tools.port import CallContext, ExternalTool, Outcome, TransactionalTool
 from kelpie.tools.registry import transactional
 from kelpie.world.database import Tx
@@ -24,6 +25,7 @@ INTERRUPTED = (
     "check before you call it again."
 )
 CANCELLED = "Cancelled: the user cancelled this turn before the tool had a result. It may or may not have taken effect."
+PAUSED = "Interrupted by pause: it was not run, because you paused before it in the same reply."
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def _plan(
         text = f"'{tool.name}' may only run with a person's approval, which cannot be asked for yet; it was not run."
         return replace(planned, refusal=text)
     given = {name: value for name, value in planned.arguments.items() if name not in (HEARTBEAT, THINKING)}
+    if is_pause(tool):
+        given = forgiven(given)
     try:
         planned = replace(planned, arguments=check_arguments(tool.json_schema, given))
     except ToolError as error:
@@ -149,6 +153,11 @@ def interrupted(call: ToolCall) -> ToolReturn:
 def cancelled(call: ToolCall) -> ToolReturn:
     """The result of a call that was open when its turn was cancelled."""
     return ToolReturn(call.id, call.name, False, CANCELLED, None, (CANCELLED,))
+
+
+def paused(call: ToolCall) -> ToolReturn:
+    """The result of a call that came after a pause in the same reply."""
+    return ToolReturn(call.id, call.name, False, PAUSED, None, (PAUSED,), True)
 
 
 def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:

@@ -12,6 +12,7 @@ from kelpie.core.paging import Page
 from kelpie.core.tools import Tool, ToolQuery
 from kelpie.llm.port import ModelInfo
 from kelpie.storage import agents, blocks, identities, messages, scope, tools
+from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 
 # Fields that go into the row as they are given.
@@ -89,7 +90,7 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
 def apply_relations(tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: Sequence[Secret]) -> None:
     """Replaces the sets that hang on the agent. Raises NotFound, Conflict, InvalidInput."""
     if (ids := changes.get("tool_ids")) is not None:
-        find_tools(tx, agent.organization_id, (), ids)
+        require_heartbeats("tool_ids", agent.agent_type, find_tools(tx, agent.organization_id, (), ids))
         tools.replace_for_agent(tx, agent.id, ids)
     if (ids := changes.get("block_ids")) is not None:
         for block_id in ids:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kelpie.agent import state
-from kelpie.agent.calls import Planned, run_inside
+from kelpie.agent.calls import Planned, paused, run_inside
 from kelpie.agent.rows import nudge_row, tool_row
 from kelpie.agent.rules import Made, made_in
 from kelpie.agent.state import Loaded
@@ -20,7 +20,7 @@ from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import AgentId, MessageId, OrganizationId, StepId
-from kelpie.core.messages import Message, Role, ToolReturn
+from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
 from kelpie.storage import agents, conversations, heads, journal_keys, messages, runs, steps, traces
@@ -69,6 +69,7 @@ class Ending:
     finish_reason: str
     steps_left: int
     made: tuple[Made, ...] = ()  # the calls of the turn before those that this commit answers
+    paused: bool = False  # the agent rests and is not sent on by heartbeats
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class Write:
     rows: tuple[Message, ...] = ()  # what is known already: the input, the reply
     step: Step | None = None
     answers: tuple[Answer, ...] = ()
+    left: tuple[ToolCall, ...] = ()  # the calls of the reply that come after those
     ending: Ending | None = None
     trace: NewTrace | None = None  # of the model call that the step is about
     block_limit: int = DEFAULT_LIMIT  # of blocks that the calls make
@@ -166,10 +168,10 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
         return _cut_short(tx, position, loaded, write.at)
     rows, touched = list(write.rows), list[AgentId]()
     context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit)
-    answered = [_answer(tx, answer, context, touched) for answer in write.answers]
+    answered, ends_turn = _answer_all(tx, write, context, touched)
     if answered:
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
-    decision = _decide(loaded, write, rows)
+    decision = _decide(loaded, write, rows) if ends_turn is None else Decision(StopReason.end_turn, detail=ends_turn)
     if decision.nudge is not None:
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
     messages.append(tx, rows, position.conversation)
@@ -220,12 +222,22 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
     return Committed(rows, run, state.refresh(tx, loaded), stop, (), stop is not None)
 
 
-def _answer(tx: Tx, answer: Answer, context: CallContext, touched: list[AgentId]) -> ToolReturn:
-    if answer.done is not None:
-        return answer.done
-    given_back, outcome = run_inside(tx, answer.planned, replace(context, fresh_uuid=answer.uuid))
-    touched += outcome.touched if outcome else ()
-    return given_back
+def _answer_all(
+    tx: Tx, write: Write, context: CallContext, touched: list[AgentId]
+) -> tuple[list[ToolReturn], str | None]:
+    """The results, and our reason if one of the calls ended the turn: then those after it are not made."""
+    results, ends_turn = list[ToolReturn](), None
+    for answer in write.answers:
+        if answer.done is not None:
+            results.append(answer.done)
+        elif ends_turn is not None:
+            results.append(paused(answer.planned.call))
+        else:
+            given_back, outcome = run_inside(tx, answer.planned, replace(context, fresh_uuid=answer.uuid))
+            results.append(given_back)
+            touched += outcome.touched if outcome else ()
+            ends_turn = outcome.ends_turn if outcome else None
+    return results + [paused(call) for call in write.left if ends_turn is not None], ends_turn
 
 
 def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
@@ -236,7 +248,7 @@ def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
         return Decision(StopReason.cancelled)
     rules, spec = loaded.agent.tool_rules, spec_of(loaded.agent.agent_type)
     asked = ruled(spec, rules, [tool.name for tool in loaded.tools], (*ending.made, *made_in(rows)))
-    return decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked)
+    return decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked, paused=ending.paused)
 
 
 async def close_turn(

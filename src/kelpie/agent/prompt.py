@@ -14,6 +14,7 @@ from kelpie.core.time import Micros, as_datetime
 from kelpie.core.tools import Tool
 from kelpie.llm.port import Prepared, ToolSchema
 from kelpie.memory.prompt import render_blocks
+from kelpie.tools.builtin.pause import is_pause
 
 THINKING = "thinking"
 HEARTBEAT = "request_heartbeat"
@@ -94,7 +95,7 @@ def packed_event(kind: str, at: Micros, **fields: str) -> str:
 
 def tool_schemas(tools: Sequence[Tool], spec: TypeSpec, exits: frozenset[str]) -> tuple[ToolSchema, ...]:
     """The tools as the model is offered them; `exits` are those that end a turn."""
-    return tuple(_schema(tool, spec, tool.name in exits) for tool in tools)
+    return tuple(_schema(tool, spec, tool.name in exits or is_pause(tool)) for tool in tools)
 
 
 def _schema(tool: Tool, spec: TypeSpec, ends_turn: bool) -> ToolSchema:

@@ -8,6 +8,7 @@ from kelpie.agent.rules import Made
 from kelpie.agent.types import TypeSpec
 from kelpie.core.agents import ToolRule
 from kelpie.core.runs import StopReason
+from kelpie.tools.builtin.pause import NAME as PAUSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class Ruled:
 
     owed: tuple[str, ...] = ()  # must be called before the turn ends
     next: tuple[str, ...] = ()  # one of these must be called now
+
+    @property
+    def demands(self) -> bool:
+        return bool(self.owed or self.next)
 
 
 FREE = Ruled()
@@ -58,13 +63,17 @@ def decide(
     finish_reason: str,
     steps_left: int,
     asked: Ruled = FREE,
+    *,
+    paused: bool = False,
 ) -> Decision:
-    """What happens after a step whose calls have all been answered."""
+    """What happens after a step whose calls have all been answered. A paused agent is not sent on by a heartbeat."""
     if any(c.misruled for c in calls):
         return Decision(StopReason.invalid_tool_call)
     if not calls and finish_reason == "length":
         return Decision(StopReason.max_tokens_exceeded)
     stop = _stop(spec, tool_rules, calls)
+    if stop is None and paused and spec.heartbeats and not asked.demands and not any(c.refused for c in calls):
+        return Decision(StopReason.end_turn, detail=PAUSE)
     if stop is None:
         nudge = _nudge(spec, tool_rules, calls)
     elif asked.next and not _ending(spec, tool_rules, calls):

@@ -20,6 +20,7 @@ from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.listener import Turn
 from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
+from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import prepare
 from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record, tool_row
 from kelpie.agent.rules import made_in
@@ -44,6 +45,7 @@ class Equipment:
     models: Models
     external: ExternalTool | None
     touched: Callable[[Iterable[AgentId]], None]
+    pauses: Pauses
     block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
@@ -181,8 +183,11 @@ class TurnLoop:
                 await self._end(StopReason.cancelled)
                 return False
             ending = self._ending(planned, "tool_calls") if i == len(planned) - 1 else None
-            write = self._write("result", step_id, answers=(Answer(p, uuid, done),), ending=ending)
+            left = tuple(later.call for later in planned[i + 1 :])
+            write = self._write("result", step_id, answers=(Answer(p, uuid, done),), left=left, ending=ending)
             goes_on = await self._commit(write)
+            if not goes_on:
+                break
         return goes_on
 
     async def _run_outside(self, planned: Planned, uuid: str) -> ToolReturn:
@@ -206,7 +211,9 @@ class TurnLoop:
     def _take_in(self, committed: Committed) -> None:
         lane, agent_id = self._lane, self._hot.claim.agent_id
         self._position = self._position.after(committed.run)
-        lane.loaded = committed.loaded
+        if committed.loaded is not lane.loaded:
+            lane.loaded = committed.loaded
+            self._equipment.pauses.until(lane.agent)  # a pause that has just begun is timed from now on
         self._said += committed.rows
         if committed.cleared:
             lane.reread()
@@ -235,7 +242,8 @@ class TurnLoop:
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
         run = journal.ended(self._position.run, reason, self._world.clock.now())
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
-        if await journal.close_turn(self._world.database, self._position, run, orphans, step, self._lane.loaded):
+        cleared = await journal.close_turn(self._world.database, self._position, run, orphans, step, self._lane.loaded)
+        if cleared or orphans:
             self._lane.reread()
         self._position = self._position.after(run)
         for row in orphans:
@@ -316,7 +324,8 @@ class TurnLoop:
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
         called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None, p.misruled) for p in planned)
         left = self._given.max_steps - self._position.run.step_count
-        return Ending(called, finish_reason, left, made_in(self._said))
+        paused = self._equipment.pauses.until(self._lane.agent) is not None
+        return Ending(called, finish_reason, left, made_in(self._said), paused)
 
 
 async def _while_committing(

@@ -63,6 +63,7 @@ def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
             "state": _state(found),
             "error": status["error"],
             "retry at": status["retry_at"],
+            "paused until": found["paused_until"],
             "created": found["created_at"],
             "tags": found["tags"],
             "tools": [tool["name"] for tool in found["tools"]],

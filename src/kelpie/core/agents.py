@@ -37,6 +37,11 @@ class AgentType(StrEnum):
     voice_convo_agent = "voice_convo_agent"
     voice_sleeptime_agent = "voice_sleeptime_agent"
 
+    @property
+    def has_heartbeats(self) -> bool:
+        """Whether its model asks for its next step; otherwise any tool call goes on."""
+        return self not in (self.letta_v1_agent, self.sleeptime_agent, self.voice_sleeptime_agent)
+
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
@@ -107,6 +112,8 @@ class Agent:
     last_run_duration_ms: int | None = None
     last_stop_reason: StopReason | None = None
     stopped: bool = False
+    paused_at: Micros | None = None  # when it asked for a rest; ask agent/pause.py whether that still lasts
+    paused_until: Micros | None = None
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
@@ -136,6 +143,7 @@ class AgentView:
     identities: tuple[Identity, ...] = ()
     managed_group: Group | None = None
     status: ActivationStatus = ActivationStatus(State.unloaded)
+    paused_until: Micros | None = None  # None when it is not paused now
 
 
 @dataclass(frozen=True, slots=True)

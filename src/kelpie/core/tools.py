@@ -24,6 +24,7 @@ BUILTIN_NAMES = (
     "memory_insert",
     "memory_replace",
     "memory_rethink",
+    "pause_heartbeats",
     "rethink_memory",
     "rethink_user_memory",
     "search_memory",

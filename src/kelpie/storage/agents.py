@@ -182,6 +182,18 @@ def record_run(tx: Tx, agent_id: AgentId, at: Micros, duration_ms: int, reason: 
     tx.execute(_RECORD_RUN, {"of_agent": agent_id, "at": at, "duration_ms": duration_ms, "reason": reason.value})
 
 
+_PAUSE = (
+    update(agents)
+    .where(agents.c.id == bindparam("of_agent"))
+    .values(paused_at=bindparam("at"), paused_until=bindparam("until"), version=agents.c.version + 1)
+)
+
+
+def pause(tx: Tx, agent_id: AgentId, at: Micros, until: Micros) -> None:
+    """Notes a rest that the agent asked for, in the place of one before."""
+    tx.execute(_PAUSE, {"of_agent": agent_id, "at": at, "until": until})
+
+
 _DELETE = delete(agents).where(agents.c.id == bindparam("of_agent"))
 
 

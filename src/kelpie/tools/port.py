@@ -40,6 +40,7 @@ class Outcome:
     stderr: tuple[str, ...] | None = None
     touched: tuple[AgentId, ...] = ()
     content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
+    ends_turn: str | None = None  # our own reason for which the turn ends at once, inside the same commit
 
 
 class TransactionalTool(Protocol):

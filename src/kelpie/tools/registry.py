@@ -22,6 +22,7 @@ from kelpie.storage import agents as agent_rows
 from kelpie.storage import tools as rows
 from kelpie.tools import approvals, search
 from kelpie.tools.builtin import BUILTINS, RESERVED
+from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, make, with_fingerprint
 from kelpie.tools.port import TransactionalTool
 from kelpie.world.database import Tx
@@ -209,6 +210,7 @@ def _custom(tool: Tool | None) -> bool:
 
 
 def _attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
+    require_heartbeats("tool_id", agent_rows.get(tx, agent_id).agent_type, [rows.get(tx, tool_id)])
     if rows.attach(tx, agent_id, tool_id):
         agent_rows.bump(tx, agent_id)
 

@@ -1,7 +1,8 @@
 """An agent as Letta's clients see it. Every key is always there; what was not loaded is an empty list.
 
 `llm_config`, `embedding_config` and `model_settings` are three old and new ways to say which model is used; they are
-made from the one choice we keep. `kelpie_status` is ours: how the agent's activation is doing.
+made from the one choice we keep. `kelpie_status` and `paused_until` are ours: how the agent's activation is doing, and
+how long it rests.
 """
 
 from collections.abc import Callable, Mapping
@@ -93,6 +94,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "per_file_view_window_char_limit": agent.per_file_view_window_char_limit,
         "hidden": agent.hidden,
         "kelpie_status": status_shape(view.status),
+        "paused_until": timestamp(view.paused_until),
     }
 
 

@@ -35,6 +35,8 @@ agents = Table(
     Column("last_run_duration_ms", BigInteger),
     Column("last_stop_reason", Text),
     Column("stopped", Boolean, nullable=False),
+    Column("paused_at", BigInteger),
+    Column("paused_until", BigInteger),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),
     Column("created_at", BigInteger, nullable=False),

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from kelpie.core.ids import DEFAULT_USER, OrganizationId, ToolId
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool, ToolType
-from kelpie.tools.builtin import archival, block_edits, conversation, memory_command, memory_patch, schemas, voice
+from kelpie.tools.builtin import (
+    archival,
+    block_edits,
+    conversation,
+    memory_command,
+    memory_patch,
+    pause,
+    schemas,
+    voice,
+)
 from kelpie.tools.identity import stable_uuid
 from kelpie.tools.port import TransactionalTool
 
@@ -50,6 +59,7 @@ BUILTINS: dict[str, Builtin] = {
     for builtin in (
         Builtin(schemas.SEND_MESSAGE, _CORE, conversation.send_message),
         Builtin(schemas.CONVERSATION_SEARCH, _CORE, conversation.conversation_search, parallel=True),
+        Builtin(schemas.PAUSE_HEARTBEATS, _CORE, pause.pause_heartbeats),
         Builtin(schemas.ARCHIVAL_MEMORY_INSERT, _CORE, archival.archival_memory_insert),
         Builtin(schemas.ARCHIVAL_MEMORY_SEARCH, _CORE, archival.archival_memory_search, parallel=True),
         Builtin(schemas.CORE_MEMORY_APPEND, _MEMORY, block_edits.core_memory_append),

@@ -35,6 +35,14 @@ SEND_MESSAGE = _tool(
     ("message",),
 )
 
+PAUSE_HEARTBEATS = _tool(
+    "pause_heartbeats",
+    "Rest: your turn ends at once, calls after this one are not made, and for some minutes you take no step of your "
+    "own accord. Messages still reach you, and you answer each with one step. A new pause replaces an earlier one.",
+    {"minutes": _number("For how long: 1 to 60 minutes. 2 if left out.")},
+    (),
+)
+
 CONVERSATION_SEARCH = _tool(
     "conversation_search",
     "Search everything you and the user have said, also what is no longer in your prompt. "

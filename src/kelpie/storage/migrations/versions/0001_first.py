@@ -40,6 +40,8 @@ def upgrade() -> None:
         sa.Column("last_run_duration_ms", sa.BigInteger(), nullable=True),
         sa.Column("last_stop_reason", sa.Text(), nullable=True),
         sa.Column("stopped", sa.Boolean(), nullable=False),
+        sa.Column("paused_at", sa.BigInteger(), nullable=True),
+        sa.Column("paused_until", sa.BigInteger(), nullable=True),
         sa.Column("created_by_id", sa.Text(), nullable=True),
         sa.Column("last_updated_by_id", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),

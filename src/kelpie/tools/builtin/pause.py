@@ -1,0 +1,60 @@
+"""The tool by which an agent gives itself a rest: its turn ends at once, and for some minutes nothing but a message
+wakes it. It never fails for the minutes it is given: what makes no sense means the default."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kelpie.core.agents import AgentType
+from kelpie.core.errors import InvalidInput
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.tools import Tool, ToolType
+from kelpie.storage import agents
+from kelpie.tools.builtin.schemas import PAUSE_HEARTBEATS
+from kelpie.tools.port import CallContext, Outcome
+from kelpie.world.database import Tx
+
+NAME: str = PAUSE_HEARTBEATS["name"]
+MINUTES_DEFAULT, MINUTES_MIN, MINUTES_MAX = 2, 1, 60
+MINUTE = 60 * MICROS_PER_SECOND
+
+
+def is_pause(tool: Tool) -> bool:
+    """Whether this is ours, and not a custom tool of that name from before Kelpie had one."""
+    return tool.name == NAME and tool.tool_type is not ToolType.custom
+
+
+def forgiven(arguments: Mapping[str, Any]) -> dict[str, int]:
+    """The arguments as the tool takes them, whatever the model sent."""
+    return {"minutes": minutes_of(arguments.get("minutes", MINUTES_DEFAULT))}
+
+
+def minutes_of(given: object) -> int:
+    """Whole minutes within the bounds; the default for what is no number."""
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            return MINUTES_DEFAULT
+    if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
+        return MINUTES_DEFAULT
+    return round(min(max(given, MINUTES_MIN), MINUTES_MAX))
+
+
+def pause_heartbeats(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Begins a pause; one that was there before is replaced."""
+    minutes = minutes_of(arguments.get("minutes", MINUTES_DEFAULT))
+    agents.pause(tx, call.agent.id, call.now, call.now + minutes * MINUTE)
+    text = f"Your heartbeats are paused for {minutes} {'minute' if minutes == 1 else 'minutes'}."
+    return Outcome(text, touched=(call.agent.id,), ends_turn=NAME)
+
+
+def require_heartbeats(field: str, agent_type: AgentType, tools: Iterable[Tool]) -> None:
+    """Raises InvalidInput when the pause is given to an agent that has nothing to pause."""
+    if not agent_type.has_heartbeats and any(is_pause(tool) for tool in tools):
+        known = ", ".join(kind for kind in AgentType if kind.has_heartbeats)
+        raise InvalidInput(
+            field,
+            f"'{NAME}' pauses heartbeats, and a {agent_type} has none; leave it out, or choose one of the types that "
+            f"have them: {known}",
+        )
