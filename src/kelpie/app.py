@@ -13,6 +13,7 @@ from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
 from kelpie.agent.making import check_timezone
 from kelpie.agent.pause import Pauses
+from kelpie.agent.post import Post
 from kelpie.agent.turn import Equipment
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
@@ -91,6 +92,7 @@ class Kelpie:
             settings.block_limit,
             settings.context_window,
             _tracing(settings),
+            Post(world, self.dispatcher, settings).tools(),
         )
         world.database.when_in_doubt(self._look_again)
 

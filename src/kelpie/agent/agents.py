@@ -83,7 +83,7 @@ class Agents:
         made = making.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
         secrets = making.make_secrets(new.secrets, ids, now)
         first = making.first_messages(agent_id, spec, new.initial_messages, ids, now)
-        names = (*(spec.base_tools if new.include_base_tools else ()), *new.tools)
+        names = (*making.own_tools(new, spec), *new.tools)
 
         def write(tx: Tx) -> AgentView:
             attached = changing.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), new.tool_ids)
@@ -267,7 +267,7 @@ class Agents:
         reply = self._dispatcher.submit(
             agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn.run_id
         )
-        reply.add_done_callback(partial(_tell_failure, turn))
+        reply.add_done_callback(partial(tell_failure, turn))
         if not live:
             await asyncio.wait(
                 (reply, heard := asyncio.ensure_future(turn.opened())), return_when=asyncio.FIRST_COMPLETED
@@ -352,7 +352,7 @@ async def _recover(lane: str, activation: Activation) -> None:
     await activation.recover(lane)
 
 
-def _tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:
+def tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:
     """A job that failed before its turn could speak: the listener hears of it all the same."""
     if done.cancelled():
         turn.tell(broken_off(turn, InvariantBroken("The turn was cut off.")))

@@ -1,6 +1,6 @@
 """Tool calls: checked when they are executed, not only when tools are listed, and answered exactly once each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +28,9 @@ CANCELLED = "Cancelled: the user cancelled this turn before the tool had a resul
 PAUSED = "Interrupted by pause: it was not run, because you paused before it in the same reply."
 
 
+Runner = Callable[[Tool], ExternalTool | None]  # what runs a tool outside of any commit, if anything does
+
+
 @dataclass(frozen=True, slots=True)
 class Planned:
     """A call that has been checked. Exactly one of `refusal`, `transactional`, `external` is set.
@@ -50,7 +53,7 @@ def plan(
     calls: Iterable[ToolCall],
     agent: Agent,
     tools: Sequence[Tool],
-    external: ExternalTool | None,
+    runner: Runner,
     said: Sequence[Message],
     exits: AbstractSet[str],
 ) -> list[Planned]:
@@ -62,15 +65,13 @@ def plan(
     for call in calls:
         ending = not planned and rules.wants_end(said, exits)
         found = rules.verdict(agent.tool_rules, names, so_far, exits, ending=ending)
-        planned.append(_plan(call, agent, tools, external, found))
+        planned.append(_plan(call, agent, tools, runner, found))
         if not planned[-1].untried:
             so_far.append(Made(call.name))
     return planned
 
 
-def _plan(
-    call: ToolCall, agent: Agent, tools: Sequence[Tool], external: ExternalTool | None, found: Verdict
-) -> Planned:
+def _plan(call: ToolCall, agent: Agent, tools: Sequence[Tool], runner: Runner, found: Verdict) -> Planned:
     arguments = read_object(call.arguments)
     if arguments is None:
         text = "The arguments are not a JSON object. Call again with valid JSON."
@@ -100,7 +101,7 @@ def _plan(
         planned = replace(planned, arguments=check_arguments(tool.json_schema, given))
     except ToolError as error:
         return replace(planned, arguments=given, refusal=str(error), untried=True)
-    return _with_runner(planned, tool, external)
+    return _with_runner(planned, tool, runner)
 
 
 def _filled(planned: Planned, tool: Tool, prefilled: Mapping[str, Any]) -> Planned:
@@ -112,11 +113,11 @@ def _filled(planned: Planned, tool: Tool, prefilled: Mapping[str, Any]) -> Plann
     return replace(planned, call=call, arguments=arguments)
 
 
-def _with_runner(planned: Planned, tool: Tool, external: ExternalTool | None) -> Planned:
+def _with_runner(planned: Planned, tool: Tool, runner: Runner) -> Planned:
     inside = None if tool.tool_type is ToolType.custom else transactional(tool.name)
     if inside is not None:
         return replace(planned, transactional=inside)
-    if external is not None:
+    if (external := runner(tool)) is not None:
         return replace(planned, external=external)
     text = f"'{tool.name}' was not run: its code would need a sandbox, and this server has none."
     return replace(planned, refusal=text)

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kelpie.core.approvals import ClientTool
+from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.messages import CallAnswer, NewMessage
-
-MAX_STEPS_DEFAULT = 50
+from kelpie.core.runs import MAX_STEPS_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +24,4 @@ class Send:
     client_tools: tuple[ClientTool, ...] = ()
     conversation: str = ""  # in which of the agent's conversations; empty is the one it always has
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this

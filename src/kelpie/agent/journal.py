@@ -18,6 +18,7 @@ from kelpie.agent.stop import Called, Decision, decide, ruled
 from kelpie.agent.types import spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import AgentId, MessageId, OrganizationId, StepId
 from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
@@ -89,6 +90,7 @@ class Write:
     trace: NewTrace | None = None  # of the model call that the step is about
     block_limit: int = DEFAULT_LIMIT  # of blocks that the calls make
     cancelled: bool = False  # the turn was cancelled while what this records was done: it ends here
+    chain: Chain = UNCHAINED  # of agents behind the turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Committed:
     stop: StopReason | None
     touched: tuple[AgentId, ...] = ()
     cleared: bool = False  # the turn is over and has left what the model sees of the conversation
+    begun: tuple[Run, ...] = ()  # runs of other agents that the commit wrote down
 
 
 async def commit(
@@ -166,9 +169,9 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     run = position.run
     if _is_gone(tx, run) or (position.rests_on_history and not messages.has_run(tx, run.id)):
         return _cut_short(tx, position, loaded, write.at)
-    rows, touched = list(write.rows), list[AgentId]()
-    context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit)
-    answered, ends_turn = _answer_all(tx, write, context, touched)
+    rows, touched, begun = list(write.rows), list[AgentId](), list[Run]()
+    context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit, write.chain)
+    answered, ends_turn = _answer_all(tx, write, context, touched, begun)
     if answered:
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
     decision = _decide(loaded, write, rows) if ends_turn is None else Decision(StopReason.end_turn, detail=ends_turn)
@@ -185,7 +188,8 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     else:
         run = replace(ended(run, decision.stop, write.at), stop_detail=decision.detail)
         cleared = finish(tx, run, now.agent, position.conversation)
-    return Committed(tuple(rows), run, now, decision.stop, tuple(dict.fromkeys(touched)), cleared)
+    others = tuple(dict.fromkeys(touched))
+    return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun))
 
 
 def _write_step(tx: Tx, write: Write, stop: StopReason | None, organization: OrganizationId) -> None:
@@ -223,7 +227,7 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
 
 
 def _answer_all(
-    tx: Tx, write: Write, context: CallContext, touched: list[AgentId]
+    tx: Tx, write: Write, context: CallContext, touched: list[AgentId], begun: list[Run]
 ) -> tuple[list[ToolReturn], str | None]:
     """The results, and our reason if one of the calls ended the turn: then those after it are not made."""
     results, ends_turn = list[ToolReturn](), None
@@ -235,8 +239,10 @@ def _answer_all(
         else:
             given_back, outcome = run_inside(tx, answer.planned, replace(context, fresh_uuid=answer.uuid))
             results.append(given_back)
-            touched += outcome.touched if outcome else ()
-            ends_turn = outcome.ends_turn if outcome else None
+            if outcome is not None:
+                touched += outcome.touched
+                begun += outcome.begun
+                ends_turn = outcome.ends_turn
     return results + [paused(call) for call in write.left if ends_turn is not None], ends_turn
 
 

@@ -24,6 +24,7 @@ from kelpie.core.time import Micros
 from kelpie.core.tools import Tool, ToolType
 from kelpie.llm.port import ModelInfo
 from kelpie.memory import blocks
+from kelpie.tools.builtin import MULTI_AGENT
 from kelpie.world.ids import Ids
 
 CONTEXT_WINDOW_DEFAULT_MAX = 128_000
@@ -99,6 +100,12 @@ def wants_base_rules(new: NewAgent, spec: TypeSpec, model: ModelChoice) -> bool:
     manages = "mini" not in name and any(known in name for known in _NO_BASE_RULES)
     by_model = spec.base_rules == "by_model" or bool(new.tool_rules)  # who gives rules is given the rest of them
     return spec.base_rules == "always" or (by_model and not manages)
+
+
+def own_tools(new: NewAgent, spec: TypeSpec) -> tuple[str, ...]:
+    """The names of the tools that it comes with, beside those it is given."""
+    own = spec.base_tools if new.include_base_tools else ()
+    return (*own, *(MULTI_AGENT if new.include_multi_agent_tools else ()))
 
 
 def base_rules(tools: Sequence[Tool]) -> tuple[ToolRule, ...]:

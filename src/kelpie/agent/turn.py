@@ -5,8 +5,8 @@ from the commit with the newest settings and blocks. A turn that fails ends with
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kelpie.agent import journal
@@ -30,6 +30,7 @@ from kelpie.core.errors import KelpieError, ModelError
 from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.runs import Run, Step, StepStatus, StopReason
+from kelpie.core.tools import Tool, ToolType
 from kelpie.llm.models import Models
 from kelpie.storage.runs import Given
 from kelpie.storage.traces import NewTrace, Tracing
@@ -49,6 +50,13 @@ class Equipment:
     block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
+    outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
+    summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
+
+    def runner(self, tool: Tool) -> ExternalTool | None:
+        """What runs a tool that does not run inside a commit; None when nothing does."""
+        built_in = None if tool.tool_type is ToolType.custom else self.outside.get(tool.name)
+        return built_in or self.external
 
 
 class TurnLoop:
@@ -191,7 +199,8 @@ class TurnLoop:
         return goes_on
 
     async def _run_outside(self, planned: Planned, uuid: str) -> ToolReturn:
-        context = CallContext(self._lane.agent, self._world.clock.now(), uuid, self._position.run.conversation_id)
+        now, conversation = self._world.clock.now(), self._position.run.conversation_id
+        context = CallContext(self._lane.agent, now, uuid, conversation, chain=self._given.chain)
         with self._turn.cancellation.abortable():
             return await run_outside(planned, context)
 
@@ -223,6 +232,8 @@ class TurnLoop:
             self._hot.touch(knows=lane)
         if others := [a for a in committed.touched if a != agent_id]:
             self._equipment.touched(others)
+        if committed.begun:
+            self._equipment.summon(committed.begun)
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -309,6 +320,7 @@ class TurnLoop:
         ids, now = self._world.ids, self._world.clock.now()
         fields["block_limit"] = self._equipment.block_limit
         fields["cancelled"] = self._turn.cancellation.wished
+        fields["chain"] = self._given.chain
         return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)
 
     def _trace(self, asked: Asked) -> NewTrace | None:
@@ -319,7 +331,7 @@ class TurnLoop:
 
     def _plan(self, calls: Iterable[ToolCall], said: Sequence[Message]) -> list[Planned]:
         loaded = self._lane.loaded
-        return plan(calls, loaded.agent, loaded.tools, self._equipment.external, said, self._lane.exits)
+        return plan(calls, loaded.agent, loaded.tools, self._equipment.runner, said, self._lane.exits)
 
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
         called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None, p.misruled) for p in planned)

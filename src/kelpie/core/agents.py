@@ -171,6 +171,7 @@ class NewAgent:
     identity_ids: tuple[IdentityId, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict[str, str])
     include_base_tools: bool = True
+    include_multi_agent_tools: bool = False
     include_base_tool_rules: bool | None = None
     initial_messages: tuple[NewMessage, ...] | None = None
     timezone: str | None = None

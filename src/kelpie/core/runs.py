@@ -11,6 +11,8 @@ from kelpie.core.messages import Usage
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 
+MAX_STEPS_DEFAULT = 50  # model calls of one turn
+
 
 class StopReason(StrEnum):
     end_turn = "end_turn"

@@ -220,6 +220,13 @@ class ServerSettings:
         default=600.0,
         seconds=True,
     )
+    reply_s: float = setting(
+        "agents.reply_seconds",
+        "How long an agent that asks another one waits for its answer.",
+        "KELPIE_REPLY_SECONDS",
+        default=300.0,
+        seconds=True,
+    )
 
     @property
     def protected(self) -> bool:

@@ -23,6 +23,9 @@ class Node:
     incarnation: int
 
 
+NOBODY = Node("", 0)  # who runs what has not begun
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The right to write for one agent, as long as nobody claims it after us."""

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, func, insert, select, update
 
 from kelpie.core.approvals import ClientTool
+from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.errors import InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import CallAnswer, NewMessage, Role, Usage
@@ -32,6 +33,7 @@ class Given:
     request: MessageId | None = None
     earlier: tuple[RunId, ...] = ()  # the runs of the same turn before this one
     client_tools: tuple[ClientTool, ...] = ()
+    chain: Chain = UNCHAINED
 
 
 def _given_to_json(given: Given) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def _given_to_json(given: Given) -> dict[str, Any]:
 
 
 def _waited_to_json(given: Given) -> dict[str, Any]:
-    """What only some turns have: answers to calls that waited, and tools of the client's own."""
+    """What only some turns have: answers to calls that waited, tools of the client's own, other agents behind it."""
     found: dict[str, Any] = {}
     if given.request is not None:
         found["request"], found["answers"] = given.request, answers_to_json(given.answers)
@@ -58,6 +60,8 @@ def _waited_to_json(given: Given) -> dict[str, Any]:
         found["earlier"] = list(given.earlier)
     if given.client_tools:
         found["client_tools"] = [[t.name, t.description, dict(t.parameters)] for t in given.client_tools]
+    if given.chain is not UNCHAINED:
+        found["chain"] = given.chain.to_json()
     return found
 
 
@@ -75,6 +79,7 @@ def _given_from_json(data: Mapping[str, Any]) -> Given:
         MessageId(data["request"]) if "request" in data else None,
         tuple(RunId(run_id) for run_id in data.get("earlier", ())),
         tuple(ClientTool(*tool) for tool in data.get("client_tools", ())),
+        Chain.from_json(data["chain"]) if "chain" in data else UNCHAINED,
     )
 
 
@@ -227,6 +232,18 @@ def remove(tx: Tx, run_id: RunId) -> None:
     """Deletes the record of a run; what it said stays in the history. Raises NotFound."""
     if tx.execute(_DELETE_RUN, {"of_run": run_id}).rowcount != 1:
         raise NotFound("Run", run_id)
+
+
+_COUNT_CREATED = (
+    select(func.count())
+    .select_from(runs)
+    .where(runs.c.agent_id == bindparam("of_agent"), runs.c.status == RunStatus.created.value)
+)
+
+
+def count_created(tx: Tx, agent_id: AgentId) -> int:
+    """How many runs of an agent have not begun yet."""
+    return int(tx.execute(_COUNT_CREATED, {"of_agent": agent_id}).scalar_one())
 
 
 # --- what a crash left ----------------------------------------------------------------------------------------------

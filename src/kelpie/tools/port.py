@@ -11,8 +11,10 @@ from typing import Any, Protocol
 
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.ids import AgentId
 from kelpie.core.messages import Message, Part
+from kelpie.core.runs import Run
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
 from kelpie.world.database import Tx
@@ -28,6 +30,7 @@ class CallContext:
     conversation_id: str | None = None
     unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
     block_limit: int = DEFAULT_LIMIT  # characters of a block that the call makes
+    chain: Chain = UNCHAINED  # of agents behind the turn that makes the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Outcome:
     touched: tuple[AgentId, ...] = ()
     content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
     ends_turn: str | None = None  # our own reason for which the turn ends at once, inside the same commit
+    begun: tuple[Run, ...] = ()  # runs of other agents that it wrote down, for them to take up
 
 
 class TransactionalTool(Protocol):

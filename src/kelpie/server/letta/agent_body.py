@@ -124,6 +124,7 @@ def new_agent(body: CreateAgent) -> NewAgent:
         "memory_blocks": tuple(new_block(block) for block in body.memory_blocks or ()),
         "tools": tuple(body.tools or ()),
         "include_base_tools": body.include_base_tools,
+        "include_multi_agent_tools": body.include_multi_agent_tools,
         "include_base_tool_rules": body.include_base_tool_rules,
         "message_buffer_autoclear": body.message_buffer_autoclear,
     }

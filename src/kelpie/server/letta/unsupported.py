@@ -14,7 +14,6 @@ AGENT_FIELDS: dict[str, str] = {
     "source_ids": f"folders: {_NOT_YET}",
     "folder_ids": f"folders: {_NOT_YET}",
     "enable_sleeptime": f"sleep-time companions: {_NOT_YET}",
-    "include_multi_agent_tools": f"tools that speak to other agents: {_NOT_YET}",
     "include_default_source": f"folders: {_NOT_YET}",
     "from_template": f"templates: {_NOT_YET}",
     "template": f"templates: {_NOT_YET}",

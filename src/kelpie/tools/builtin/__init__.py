@@ -1,5 +1,5 @@
 """The tools that come with Kelpie. Each runs inside the journal's transaction, so its effect and its recorded result
-are one commit."""
+are one commit; the few that must wait for others run outside of it, and who runs them is known by their name."""
 
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from kelpie.tools.builtin import (
     memory_command,
     memory_patch,
     pause,
+    posting,
     schemas,
     voice,
 )
@@ -26,7 +27,7 @@ class Builtin:
 
     schema: schemas.Schema
     tool_type: ToolType
-    run: TransactionalTool
+    run: TransactionalTool | None  # None: it runs outside of commits
     parallel: bool = False
 
     @property
@@ -52,7 +53,7 @@ class Builtin:
 
 
 _CORE, _MEMORY, _SLEEPTIME = ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core
-_VOICE = ToolType.letta_voice_sleeptime_core
+_VOICE, _AGENTS = ToolType.letta_voice_sleeptime_core, ToolType.letta_multi_agent_core
 
 BUILTINS: dict[str, Builtin] = {
     builtin.name: builtin
@@ -75,6 +76,9 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.FINISH_RETHINKING_MEMORY, _VOICE, block_edits.finished),
         Builtin(schemas.STORE_MEMORIES, _VOICE, voice.store_memories),
         Builtin(schemas.SEARCH_MEMORY, _VOICE, voice.search_memory),
+        Builtin(schemas.SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY, _AGENTS, None),
+        Builtin(schemas.SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS, _AGENTS, None),
+        Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, posting.send_message_to_agent_async),
     )
 }
 
@@ -87,10 +91,8 @@ COMING = frozenset(
         "run_code",
         "run_code_with_tools",
         "semantic_search_files",
-        "send_message_to_agent_and_wait_for_reply",
-        "send_message_to_agent_async",
-        "send_message_to_agents_matching_tags",
         "web_search",
     }
 )
 RESERVED = frozenset(BUILTINS) | COMING
+MULTI_AGENT = tuple(builtin.name for builtin in BUILTINS.values() if builtin.tool_type is _AGENTS)

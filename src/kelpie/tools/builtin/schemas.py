@@ -239,3 +239,33 @@ MEMORY_APPLY_PATCH = _tool(
     },
     ("label", "patch"),
 )
+
+_OTHER = "The id of the other agent, such as agent-123e4567-e89b-42d3-a456-426614174000."
+
+SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY = _tool(
+    "send_message_to_agent_and_wait_for_reply",
+    "Ask another agent something and wait for its answer, which is what this tool gives back. The other agent is told "
+    "who asks.",
+    {"message": _text("What to say to the other agent."), "other_agent_id": _text(_OTHER)},
+    ("message", "other_agent_id"),
+)
+
+SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS = _tool(
+    "send_message_to_agents_matching_tags",
+    "Ask all agents that have certain tags the same thing and wait for their answers. An agent is asked when it has "
+    "every tag of 'match_all' and, if 'match_some' is not empty, at least one of its tags.",
+    {
+        "message": _text("What to say to each of them."),
+        "match_all": _texts("Tags that an agent must have, every one of them. Empty for none in particular."),
+        "match_some": _texts("Tags of which an agent must have at least one. Empty for none in particular."),
+    },
+    ("message", "match_all", "match_some"),
+)
+
+SEND_MESSAGE_TO_AGENT_ASYNC = _tool(
+    "send_message_to_agent_async",
+    "Send another agent a message without waiting. It reads the message in a turn of its own, and is told who sent "
+    "it; an answer, if there is one, comes as a message to you.",
+    {"message": _text("What to say to the other agent."), "other_agent_id": _text(_OTHER)},
+    ("message", "other_agent_id"),
+)

@@ -1,0 +1,44 @@
+"""The chain behind a message between agents: whose turns wait for its answer, and how often one thing led to another.
+
+It travels with every such message, is stored with the run that answers it, and is looked at before the next one is
+sent: nobody is asked who waits for the answer, and no two agents can keep each other busy for ever.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.core.ids import AgentId
+
+HOPS_MAX = 16  # messages from agent to agent that follow from one message of a person
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """What a turn must know of where its message came from."""
+
+    waiting: tuple[AgentId, ...] = ()  # agents whose turns wait for this one, the first that asked first
+    hops: int = 0
+
+    def asked_by(self, agent_id: AgentId) -> "Chain":
+        """The chain of a question that this agent asks and waits for."""
+        return Chain((*self.waiting, agent_id), self.hops + 1)
+
+    def told(self) -> "Chain":
+        """The chain of a message that nobody waits for."""
+        return Chain((), self.hops + 1)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it is time for a person to say something again."""
+        return self.hops >= HOPS_MAX
+
+    def to_json(self) -> dict[str, Any]:
+        return {"waiting": list(self.waiting), "hops": self.hops}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Chain":
+        return cls(tuple(AgentId(one) for one in data["waiting"]), data["hops"])
+
+
+UNCHAINED = Chain()
