@@ -132,9 +132,9 @@ class Activation:
             request_config=send.request_config,
         )
         position = Position(self._hot.claim, run, 0, conversation)
-        given = Given(send.messages, send.max_steps, chain=send.chain)
+        given = Given(send.messages, send.max_steps, chain=send.chain, override=send.override)
         loop = TurnLoop(self._equipment, self._hot, lane, position, given, turn, deltas=send.deltas)
-        with self._hot.using(lane), logs.bind(run_id=run.id, agent_id=run.agent_id):
+        with self._hot.using(lane), lane.wearing(given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
             await loop.begin()
 
     # --- what an earlier life left behind ------------------------------------------------------------------------
@@ -178,7 +178,8 @@ class Activation:
         lane.reread()  # healed for the open calls, which get results of their own now; or no longer with the turn
         listener = Turn(unfinished.run.id)
         loop = TurnLoop(self._equipment, self._hot, lane, position, unfinished.given, listener, said=said)
-        with self._hot.using(lane), logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
+        wearing = lane.wearing(unfinished.given.override)
+        with self._hot.using(lane), wearing, logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
             _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)
             if unfinished.run.step_count == 0:
                 await loop.begin_again()

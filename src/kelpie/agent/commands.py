@@ -7,6 +7,7 @@ from typing import Any
 from kelpie.core.approvals import ClientTool
 from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.messages import CallAnswer, NewMessage
+from kelpie.core.overrides import Override
 from kelpie.core.runs import MAX_STEPS_DEFAULT
 
 
@@ -23,5 +24,6 @@ class Send:
     partial: bool = False  # whether they may leave some of the calls waiting
     client_tools: tuple[ClientTool, ...] = ()
     conversation: str = ""  # in which of the agent's conversations; empty is the one it always has
+    override: Override | None = None
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this

@@ -22,7 +22,7 @@ from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import AgentId, MessageId, OrganizationId, StepId
 from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
-from kelpie.core.runs import UNFINISHED, Run, Step, StopReason, status_for
+from kelpie.core.runs import UNFINISHED, Run, Step, StepStatus, StopReason, status_for
 from kelpie.core.time import Micros
 from kelpie.storage import agents, conversations, heads, journal_keys, messages, runs, steps, traces
 from kelpie.storage.heads import Claim
@@ -168,7 +168,7 @@ async def write_step(database: Database, position: Position, loaded: Loaded, wri
 def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
     run = position.run
     if _is_gone(tx, run) or (position.rests_on_history and not messages.has_run(tx, run.id)):
-        return _cut_short(tx, position, loaded, write.at)
+        return _cut_short(tx, position, loaded, write)
     rows, touched, begun = list(write.rows), list[AgentId](), list[Run]()
     context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit, write.chain)
     answered, ends_turn = _answer_all(tx, write, context, touched, begun)
@@ -202,9 +202,12 @@ def _write_step(tx: Tx, write: Write, stop: StopReason | None, organization: Org
         steps.set_stop(tx, write.step_id, stop)
 
 
-def _cut_short(tx: Tx, position: Position, loaded: Loaded, at: Micros) -> Committed:
+def _cut_short(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
     """Ends a turn whose history was deleted while it ran: nothing it could add would make sense without the rest."""
-    run, now = ended(position.run, StopReason.cancelled, at), state.refresh(tx, loaded)
+    run, now = ended(position.run, StopReason.cancelled, write.at), state.refresh(tx, loaded)
+    if write.step is not None:  # what was said is dropped; what it cost is not
+        stopped = replace(write.step, status=StepStatus.cancelled, stop_reason=StopReason.cancelled)
+        steps.add(tx, stopped, loaded.agent.organization_id)
     finish(tx, run, now.agent, position.conversation)
     return Committed((), run, now, StopReason.cancelled, cleared=True)
 

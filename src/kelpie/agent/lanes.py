@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kelpie.agent import changing, rules
-from kelpie.agent.prompt import system_text, tool_schemas
+from kelpie.agent.prompt import system_text, tool_schemas, with_skills
 from kelpie.agent.rules import Verdict
 from kelpie.agent.state import Context, Loaded
 from kelpie.agent.stop import exits_of
 from kelpie.agent.types import TypeSpec, spec_for, spec_of
 from kelpie.core.agents import Agent
+from kelpie.core.budgets import Spent
 from kelpie.core.conversations import Conversation
 from kelpie.core.messages import Message
+from kelpie.core.overrides import Override
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.llm.models import Models
 from kelpie.llm.port import ToolSchema
@@ -43,6 +45,7 @@ class Lane:
     stale: bool = False
     forgotten: int = 0  # how often the context was given up; one read before that must not come back after it
     users: int = 0  # turns that run on it now; it is not put away under them
+    override: Override | None = None  # what the turn that runs on it sets for itself
     _agent: tuple[Loaded, Agent] | None = None
     _system: tuple[Loaded, Micros, str] | None = None
     _schemas: tuple[Loaded, tuple[ToolSchema, ...]] | None = None
@@ -60,12 +63,32 @@ class Lane:
     @property
     def agent(self) -> Agent:
         """The agent with what the conversation sets for itself."""
-        own = self.loaded.conversation
-        if own is None:
+        own, model = self.loaded.conversation, self.override.model if self.override else None
+        if own is None and model is None:
             return self.loaded.agent
         if self._agent is None or self._agent[0] is not self.loaded:
-            self._agent = (self.loaded, self.choose(self.loaded.agent, own))
+            agent = self.loaded.agent if own is None else self.choose(self.loaded.agent, own)
+            self._agent = (self.loaded, agent if model is None else replace(agent, model=model))
         return self._agent[1]
+
+    @contextmanager
+    def wearing(self, override: Override | None) -> Generator[None]:
+        """Goes by what a turn sets for itself, for as long as it runs."""
+        if override is None:
+            yield
+            return
+        self._wear(override)
+        try:
+            yield
+        finally:
+            self._wear(None)
+
+    def _wear(self, override: Override | None) -> None:
+        before = self.spec
+        self.override = override
+        self._agent = self._system = self._schemas = None
+        if self.spec is not before:  # what was said is shown to another kind of model in another form
+            self.reread()
 
     @property
     def spec(self) -> TypeSpec:
@@ -90,9 +113,16 @@ class Lane:
     def system(self, now: Micros) -> str:
         """The compiled instructions, built anew only when memory, settings or the day changed."""
         if self._system is None or self._system[0] is not self.loaded or self._system[1] != now // _DAY:
-            text = system_text(self.agent, self.loaded.blocks, now)
+            text = self._instructions(now)
             self._system = (self.loaded, now // _DAY, text)
         return self._system[2]
+
+    def _instructions(self, now: Micros) -> str:
+        own = self.override
+        if own is None:
+            return system_text(self.agent, self.loaded.blocks, now)
+        text = system_text(self.agent, self.loaded.blocks, now) if own.system is None else own.system
+        return with_skills(text, own.skills)
 
     def history_chars(self, now: Micros) -> int:
         """How much history fits beside instructions and answer. Until compaction exists the oldest is left out."""
@@ -113,6 +143,8 @@ class Hot:
     claim: Claim
     main: Lane  # of the default conversation
     touches: int = 0  # how often somebody changed something; a lane read before that is stale after it
+    purse: tuple[Micros, Spent] | None = None  # what was spent since then; only agents with a budget have it
+    booked: int = 0  # how many steps were committed, so that a reading before that is known to be old
     _others: OrderedDict[str, Lane] = field(default_factory=OrderedDict[str, Lane])  # the longest unused first
 
     @property
@@ -136,6 +168,7 @@ class Hot:
     def forget_contexts(self) -> None:
         """What is held may no longer be what is stored, the history included: all of it is read again."""
         self.touches += 1
+        self.purse = None
         for lane in self.lanes():
             lane.forget()
 

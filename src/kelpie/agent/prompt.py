@@ -10,6 +10,7 @@ from kelpie.agent.types import TypeSpec, spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
 from kelpie.core.messages import Message, Reasoning, Role, ToolCall, ToolReturn
+from kelpie.core.overrides import Skill
 from kelpie.core.time import Micros, as_datetime
 from kelpie.core.tools import Tool
 from kelpie.llm.port import Prepared, ToolSchema
@@ -29,6 +30,14 @@ def system_text(agent: Agent, blocks: Sequence[Block], now: Micros) -> str:
     if _MEMORY_PLACE in agent.system:
         return agent.system.replace(_MEMORY_PLACE, memory)
     return f"{agent.system}\n\n{memory}"
+
+
+def with_skills(text: str, skills: Sequence[Skill]) -> str:
+    """The text with what the client's surroundings know how to do."""
+    if not skills:
+        return text
+    lines = [f"- {skill.name}: {skill.description} (described in {skill.location})" for skill in skills]
+    return "\n".join([text, "", "<available_skills>", *lines, "</available_skills>"])
 
 
 def memory_parts(agent: Agent, blocks: Sequence[Block], now: Micros) -> tuple[str, str]:

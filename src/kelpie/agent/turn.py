@@ -18,6 +18,7 @@ from kelpie.agent.freshness import Forgotten, catch_up
 from kelpie.agent.history import left_open
 from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.lanes import Hot, Lane
+from kelpie.agent.ledger import DETAIL, Exhausted, afford, book
 from kelpie.agent.listener import Turn
 from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.pause import Pauses
@@ -103,6 +104,8 @@ class TurnLoop:
         self._position = self._position.after(run)
         if isinstance(error, Forgotten):
             await self._end(StopReason.cancelled)
+        elif isinstance(error, Exhausted):
+            await self._run_dry(error)
         elif error is not None:
             await self._fail(error)
         elif asked is not None and await self._step(asked):
@@ -124,6 +127,9 @@ class TurnLoop:
                 return
             except Forgotten:
                 await self._end(StopReason.cancelled)
+                return
+            except Exhausted as error:
+                await self._run_dry(error)
                 return
             goes_on = await self._step(asked)
 
@@ -150,6 +156,8 @@ class TurnLoop:
 
     async def _ask(self) -> Asked:
         context = await catch_up(self._world.database, self._lane, self._position)
+        if self._lane.loaded.agent.budget is not None:
+            await afford(self._world.database, self._equipment.models, self._hot, self._lane, self._world.clock.now())
         entries = context.within(self._lane.history_chars(self._world.clock.now()))
         entries += [prepare(message, self._lane.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
@@ -208,6 +216,7 @@ class TurnLoop:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
         committed = await journal.write_step(self._world.database, self._position, self._lane.loaded, write)
         self._waiting = ()
+        book(self._hot, write.step)
         self._take_in(committed)
         for row in committed.rows:
             reminds = row.id == write.nudge_id and not self._lane.spec.heartbeats
@@ -250,12 +259,20 @@ class TurnLoop:
         self._position = replace(self._position, run=replace(run, metadata={**run.metadata, "error": told}))
         await self._end(reason, step, error)
 
+    async def _run_dry(self, error: Exhausted) -> None:
+        """Ends the turn because the agent has nothing left to spend; what was committed before stays."""
+        run = self._position.run
+        metadata = {**run.metadata, "kelpie_budget": error.told}
+        self._position = replace(self._position, run=replace(run, metadata=metadata, stop_detail=DETAIL))
+        await self._end(StopReason.insufficient_credits)
+
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
         run = journal.ended(self._position.run, reason, self._world.clock.now())
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
         cleared = await journal.close_turn(self._world.database, self._position, run, orphans, step, self._lane.loaded)
         if cleared or orphans:
             self._lane.reread()
+        book(self._hot, step)
         self._position = self._position.after(run)
         for row in orphans:
             self._turn.tell(MessageCommitted(row))
@@ -342,14 +359,14 @@ class TurnLoop:
 
 async def _while_committing(
     opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, Asked]
-) -> tuple[Asked | None, ModelError | Cancelled | Forgotten | None]:
+) -> tuple[Asked | None, ModelError | Cancelled | Forgotten | Exhausted | None]:
     """Both at once. A failed commit stops the model call and is raised; an error of the other waits for the commit."""
     commit, answer = asyncio.create_task(opening), asyncio.create_task(asking)
     try:
         await asyncio.wait((commit, answer), return_when=asyncio.FIRST_EXCEPTION)
         await commit
         return await answer, None
-    except (ModelError, Cancelled, Forgotten) as error:
+    except (ModelError, Cancelled, Forgotten, Exhausted) as error:
         return None, error
     finally:
         for task in (commit, answer):

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from kelpie.core.blocks import Block, NewBlock
+from kelpie.core.budgets import Budget
 from kelpie.core.groups import Group
 from kelpie.core.identities import Identity
 from kelpie.core.ids import (
@@ -114,6 +115,7 @@ class Agent:
     stopped: bool = False
     paused_at: Micros | None = None  # when it asked for a rest; ask agent/pause.py whether that still lasts
     paused_until: Micros | None = None
+    budget: Budget | None = None
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
@@ -187,6 +189,7 @@ class NewAgent:
     enable_sleeptime: bool | None = None
     max_files_open: int | None = None
     per_file_view_window_char_limit: int | None = None
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Row, Select, bindparam, delete, exists, func, insert, null, select, update
 
 from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice, Secret, ToolRule
+from kelpie.core.budgets import Budget, Period
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, OrganizationId, SecretId
 from kelpie.core.runs import StopReason
@@ -21,11 +22,11 @@ _COLUMNS = tuple(agents.c.keys())
 _PLAIN = tuple(
     name
     for name in _COLUMNS
-    if name not in ("id", "agent_type", "model", "tool_rules", "last_stop_reason", "organization_id")
+    if name not in ("id", "agent_type", "model", "tool_rules", "last_stop_reason", "organization_id", "budget")
 )
 
 
-def _model_to_json(model: ModelChoice) -> dict[str, Any]:
+def model_to_json(model: ModelChoice) -> dict[str, Any]:
     return {
         "handle": model.handle,
         "context_window": model.context_window,
@@ -40,15 +41,24 @@ def _rules_to_json(rules: Sequence[ToolRule]) -> list[dict[str, Any]]:
     return [{"type": r.type, "tool_name": r.tool_name, "options": dict(r.options)} for r in rules]
 
 
+def _budget_to_json(budget: Budget | None) -> dict[str, Any] | None:
+    return None if budget is None else {"micros": budget.micros, "tokens": budget.tokens, "period": budget.period.value}
+
+
+def _budget_from_json(data: Mapping[str, Any] | None) -> Budget | None:
+    return None if data is None else Budget(data["micros"], data["tokens"], Period(data["period"]))
+
+
 def _to_row(agent: Agent) -> dict[str, Any]:
     return {
         **{name: getattr(agent, name) for name in _PLAIN},
         "id": agent.id,
         "organization_id": agent.organization_id,
         "agent_type": agent.agent_type.value,
-        "model": _model_to_json(agent.model),
+        "model": model_to_json(agent.model),
         "tool_rules": _rules_to_json(agent.tool_rules),
         "last_stop_reason": agent.last_stop_reason.value if agent.last_stop_reason else None,
+        "budget": _budget_to_json(agent.budget),
     }
 
 
@@ -64,6 +74,7 @@ def _from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
         tool_rules=tuple(ToolRule(r["type"], r["tool_name"], r["options"]) for r in values["tool_rules"]),
         tags=tuple(tags),
         last_stop_reason=StopReason(stop_reason) if stop_reason else None,
+        budget=_budget_from_json(values["budget"]),
     )
 
 
@@ -147,7 +158,9 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: Mapping[str, Any], now: Mic
     """Changes columns (and `tags`) of an agent; `changes` are domain values by field name. Raises NotFound."""
     values: dict[str, Any] = {k: v for k, v in changes.items() if k != "tags"}
     if "model" in values:
-        values["model"] = _model_to_json(values["model"])
+        values["model"] = model_to_json(values["model"])
+    if "budget" in values:
+        values["budget"] = null() if values["budget"] is None else _budget_to_json(values["budget"])
     if "tool_rules" in values:
         values["tool_rules"] = _rules_to_json(values["tool_rules"])
     values |= {"updated_at": now, "version": agents.c.version + 1}

@@ -11,10 +11,12 @@ from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.errors import InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import CallAnswer, NewMessage, Role, Usage
+from kelpie.core.overrides import Override
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason, check_run_move
 from kelpie.storage import run_filters
 from kelpie.storage.heads import Node
 from kelpie.storage.message_rows import answers_from_json, answers_to_json, content_from_json, content_to_json
+from kelpie.storage.overrides import override_from_json, override_to_json
 from kelpie.storage.paging import Paging
 from kelpie.storage.steps import usage_to_json
 from kelpie.storage.tables import run_tools, runs
@@ -34,6 +36,7 @@ class Given:
     earlier: tuple[RunId, ...] = ()  # the runs of the same turn before this one
     client_tools: tuple[ClientTool, ...] = ()
     chain: Chain = UNCHAINED
+    override: Override | None = None
 
 
 def _given_to_json(given: Given) -> dict[str, Any]:
@@ -48,7 +51,8 @@ def _given_to_json(given: Given) -> dict[str, Any]:
         }
         for m in given.messages
     ]
-    return {"messages": stored, "max_steps": given.max_steps, **_waited_to_json(given)}
+    own = {} if given.override is None else {"override": override_to_json(given.override)}
+    return {"messages": stored, "max_steps": given.max_steps, **_waited_to_json(given), **own}
 
 
 def _waited_to_json(given: Given) -> dict[str, Any]:
@@ -80,6 +84,7 @@ def _given_from_json(data: Mapping[str, Any]) -> Given:
         tuple(RunId(run_id) for run_id in data.get("earlier", ())),
         tuple(ClientTool(*tool) for tool in data.get("client_tools", ())),
         Chain.from_json(data["chain"]) if "chain" in data else UNCHAINED,
+        override_from_json(data.get("override")),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, bindparam, delete, func, insert, select, update
 
+from kelpie.core.budgets import Spent
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
 from kelpie.core.messages import Usage
@@ -116,6 +117,26 @@ def spent_since(tx: Tx, since: Micros) -> list[tuple[str, Micros, int]]:
     """What the models have cost since then: handle, the hour's end and the millionths of a dollar, oldest first."""
     rows = tx.execute(_SPENT, {"since": since})
     return [(row.model_handle or "", (row.hour + 1) * _SPENT_EVERY, int(row.micros)) for row in rows]
+
+
+_SPENT_BY = select(
+    _COST.label("micros"),
+    func.coalesce(func.sum(steps.c.usage["total_tokens"].as_integer()), 0).label("tokens"),
+    func.count().label("calls"),
+    func.coalesce(func.sum(steps.c.usage["unpriced_calls"].as_integer()), 0).label("unpriced_calls"),
+).where(steps.c.agent_id == bindparam("of_agent"), steps.c.created_at >= bindparam("since"))
+
+
+def spent_by(tx: Tx, agent_id: AgentId, since: Micros = 0) -> Spent:
+    """What the steps of an agent have used since then."""
+    row = tx.execute(_SPENT_BY, {"of_agent": agent_id, "since": since}).one()
+    return Spent(int(row.micros), int(row.tokens), int(row.calls), int(row.unpriced_calls))
+
+
+def spent_in(step: Step) -> Spent:
+    """What one step has used, as `spent_by` counts it."""
+    usage = step.usage
+    return Spent(usage.cost_micros, usage.total_tokens, 1, usage.unpriced_calls)
 
 
 _PAGES = Paging(steps, "created_at")

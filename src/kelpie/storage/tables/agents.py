@@ -37,6 +37,7 @@ agents = Table(
     Column("stopped", Boolean, nullable=False),
     Column("paused_at", BigInteger),
     Column("paused_until", BigInteger),
+    Column("budget", JSON),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),
     Column("created_at", BigInteger, nullable=False),

@@ -131,6 +131,7 @@ steps = Table(
     Column("step_ns", BigInteger),
     Column("created_at", BigInteger, nullable=False),
     Index(None, "run_id"),
+    Index(None, "agent_id", "created_at"),
     Index(None, "organization_id", "created_at", "id"),
 )
 

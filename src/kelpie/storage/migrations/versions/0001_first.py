@@ -42,6 +42,7 @@ def upgrade() -> None:
         sa.Column("stopped", sa.Boolean(), nullable=False),
         sa.Column("paused_at", sa.BigInteger(), nullable=True),
         sa.Column("paused_until", sa.BigInteger(), nullable=True),
+        sa.Column("budget", sa.JSON(), nullable=True),
         sa.Column("created_by_id", sa.Text(), nullable=True),
         sa.Column("last_updated_by_id", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
@@ -740,6 +741,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_steps_run_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_steps")),
     )
+    op.create_index(op.f("ix_steps_agent_id_created_at"), "steps", ["agent_id", "created_at"], unique=False)
     op.create_index(
         op.f("ix_steps_organization_id_created_at_id"), "steps", ["organization_id", "created_at", "id"], unique=False
     )
