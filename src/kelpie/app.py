@@ -15,6 +15,7 @@ from kelpie.agent.making import check_timezone
 from kelpie.agent.pause import Pauses
 from kelpie.agent.post import Post
 from kelpie.agent.turn import Equipment
+from kelpie.agent.upkeep import Upkeep
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
 from kelpie.core.ids import AgentId
@@ -25,7 +26,7 @@ from kelpie.doors import Doors, open_doors
 from kelpie.llm.models import Models
 from kelpie.llm.port import Provider
 from kelpie.observe import logs
-from kelpie.storage import accounts, archives, heads, runs, steps
+from kelpie.storage import accounts, heads, runs, steps
 from kelpie.storage.heads import Node
 from kelpie.storage.schema import ensure_schema
 from kelpie.storage.traces import Tracing
@@ -69,6 +70,7 @@ class Kelpie:
         self.data_dir = data_dir
         self._node: Node | None = None
         self._recovery: asyncio.Task[None] | None = None
+        self._upkeep = Upkeep(world)
         self.models = Models(world, settings, providers)
         self.dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
@@ -161,15 +163,10 @@ class Kelpie:
         while True:
             try:
                 await self._recover()
-                await self._sweep()
+                await self._upkeep.sweep()
             except KelpieError as error:
                 _log.error("what was left unfinished could not be looked up yet", error=str(error))
             await asyncio.sleep(RECOVER_EVERY_S)
-
-    async def _sweep(self) -> None:
-        """Deletes what removed archives have left, piece by piece, so that others write in between."""
-        while await self.world.database.read(archives.is_unswept):
-            await self.world.database.transact(archives.sweep)
 
     async def _recover(self) -> None:
         """Goes on with, or closes, every turn that nobody works on any more, a few at a time."""

@@ -3,7 +3,9 @@
 import asyncio
 
 import pytest
+from sqlalchemy import func, select
 
+from kelpie.agent import upkeep
 from kelpie.agent.calls import INTERRUPTED
 from kelpie.agent.commands import Send
 from kelpie.core.agents import NewAgent
@@ -12,6 +14,7 @@ from kelpie.core.errors import StorageError
 from kelpie.core.messages import MessageQuery, NewMessage, Role, Text
 from kelpie.core.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.tools import NewTool
+from kelpie.storage.tables import journal
 from kelpie.tools.port import Outcome
 from tests.agent.conftest import House, ended, rows, says
 
@@ -243,3 +246,22 @@ async def test_a_turn_that_cannot_go_on_is_closed_and_does_not_brick_the_agent(h
     assert "a bug of ours" in (await only_run(house)).metadata["error"]["message"]
     house.model.script = [says("fine")]
     assert rows(await house.say(agent.id, "two"))[-1].text == "fine"
+
+
+async def test_the_journal_of_a_turn_that_ended_long_ago_is_pruned(house, monkeypatch):
+    agent = await make(house)
+    await house.say(agent.id, "hello")
+    count = select(func.count()).select_from(journal)
+    database = house.kelpie.world.database
+    assert await database.read(lambda tx: tx.execute(count).scalar_one()) == 2
+    await house.stop()
+    monkeypatch.setattr(upkeep, "IN_DOUBT", -upkeep.IN_DOUBT)  # as if the day had passed
+    await house.start()
+    await until(lambda: _is_zero(house, count))
+    assert ended(await house.say(agent.id, "hello again")).stop_reason is StopReason.end_turn
+    said = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    assert [row.text for row in said if row.role is Role.user] == ["hello", "hello again"]
+
+
+async def _is_zero(house, count):
+    return await house.kelpie.world.database.read(lambda tx: tx.execute(count).scalar_one()) == 0

@@ -20,6 +20,7 @@ from kelpie.agent.events import TurnEnded
 from kelpie.agent.journal import Committed
 from kelpie.agent.lanes import Lane
 from kelpie.agent.listener import Turn
+from kelpie.agent.upkeep import Upkeep
 from kelpie.app import Kelpie
 from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
@@ -273,7 +274,7 @@ def a_removed_archive_is_never_swept_up(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None:
         return
 
-    patch.setattr(Kelpie, "_sweep", nothing)
+    patch.setattr(Upkeep, "sweep", nothing)
 
 
 def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,33 @@
+"""What is cleared away in the background, piece by piece, so that others write in between. Nobody waits for it."""
+
+import asyncio
+from functools import partial
+
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.storage import archives, journal_keys
+from kelpie.world.world import World
+
+PRUNE_EVERY_S = 600.0
+PRUNE_PIECE = 500  # turns: about 10 ms
+IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
+
+
+class Upkeep:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._pruned_s: float | None = None
+
+    async def sweep(self) -> None:
+        """Deletes what removed archives and turns of long ago have left. Raises StorageError."""
+        database = self._world.database
+        while await database.read(archives.is_unswept):
+            await database.transact(archives.sweep)
+        now_s = asyncio.get_running_loop().time()
+        if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
+            await self._prune_journal()
+            self._pruned_s = now_s
+
+    async def _prune_journal(self) -> None:
+        database, before = self._world.database, self._world.clock.now() - IN_DOUBT
+        while old := await database.read(lambda tx: journal_keys.old_turns(tx, before, PRUNE_PIECE)):
+            await database.transact(partial(journal_keys.remove, turns=old))
