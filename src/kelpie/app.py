@@ -12,6 +12,7 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
 from kelpie.agent.making import check_timezone
+from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
 from kelpie.agent.post import Post
 from kelpie.agent.turn import Equipment
@@ -81,6 +82,7 @@ class Kelpie:
             observe=_observe,
         )
         self.pauses = Pauses(world.clock)
+        self._meetings = Meetings()
         self.gate = Gate(world, settings, password_kept)
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
@@ -103,7 +105,14 @@ class Kelpie:
         found = self._doors.get(caller)
         if found is None:
             found = open_doors(
-                caller, self.world, self.settings, self.models, self.dispatcher, self.pauses, self.gate.forget
+                caller,
+                self.world,
+                self.settings,
+                self.models,
+                self.dispatcher,
+                self.pauses,
+                self.gate.forget,
+                self._meetings,
             )
             self._doors[caller] = found
             if len(self._doors) > CALLERS_KEPT:
@@ -126,6 +135,7 @@ class Kelpie:
         """Lets running turns finish within a bound and closes everything."""
         if self._recovery is not None:
             self._recovery.cancel()
+        await self._meetings.close()
         await self.dispatcher.close(drain_s)
         await self.models.close()
         await self.gate.close()

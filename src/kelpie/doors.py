@@ -20,6 +20,7 @@ from kelpie.agent.deployments import Deployments
 from kelpie.agent.drafts import Drafts
 from kelpie.agent.groups import Groups
 from kelpie.agent.jobs import Jobs
+from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
 from kelpie.agent.recall import Recall
 from kelpie.agent.runs import Runs
@@ -70,10 +71,11 @@ def open_doors(
     dispatcher: Dispatcher[Activation],
     pauses: Pauses,
     accounts_changed: Callable[[], None],
+    meetings: Meetings,
 ) -> Doors:
     agents = Agents(world, models, dispatcher, pauses, settings, caller)
     blocks = Blocks(world, agents.touched, settings.block_limit, caller)
-    groups = Groups(world, agents.touched, agents.forgotten, caller)
+    groups = Groups(world, agents, meetings, caller)
     return Doors(
         caller=caller,
         world=world,

@@ -132,7 +132,7 @@ class Activation:
             request_config=send.request_config,
         )
         position = Position(self._hot.claim, run, 0, conversation)
-        given = Given(send.messages, send.max_steps, chain=send.chain, override=send.override)
+        given = Given(send.messages, send.max_steps, chain=send.chain, override=send.override, group_id=send.group_id)
         loop = TurnLoop(self._equipment, self._hot, lane, position, given, turn, deltas=send.deltas)
         with self._hot.using(lane), lane.wearing(given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
             await loop.begin()

@@ -27,3 +27,4 @@ class Send:
     override: Override | None = None
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this
+    group_id: str | None = None  # the group that it is said in, and answered to

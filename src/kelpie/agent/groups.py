@@ -1,15 +1,20 @@
-"""The door to groups: who belongs together, who leads, which blocks they share. Letta has no way to speak to a group,
-and neither have we; a group is what other things refer to."""
+"""The door to groups: who belongs together, who leads, which blocks they share, and speaking to all of them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kelpie.agent.agents import Agents
+from kelpie.agent.commands import Send
+from kelpie.agent.meeting import Listener
+from kelpie.agent.meetings import Meetings
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.errors import InvalidInput
+from kelpie.core.agents import Agent
+from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.groups import Group, GroupQuery, Manager, NewGroup
 from kelpie.core.ids import AgentId, BlockId, GroupId
 from kelpie.core.messages import Message, MessageQuery
+from kelpie.storage import agents as agent_rows
 from kelpie.storage import blocks, recall, scope
 from kelpie.storage import groups as rows
 from kelpie.world.database import Tx
@@ -18,19 +23,15 @@ from kelpie.world.world import World
 MEMBERS_MAX = 1000
 BLOCKS_MAX = 100
 
-Told = Callable[[Iterable[AgentId]], None]
-
 
 class Groups:
-    """Groups of the caller's organisation.
+    """Groups of the caller's organisation."""
 
-    `touched` is told which agents must read their blocks again, `forgotten` which must read their history again.
-    """
-
-    def __init__(self, world: World, touched: Told, forgotten: Told, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, agents: Agents, meetings: Meetings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
-        self._touched = touched
-        self._forgotten = forgotten
+        self._agents = agents
+        self._meetings = meetings
+        self._touched, self._forgotten = agents.touched, agents.forgotten
         self._user = caller.user_id
         self._organization = caller.organization_id
 
@@ -151,6 +152,25 @@ class Groups:
             return recall.remove_group(tx, self._organization, group_id)
 
         self._forgotten(await self._world.database.transact(write))
+
+    async def send(self, group_id: GroupId, send: Send) -> Listener:
+        """Says something to the group; its agents answer whether or not anyone listens.
+
+        Raises NotFound, and Conflict when the group is empty, lacks an agent to lead it or is meeting already.
+        """
+
+        def read(tx: Tx) -> tuple[Group, list[Agent]]:
+            group = rows.get(tx, self._organization, group_id)
+            leader = (group.manager.agent_id,) if group.manager.agent_id else ()
+            return group, agent_rows.get_many(tx, self._organization, [*group.agent_ids, *leader])
+
+        group, found = await self._world.database.read(read)
+        known = {agent.id: agent for agent in found}
+        members = [known[agent_id] for agent_id in group.agent_ids if agent_id in known]
+        if not members:
+            raise Conflict(f"{group_id} has no agents; give it some before you write to it")
+        leader = known.get(group.manager.agent_id) if group.manager.agent_id else None
+        return self._meetings.begin(self._agents, group, members, leader, send)
 
     def _check_agents(self, tx: Tx, agent_ids: Sequence[AgentId], manager: Manager) -> None:
         for agent_id in (*agent_ids, *([manager.agent_id] if manager.agent_id else ())):

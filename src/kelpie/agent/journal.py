@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from kelpie.agent import state
 from kelpie.agent.calls import Planned, paused, run_inside
-from kelpie.agent.rows import nudge_row, tool_row
+from kelpie.agent.rows import nudge_row, said_in, tool_row
 from kelpie.agent.rules import Made, made_in
 from kelpie.agent.state import Loaded
 from kelpie.agent.stop import Called, Decision, decide, ruled
@@ -91,6 +91,7 @@ class Write:
     block_limit: int = DEFAULT_LIMIT  # of blocks that the calls make
     cancelled: bool = False  # the turn was cancelled while what this records was done: it ends here
     chain: Chain = UNCHAINED  # of agents behind the turn
+    group_id: str | None = None  # the group that the turn speaks in
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,8 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     decision = _decide(loaded, write, rows) if ends_turn is None else Decision(StopReason.end_turn, detail=ends_turn)
     if decision.nudge is not None:
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
+    if write.group_id is not None:
+        rows = said_in(write.group_id, rows)
     messages.append(tx, rows, position.conversation)
     _write_step(tx, write, decision.stop, loaded.agent.organization_id)
     if answered:

@@ -1,6 +1,6 @@
 """The rows a turn writes: pure constructors, so that the loop stays readable."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -100,6 +100,14 @@ def nudge_row(run: Run, row_id: MessageId, step_id: StepId, nudge: str, at: Micr
         run_id=run.id,
         step_id=step_id,
     )
+
+
+def said_in(group_id: str, rows: Sequence[Message]) -> list[Message]:
+    """The rows of a turn in a group: they belong to it, and what the agent says has its name on it."""
+    own = (Role.assistant, Role.tool)
+    return [
+        replace(row, group_id=group_id, sender_id=row.agent_id if row.role in own else row.sender_id) for row in rows
+    ]
 
 
 def step_record(run: Run, agent: Agent, step_id: StepId, status: StepStatus, at: Micros) -> Step:

@@ -337,7 +337,7 @@ class TurnLoop:
         ids, now = self._world.ids, self._world.clock.now()
         fields["block_limit"] = self._equipment.block_limit
         fields["cancelled"] = self._turn.cancellation.wished
-        fields["chain"] = self._given.chain
+        fields["chain"], fields["group_id"] = self._given.chain, self._given.group_id
         return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)
 
     def _trace(self, asked: Asked) -> NewTrace | None:

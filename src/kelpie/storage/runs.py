@@ -37,6 +37,7 @@ class Given:
     client_tools: tuple[ClientTool, ...] = ()
     chain: Chain = UNCHAINED
     override: Override | None = None
+    group_id: str | None = None  # the group that it is said in
 
 
 def _given_to_json(given: Given) -> dict[str, Any]:
@@ -66,6 +67,8 @@ def _waited_to_json(given: Given) -> dict[str, Any]:
         found["client_tools"] = [[t.name, t.description, dict(t.parameters)] for t in given.client_tools]
     if given.chain is not UNCHAINED:
         found["chain"] = given.chain.to_json()
+    if given.group_id is not None:
+        found["group_id"] = given.group_id
     return found
 
 
@@ -85,6 +88,7 @@ def _given_from_json(data: Mapping[str, Any]) -> Given:
         tuple(ClientTool(*tool) for tool in data.get("client_tools", ())),
         Chain.from_json(data["chain"]) if "chain" in data else UNCHAINED,
         override_from_json(data.get("override")),
+        data.get("group_id"),
     )
 
 
