@@ -87,7 +87,7 @@ def open_doors(
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),
-        conversations=Conversations(world, models, caller),
+        conversations=Conversations(world, models, agents.touched, caller),
         groups=groups,
         deployments=Deployments(world, agents, blocks, groups, caller),
         jobs=Jobs(world, caller),

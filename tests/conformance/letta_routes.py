@@ -14,7 +14,6 @@ _LATER_SDK = {
     "agents.messages.create_async": LOOP,
     "conversations.cancel": LOOP,
     "conversations.messages.compact": LOOP,
-    "conversations.messages.create": LOOP,
     "conversations.messages.stream": LOOP,
     "runs.messages.stream": LOOP,
     "agents.tools.run": RUNNING,

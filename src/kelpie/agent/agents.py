@@ -13,7 +13,7 @@ from typing import Any
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent import changing, making, overview, state
 from kelpie.agent.activation import Activation, broken_off
-from kelpie.agent.commands import Send
+from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.listener import Turn
 from kelpie.agent.overview import Overview
 from kelpie.agent.pause import Pauses
@@ -31,7 +31,7 @@ from kelpie.core.agents import (
     ModelChoice,
     NewAgent,
 )
-from kelpie.core.errors import Conflict, InvalidInput, InvariantBroken, KelpieError, NotFound
+from kelpie.core.errors import Conflict, ConversationBusy, InvalidInput, InvariantBroken, KelpieError, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
@@ -42,7 +42,6 @@ from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-DEFAULT_LANE = ""
 ALL = AgentQuery(show_hidden=True)
 
 
@@ -258,10 +257,13 @@ class Agents:
     async def send(self, agent_id: AgentId, send: Send) -> Turn:
         """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
 
-        Raises NotFound, AgentStopped, MailboxFull, Overloaded, ActivationFailed, or StorageError, if that is known
-        before the turn begins; later troubles are told by its last event.
+        Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, or StorageError, if
+        that is known before the turn begins; later troubles are told by its last event.
         """
         await self._require(agent_id)
+        kept_by = self._dispatcher.kept_by(agent_id, send.conversation) if send.alone else None
+        if kept_by:  # nothing is awaited between this look and the submitting
+            raise ConversationBusy(kept_by)
         turn = Turn(self._world.ids.new(RunId))
         live = self._dispatcher.handler(agent_id) is not None
         reply = self._dispatcher.submit(

@@ -10,6 +10,8 @@ from kelpie.core.messages import CallAnswer, NewMessage
 from kelpie.core.overrides import Override
 from kelpie.core.runs import MAX_STEPS_DEFAULT
 
+DEFAULT_LANE = ""  # of the conversation that every agent has
+
 
 @dataclass(frozen=True, slots=True)
 class Send:
@@ -25,6 +27,7 @@ class Send:
     client_tools: tuple[ClientTool, ...] = ()
     conversation: str = ""  # in which of the agent's conversations; empty is the one it always has
     override: Override | None = None
+    alone: bool = False  # whether it is refused, instead of queued, while the conversation has a turn
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this
     group_id: str | None = None  # the group that it is said in, and answered to

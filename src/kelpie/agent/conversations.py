@@ -4,10 +4,12 @@ A conversation begins with its own copy of the agent's instructions. What is sai
 that a fork begins with what its origin's model sees.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kelpie.agent.commands import DEFAULT_LANE
+from kelpie.agent.history import left_open
 from kelpie.agent.prompt import system_text
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
@@ -37,11 +39,18 @@ class _Opening:
 
 
 class Conversations:
-    """Conversations of the caller's organisation."""
+    """Conversations of the caller's organisation. `touched` is told which agents must look again, after the commit."""
 
-    def __init__(self, world: World, models: Models, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        touched: Callable[[Iterable[AgentId]], None],
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
         self._world = world
         self._models = models
+        self._touched = touched
         self._user = caller.user_id
         self._organization = caller.organization_id
 
@@ -76,7 +85,7 @@ class Conversations:
             else:
                 source = rows.get(tx, self._organization, origin)
                 agent, thread = agents.get(tx, source.agent_id), source.id
-            shared = _up_to(_said(tx, agent.id, thread), up_to)
+            shared = [message.id for message in _finished(_up_to(_said(tx, agent.id, thread), up_to))]
             made = self._record(opening, agent.id)
             originals: list[Block] = []
             if source is not None:
@@ -90,6 +99,13 @@ class Conversations:
             return self._open(tx, agent, replace(made, hidden=hidden), opening, originals, shared)
 
         return await self._world.database.transact(write)
+
+    async def lane(self, thread: ConversationId | AgentId) -> tuple[AgentId, str]:
+        """Whose thread it is, and in which of its lanes. Raises NotFound; whether an agent exists is not looked up."""
+        if isinstance(thread, AgentId):
+            return thread, DEFAULT_LANE
+        found = await self._world.database.read(lambda tx: rows.get(tx, self._organization, thread))
+        return found.agent_id, found.id
 
     async def get(self, conversation_id: ConversationId) -> tuple[Conversation, tuple[MessageId, ...]]:
         """The conversation, and which messages its model sees. Raises NotFound."""
@@ -110,14 +126,23 @@ class Conversations:
             rows.change(tx, conversation_id, {**changes, "updated_at": now, "last_updated_by_id": self._user})
             return rows.get(tx, self._organization, conversation_id)
 
-        return await self._world.database.transact(write)
+        changed = await self._world.database.transact(write)
+        self._touched((changed.agent_id,))
+        return changed
 
     async def delete(self, conversation_id: ConversationId) -> None:
-        """Closes a thread for good; what was said in it stays in the agent's history. Raises NotFound."""
+        """Closes a thread for good; what was said in it stays in the agent's history. Raises NotFound.
+
+        A turn that runs in it ends with its next commit and adds nothing more.
+        """
         now = self._world.clock.now()
-        await self._world.database.transact(
-            lambda tx: rows.remove(tx, rows.get(tx, self._organization, conversation_id), now)
-        )
+
+        def write(tx: Tx) -> AgentId:
+            found = rows.get(tx, self._organization, conversation_id)
+            rows.remove(tx, found, now)
+            return found.agent_id
+
+        self._touched((await self._world.database.transact(write),))
 
     async def messages(self, conversation_id: ConversationId, query: ThreadQuery) -> list[Message]:
         """The messages of a thread in the order asked for; none for a thread that does not exist."""
@@ -216,16 +241,25 @@ def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
     return block
 
 
-def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[MessageId]:
+def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:
     """What the model sees of a thread, without its instructions."""
     seen = messages.get_many(tx, messages.context_ids(tx, agent_id, thread))
-    ids = [message.id for message in seen]
-    return ids[1:] if seen and seen[0].role is Role.system else ids
+    return seen[1:] if seen and seen[0].role is Role.system else seen
 
 
-def _up_to(ids: Sequence[MessageId], last: MessageId | None) -> Sequence[MessageId]:
+def _up_to(said: Sequence[Message], last: MessageId | None) -> Sequence[Message]:
+    """Everything up to a message; a call comes with its results."""
     if last is None:
-        return ids
-    if last not in ids:
+        return said
+    end = next((i + 1 for i, message in enumerate(said) if message.id == last), None)
+    if end is None:
         raise NotFound("Message", last)
-    return ids[: ids.index(last) + 1]
+    while end < len(said) and said[end].role is Role.tool:
+        end += 1
+    return said[:end]
+
+
+def _finished(said: Sequence[Message]) -> Sequence[Message]:
+    """Without a reply whose calls are not all answered: they are the origin's to answer, and it may be at it now."""
+    left = left_open(said)
+    return said if left is None else said[: said.index(left[0])]

@@ -8,6 +8,7 @@ KelpieError
 │   ├── Forbidden            it is known, and the credential does not reach that far
 │   ├── NotFound
 │   ├── Conflict
+│   │   ├── ConversationBusy the conversation has a turn under way; carries its run
 │   │   └── AgentStopped     the agent was stopped by its operator
 │   └── Overloaded           a bound was reached; carries how long to wait
 │       └── MailboxFull
@@ -74,6 +75,17 @@ class NotFound(CallerError):
 
 class Conflict(CallerError):
     """The request contradicts what is stored."""
+
+
+class ConversationBusy(Conflict):
+    """The conversation has a turn under way, and whoever asks for it as a conversation does not wait in a queue."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"CONVERSATION_BUSY: {run_id} is still being answered in this conversation. "
+            "Wait for its end or cancel it, then send again."
+        )
+        self.run_id = run_id
 
 
 class AgentStopped(Conflict):

@@ -20,6 +20,7 @@ from kelpie.core.errors import (
     CommitUnknown,
     ConfigurationError,
     Conflict,
+    ConversationBusy,
     Forbidden,
     InvalidInput,
     KelpieError,
@@ -118,7 +119,8 @@ def answer(error: KelpieError) -> Answer:
         if told.hint:
             body["hint"] = told.hint
         return Answer({"error": body}, told.status, told.headers)
-    return Answer({"detail": told.message}, told.status, told.headers)
+    facts = {"run_id": error.run_id} if isinstance(error, ConversationBusy) else {}
+    return Answer({"detail": told.message, **facts}, told.status, told.headers)
 
 
 def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:

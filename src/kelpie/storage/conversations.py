@@ -151,7 +151,7 @@ def change(tx: Tx, conversation_id: ConversationId, changes: Mapping[str, Any]) 
 _RECORD_RUN = (
     update(conversations)
     .where(_C.id == bindparam("of_conversation"))
-    .values(last_message_at=bindparam("at"), last_run_completion=bindparam("at"))
+    .values(last_message_at=bindparam("at"), last_run_completion=bindparam("at"), updated_at=bindparam("at"))
 )
 
 

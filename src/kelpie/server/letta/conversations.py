@@ -1,9 +1,13 @@
-"""The conversations resource: threads of an agent as records. An agent's own thread goes by the name `default`."""
+"""The conversations resource: threads of an agent, their records and what is said in them.
+
+An agent's own thread goes by the name `default`.
+"""
 
 from typing import Annotated, Literal
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
 
 from kelpie.core.conversations import ArchiveStatus, ConversationQuery, ThreadQuery
 from kelpie.core.errors import InvalidId, NotFound
@@ -20,7 +24,9 @@ from kelpie.server.letta.conversation_body import (
 )
 from kelpie.server.letta.conversation_shape import conversation_shape
 from kelpie.server.letta.ids import ConversationPath, ThreadPath
+from kelpie.server.letta.message_body import ThreadSendBody
 from kelpie.server.letta.message_shape import View, messages
+from kelpie.server.letta.messages import STREAMS, respond
 from kelpie.server.letta.paging import LIMIT_MAX, After, Order, limit_query, message_cursor, page_of
 from kelpie.server.letta.resource import resource
 
@@ -103,6 +109,17 @@ async def recompile_conversation(
     if isinstance(thread, AgentId):
         return Answer(await kelpie.agents.recompile(thread, dry_run))
     return Answer(await kelpie.conversations.recompile(thread, dry_run))
+
+
+@router.post(
+    "/{conversation_id}/messages",
+    summary="Send messages in a conversation",
+    responses=STREAMS,
+    response_model=None,
+)
+async def send_in_conversation(kelpie: House, conversation_id: ThreadPath, body: ThreadSendBody) -> Response:
+    agent_id, lane = await kelpie.conversations.lane(thread_of(conversation_id, body.agent_id))
+    return await respond(kelpie, agent_id, body, streaming=body.streaming, conversation=lane)
 
 
 @router.get("/{conversation_id}/messages", summary="Read a conversation's messages", response_model=None)

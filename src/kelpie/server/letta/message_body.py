@@ -88,6 +88,13 @@ class SendBody(BaseModel):
         )
 
 
+class ThreadSendBody(SendBody):
+    """The same for a conversation, where the answer comes as a stream unless that is switched off."""
+
+    agent_id: str | None = Field(None, description="Whose conversation is meant, where the path says `default`.")
+    streaming: bool = Field(True, description="Answer with server-sent events.")
+
+
 def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_DEFAULT) -> Send:
     """The command for the agent. Raises InvalidInput, or Unprocessable when options contradict each other."""
     if not streaming:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import HTTPException, Query
@@ -26,7 +27,7 @@ from kelpie.server.sse import EventStream
 
 router = resource("", "messages")
 
-_STREAMS: dict[int | str, dict[str, Any]] = {
+STREAMS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The agent's messages; with `streaming`, as server-sent events.",
         "content": {"text/event-stream": {}},
@@ -34,26 +35,21 @@ _STREAMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(
-    "/agents/{agent_id}/messages", summary="Send messages to an agent", responses=_STREAMS, response_model=None
-)
+@router.post("/agents/{agent_id}/messages", summary="Send messages to an agent", responses=STREAMS, response_model=None)
 async def send_message(kelpie: House, agent_id: AgentPath, body: SendBody, sdk_v1: SdkV1) -> Response:
-    if body.streaming:
-        if not sdk_v1:
-            raise Unprocessable("streaming: only clients of SDK 1.x may ask for it here; use /messages/stream")
-        return await _streamed(kelpie, agent_id, body)
-    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=False, max_steps=kelpie.settings.max_steps))
-    return Answer(await _whole(turn, body.view))
+    if body.streaming and not sdk_v1:
+        raise Unprocessable("streaming: only clients of SDK 1.x may ask for it here; use /messages/stream")
+    return await respond(kelpie, agent_id, body, streaming=body.streaming)
 
 
 @router.post(
     "/agents/{agent_id}/messages/stream",
     summary="Send messages to an agent and stream its answer",
-    responses=_STREAMS,
+    responses=STREAMS,
     response_model=None,
 )
 async def stream_message(kelpie: House, agent_id: AgentPath, body: SendBody) -> Response:
-    return await _streamed(kelpie, agent_id, body)
+    return await respond(kelpie, agent_id, body, streaming=True)
 
 
 @router.get("/agents/{agent_id}/messages", summary="Read an agent's history", response_model=None)
@@ -94,6 +90,20 @@ async def retrieve_message(kelpie: House, message_id: MessagePath) -> Answer:
     return Answer(wire_messages(await kelpie.agents.message(message_id)))
 
 
+async def respond(
+    kelpie: House, agent_id: AgentId, body: SendBody, *, streaming: bool, conversation: str | None = None
+) -> Response:
+    """Hands messages to an agent and gives its answer, as a stream or whole.
+
+    Whoever names the conversation has it alone: while it has a turn, another is refused. Raises what sending raises.
+    """
+    send = send_command(body, streaming=streaming, max_steps=kelpie.settings.max_steps)
+    if conversation is not None:
+        send = replace(send, conversation=conversation, alone=True, run_type="send_conversation_message")
+    turn = await kelpie.agents.send(agent_id, send)
+    return _streamed(kelpie, agent_id, body, turn) if streaming else Answer(await _whole(turn, body.view))
+
+
 async def _whole(turn: Turn, view: View) -> dict[str, Any]:
     """The answer to a send that is not streamed. Raises what the turn failed with."""
     found: list[dict[str, Any]] = []
@@ -124,9 +134,7 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
     raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
 
 
-async def _streamed(kelpie: House, agent_id: AgentId, body: SendBody) -> EventStream:
-    """The stream of a send. What goes wrong before the turn begins is raised and becomes a status."""
-    turn = await kelpie.agents.send(agent_id, send_command(body, streaming=True, max_steps=kelpie.settings.max_steps))
+def _streamed(kelpie: House, agent_id: AgentId, body: SendBody, turn: Turn) -> EventStream:
     frames = Frames(agent_id, turn.run_id, body.view)
     world = kelpie.world
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
