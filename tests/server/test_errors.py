@@ -18,6 +18,7 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.Forbidden("not yours"), 403),
     (tree.NotFound("Agent", "agent-x"), 404),
     (tree.Conflict("taken"), 409),
+    (tree.ConversationBusy("run-x"), 409),
     (tree.AgentStopped("Start it first."), 409),
     (tree.Overloaded("busy", 2.2), 429),
     (tree.MailboxFull("64 messages wait", 1.0), 429),
@@ -52,7 +53,8 @@ def body_of(error: KelpieError) -> Any:
 @pytest.mark.parametrize(("error", "status"), CASES, ids=lambda value: type(value).__name__)
 def test_status_and_detail(error: KelpieError, status: int) -> None:
     assert errors.answer(error).status_code == status
-    assert body_of(error) == {"detail": str(error) if status < 500 or status == 503 else errors.UNKNOWN}
+    facts = {"run_id": "run-x"} if isinstance(error, tree.ConversationBusy) else {}
+    assert body_of(error) == {"detail": str(error) if status < 500 or status == 503 else errors.UNKNOWN, **facts}
 
 
 def test_every_error_of_the_tree_is_among_the_cases() -> None:

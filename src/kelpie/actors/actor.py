@@ -62,13 +62,13 @@ class Actor(Generic[H]):
         self._reason = ""  # of the wish
         self._notes: list[Callable[[H], None]] = []
 
-    def accept(self, lane: str, work: Callable[[H], Awaitable[T]], name: str = "") -> Reply[T]:
+    def accept(self, lane: str, work: Callable[[H], Awaitable[T]], token: object = None) -> Reply[T]:
         """Starts or queues a job. Raises MailboxFull, or AgentStopped while the actor is being stopped."""
         if self._wish is Wish.stop:
             raise AgentStopped(f"{self.key} is being stopped. Start it before sending messages.")
         limits, live = self._stage.limits, self.activation
         reply: Reply[T] = Reply(asyncio.get_running_loop(), next(self._stage.numbers))
-        job = Job(lane, work, reply, copy_context(), name)
+        job = Job(lane, work, reply, copy_context(), token)
         if live and self._ender is None and lane not in live.running and len(live.running) < limits.lanes_max:
             self._start(live, job)
         else:
@@ -77,11 +77,11 @@ class Actor(Generic[H]):
                 self._begin_loading()
         return reply
 
-    def kept_by(self, lane: str) -> str | None:
-        """The name of the job that runs or waits in a lane; None when the lane is free."""
+    def kept_by(self, lane: str) -> list[object]:
+        """The tokens of the jobs that run or wait in a lane, in their order."""
         running = self.activation.running.get(lane) if self.activation else None
-        job = running.job if running else self._mailbox.next_of(lane)
-        return job.name if job else None
+        jobs = [*([running.job] if running else ()), *self._mailbox.of_lane(lane)]
+        return [job.token for job in jobs]
 
     def tell(self, note: Callable[[H], None]) -> bool:
         """Calls note with the handler: now, or once it is loaded and before any job. False when there is none."""

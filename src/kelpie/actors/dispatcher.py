@@ -53,7 +53,7 @@ class Dispatcher(Generic[H]):
         self._resting: dict[str, None] = {}  # oldest first
         self._closing = False
 
-    def submit(self, key: str, lane: str, job: Callable[[H], Awaitable[T]], name: str = "") -> Reply[T]:
+    def submit(self, key: str, lane: str, job: Callable[[H], Awaitable[T]], token: object = None) -> Reply[T]:
         """Accepts a job at once; the reply is a future of its result and may be dropped, the job runs all the same.
 
         Raises MailboxFull, AgentStopped while the key is being stopped, and Overloaded when too many keys wait or the
@@ -67,12 +67,12 @@ class Dispatcher(Generic[H]):
                 raise Overloaded("too many agents wait to be loaded; try again later", self._limits.retry_after_s)
             self._resting.pop(key, None)
             actor = actor or self._new(key)
-        return actor.accept(lane, job, name)
+        return actor.accept(lane, job, token)
 
-    def kept_by(self, key: str, lane: str) -> str | None:
-        """The name of the job that runs in a lane, or waits longest for it; None when the lane is free."""
+    def kept_by(self, key: str, lane: str) -> list[object]:
+        """The tokens of the jobs that run or wait in a lane, in their order: with none the lane is free."""
         actor = self._actors.get(key)
-        return actor.kept_by(lane) if actor else None
+        return actor.kept_by(lane) if actor else []
 
     def handler(self, key: str) -> H | None:
         """The live handler of a hot key. For use before the next await: after it the handler may be put away."""

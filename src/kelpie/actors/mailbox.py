@@ -1,7 +1,7 @@
 """The jobs that wait for one key: a bounded queue with a lane per conversation, first in, first out in each lane."""
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Iterable
 from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -20,7 +20,7 @@ class Job(Generic[H]):
     work: Callable[[H], Awaitable[Any]]
     reply: Reply[Any]
     context: Context
-    name: str = ""  # for whoever asks what keeps the lane
+    token: object = None  # for whoever asks what keeps the lane
 
 
 class Mailbox(Generic[H]):
@@ -49,10 +49,9 @@ class Mailbox(Generic[H]):
             self._lanes[lane] = queue  # at the end: the other lanes have their turn first
         return job
 
-    def next_of(self, lane: str) -> Job[H] | None:
-        """The job that waits longest in a lane."""
-        queue = self._lanes.get(lane)
-        return queue[0] if queue else None
+    def of_lane(self, lane: str) -> Iterable[Job[H]]:
+        """The jobs that wait in a lane, the next one first."""
+        return self._lanes.get(lane, ())
 
     def clear(self) -> list[Job[H]]:
         """Takes everything out."""

@@ -261,13 +261,14 @@ class Agents:
         that is known before the turn begins; later troubles are told by its last event.
         """
         await self._require(agent_id)
-        kept_by = self._dispatcher.kept_by(agent_id, send.conversation) if send.alone else None
-        if kept_by:  # nothing is awaited between this look and the submitting
-            raise ConversationBusy(kept_by)
+        if send.alone:  # nothing is awaited between this look and the submitting
+            for kept_by in self._dispatcher.kept_by(agent_id, send.conversation):
+                if isinstance(kept_by, Turn) and not kept_by.has_ended:
+                    raise ConversationBusy(kept_by.run_id)
         turn = Turn(self._world.ids.new(RunId))
         live = self._dispatcher.handler(agent_id) is not None
         reply = self._dispatcher.submit(
-            agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn.run_id
+            agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn
         )
         reply.add_done_callback(partial(tell_failure, turn))
         if not live:
@@ -291,7 +292,7 @@ class Agents:
         """Goes on with the turns a crash cut short. Raises what loading or storing raises."""
         live = self._dispatcher.handler(agent_id)
         lanes = live.interrupted_lanes if live else await self._dispatcher.submit(agent_id, DEFAULT_LANE, _interrupted)
-        free = [lane for lane in lanes if self._dispatcher.kept_by(agent_id, lane) is None]
+        free = [lane for lane in lanes if not self._dispatcher.kept_by(agent_id, lane)]
         await asyncio.gather(*(self._dispatcher.submit(agent_id, lane, partial(_recover, lane)) for lane in free))
 
     async def stop(self, agent_id: AgentId) -> ActivationStatus:

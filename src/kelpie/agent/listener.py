@@ -26,9 +26,11 @@ class Turn:
         self._news = asyncio.Event()
         self._over = False
         self._opened = False
+        self._ended = False
 
     def tell(self, event: TurnEvent) -> None:
         """Adds an event; after the last one, or for a listener that lags, it is dropped."""
+        self._ended = self._ended or isinstance(event, TurnEnded)
         if self._over:
             return
         self._opened = self._opened or isinstance(event, TurnOpened)
@@ -48,6 +50,11 @@ class Turn:
     def has_opened(self) -> bool:
         """Whether the turn began; a turn that failed before never did."""
         return self._opened
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the turn has told its end, also to a listener that lags."""
+        return self._ended
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """The events so far and to come; ends after TurnEnded or Lagged."""
