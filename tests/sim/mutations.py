@@ -229,7 +229,7 @@ def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> 
             return await original(world, *arguments)
         except ModelError:
             reply = Reply((Text("I do not know."),), (), "stop", Usage())
-            return asking.Asked(reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0)
+            return asking.Asked(reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now())
 
     patch.setattr(turn, "ask", ask)
 

@@ -10,6 +10,7 @@ from kelpie.agent.lanes import Lane
 from kelpie.agent.rules import Verdict, one_at_a_time
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
+from kelpie.core.time import Micros
 from kelpie.llm.models import Models
 from kelpie.llm.port import Prepared, Reply, Request, ToolSchema
 from kelpie.world.world import World
@@ -17,7 +18,10 @@ from kelpie.world.world import World
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An answered model call. `first_ns` is how long its first piece took, `total_ns` the whole."""
+    """An answered model call. `first_ns` is how long its first piece took, `total_ns` the whole.
+
+    `at` is when its message was made: a preview has told it already, and it stays.
+    """
 
     reply: Reply
     message_id: MessageId
@@ -25,6 +29,7 @@ class Asked:
     previewed: bool
     first_ns: int
     total_ns: int
+    at: Micros
 
 
 async def ask(
@@ -41,9 +46,9 @@ async def ask(
     except CallerError as error:
         raise ModelError(ModelFault.bad_request, str(error), hint="Give the agent another model.") from error
     message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
-    started = world.clock.monotonic_ns()
+    started, began_at = world.clock.monotonic_ns(), world.clock.now()
     preview = (
-        Preview(message_id, step_id, world.clock.now(), lane.speaks_in_calls, listen)
+        Preview(message_id, step_id, began_at, lane.speaks_in_calls, listen)
         if listen is not None and not allowed.prefilled
         else None
     )
@@ -64,7 +69,8 @@ async def ask(
     if preview is not None:
         preview.finish()
     previewed = preview is not None and preview.started
-    return Asked(reply, message_id, step_id, previewed, first_ns or 0, world.clock.monotonic_ns() - started)
+    took_ns, at = world.clock.monotonic_ns() - started, began_at if previewed else world.clock.now()
+    return Asked(reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
 
 
 def request_for(

@@ -48,13 +48,15 @@ class Preview:
         self._tell = tell
         self._kinds: list[str] = []  # the parts of the message so far, in order
         self._calls: dict[int, _Call] = {}
+        self._thinks = False  # whether a thought has come
         self.started = False
 
     def take(self, delta: TextDelta | ReasoningDelta | ToolCallDelta) -> None:
         self.started = True
         match delta:
             case TextDelta():
-                self._answer(delta.text)
+                alone = self._inner_thoughts and not self._thinks  # no call has brought a thought that stands before it
+                self._answer(delta.text, 0 if alone else self._part("answer"))
             case ReasoningDelta():
                 self._thought(delta.text, native=True)
             case ToolCallDelta():
@@ -89,7 +91,7 @@ class Preview:
         if thought := call.thought.feed(delta.arguments):
             self._thought(thought, native=False)
         if call.answer is not None and (text := call.answer.feed(delta.arguments)):
-            self._answer(text)
+            self._answer(text, self._part("answer"))
 
     def _part(self, kind: str) -> int:
         if self._inner_thoughts:  # the stored message has its thoughts first, in whatever order they came
@@ -98,10 +100,11 @@ class Preview:
             self._kinds.append(kind)
         return self._kinds.index(kind)
 
-    def _answer(self, text: str) -> None:
-        self._tell(AnswerDelta(self._message_id, self._step_id, self._at, self._part("answer"), text))
+    def _answer(self, text: str, part: int) -> None:
+        self._tell(AnswerDelta(self._message_id, self._step_id, self._at, part, text))
 
     def _thought(self, text: str, *, native: bool) -> None:
+        self._thinks = True
         self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, self._part("thought"), text, native))
 
     def _tell_call(self, call: _Call, *, name: str | None = None, arguments: str | None = None) -> None:

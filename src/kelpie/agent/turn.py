@@ -314,7 +314,7 @@ class TurnLoop:
             asked.step_id,
             asked.reply,
             inner_thoughts=self._lane.speaks_in_calls,
-            at=self._world.clock.now(),
+            at=asked.at,
         )
 
     def _asked_step(self, asked: Asked, status: StepStatus) -> Step:
