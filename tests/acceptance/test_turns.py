@@ -183,7 +183,9 @@ def test_the_sdk_reads_the_stream_to_its_end(
 ) -> None:
     agent_id = new(client, agent_type, handle)
     script(model, agent_type, "words")
-    with client.agents.messages.stream(agent_id, input="words", stream_tokens=tokens, include_pings=True) as stream:
+    with client.agents.messages.create(
+        agent_id, input="words", streaming=True, stream_tokens=tokens, include_pings=True
+    ) as stream:
         found = [json.loads(event.model_dump_json()) for event in stream]
     assert found[0]["message_type"] == "ping", "which tells at once that the line is open"
     assert [one["message_type"] for one in found[-2:]] == list(_TAIL)

@@ -20,8 +20,7 @@ ROOT = Path(__file__).parents[2]
 SHARE = 20
 SHARE_OF_LONG = 10
 LONG = ("many-agents", "shared-block-edits", "two-servers-one-disk", "everything-at-once")
-SOAK = 1000
-SOAK_PART = 100
+SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in parts, for several processes
 
 
 def share_of(name: str) -> int:
@@ -35,10 +34,10 @@ def test_every_invariant_holds_and_every_named_fault_fires(name: str) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("start", range(0, SOAK, SOAK_PART))
+@pytest.mark.parametrize("seeds", SOAK, ids=lambda seeds: f"{seeds.start}..{seeds.stop - 1}")
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_soak(name: str, start: int) -> None:
-    assert search(SCENARIOS[name], range(start, start + SOAK_PART)).verdict() is None
+def test_soak(name: str, seeds: range) -> None:
+    assert search(SCENARIOS[name], seeds).verdict() is None
 
 
 @pytest.mark.parametrize("found", FOUND, ids=lambda found: f"{found.scenario}-{found.seed}")
