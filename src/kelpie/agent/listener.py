@@ -56,6 +56,11 @@ class Turn:
         """Whether the turn has told its end, also to a listener that lags."""
         return self._ended
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the next event can be had without waiting."""
+        return bool(self._events)
+
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """The events so far and to come; ends after TurnEnded or Lagged."""
         while True:

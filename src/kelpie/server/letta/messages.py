@@ -27,6 +27,8 @@ from kelpie.server.sse import EventStream
 
 router = resource("", "messages")
 
+WRITE_BYTES = 64 * 1024  # of frames that go out together
+
 STREAMS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The agent's messages; with `streaming`, as server-sent events.",
@@ -143,10 +145,14 @@ def _streamed(kelpie: House, agent_id: AgentId, body: SendBody, turn: Turn) -> E
 
 
 async def _frames(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:
+    """What is there already goes out in one write: the busier the server, the fewer writes a turn needs."""
+    pending = b""
     async with aclosing(turn.events()) as events:
         async for event in events:
-            for data in frames.of(event):
-                yield data
+            pending += b"".join(frames.of(event))
+            if pending and not (turn.has_more and len(pending) < WRITE_BYTES):
+                yield pending
+                pending = b""
 
 
 def _cursor(text: str | None) -> MessageId | None:
