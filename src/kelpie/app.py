@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,16 +11,20 @@ from kelpie.accounts.gate import Gate
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
+from kelpie.agent.backlog import Backlog
+from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.making import check_timezone
 from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
 from kelpie.agent.post import Post
+from kelpie.agent.streams import Backstage
 from kelpie.agent.turn import Equipment
 from kelpie.agent.upkeep import Upkeep
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
 from kelpie.core.ids import AgentId
 from kelpie.core.lifecycle import State, Transition
+from kelpie.core.runs import Run
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.doors import Doors, open_doors
@@ -29,6 +33,7 @@ from kelpie.llm.port import Provider
 from kelpie.observe import logs
 from kelpie.storage import accounts, heads, runs, steps
 from kelpie.storage.heads import Node
+from kelpie.storage.runs import InBackground
 from kelpie.storage.schema import ensure_schema
 from kelpie.storage.traces import Tracing
 from kelpie.tools.port import ExternalTool
@@ -71,7 +76,7 @@ class Kelpie:
         self.data_dir = data_dir
         self._node: Node | None = None
         self._recovery: asyncio.Task[None] | None = None
-        self._upkeep = Upkeep(world)
+        self._upkeep = Upkeep(world, settings.stream_kept_s)
         self.models = Models(world, settings, providers)
         self.dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
@@ -84,6 +89,9 @@ class Kelpie:
         self.pauses = Pauses(world.clock)
         self._meetings = Meetings()
         self.gate = Gate(world, settings, password_kept)
+        self._wanted = asyncio.Event()  # recovery, soon
+        self._broadcast = Broadcast()
+        self.backlog = Backlog(self.dispatcher, self._wanted.set)
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
@@ -97,6 +105,8 @@ class Kelpie:
             settings.context_window,
             _tracing(settings),
             Post(world, self.dispatcher, settings).tools(),
+            summon=self._summon,
+            broadcast=self._broadcast,
         )
         world.database.when_in_doubt(self._look_again)
 
@@ -111,6 +121,7 @@ class Kelpie:
                 self.models,
                 self.dispatcher,
                 self.pauses,
+                Backstage(self.backlog, self._broadcast),
                 self.gate.forget,
                 self._meetings,
             )
@@ -158,6 +169,11 @@ class Kelpie:
     async def _deactivate(self, activation: Activation) -> None:
         """Nothing to save: all that an activation holds is committed."""
 
+    def _summon(self, waiting: Iterable[Run]) -> None:
+        """Lets agents take up runs that were stored for them."""
+        for run in waiting:
+            self.backlog.submit(InBackground(run.id, run.agent_id, run.conversation_id))
+
     def _look_again(self) -> None:
         """Something was perhaps written and nobody can say what: every live agent reads itself anew before it goes on.
 
@@ -176,10 +192,21 @@ class Kelpie:
                 await self._upkeep.sweep()
             except KelpieError as error:
                 _log.error("what was left unfinished could not be looked up yet", error=str(error))
-            await asyncio.sleep(RECOVER_EVERY_S)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Until the next round of recovery is due, or somebody wants one."""
+        try:
+            async with asyncio.timeout(RECOVER_EVERY_S):
+                await self._wanted.wait()
+        except TimeoutError:
+            pass
+        self._wanted.clear()
 
     async def _recover(self) -> None:
         """Goes on with, or closes, every turn that nobody works on any more, a few at a time."""
+        for waiting in await self.world.database.read(runs.in_background):
+            self.backlog.submit(waiting)
         left = await self.world.database.read(runs.agents_with_unfinished)
         places = asyncio.Semaphore(RECOVERIES_AT_ONCE)
 

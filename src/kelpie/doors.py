@@ -24,6 +24,7 @@ from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
 from kelpie.agent.recall import Recall
 from kelpie.agent.runs import Runs
+from kelpie.agent.streams import Backstage, Streams
 from kelpie.agent.tags import Tags
 from kelpie.core.accounts import Caller
 from kelpie.core.settings import Settings
@@ -48,6 +49,7 @@ class Doors:
     mcp_servers: McpServers
     sandbox_configs: SandboxConfigs
     runs: Runs
+    streams: Streams
     conversations: Conversations
     groups: Groups
     deployments: Deployments
@@ -70,6 +72,7 @@ def open_doors(
     models: Models,
     dispatcher: Dispatcher[Activation],
     pauses: Pauses,
+    backstage: Backstage,
     accounts_changed: Callable[[], None],
     meetings: Meetings,
 ) -> Doors:
@@ -87,6 +90,7 @@ def open_doors(
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),
+        streams=Streams(world, settings, backstage, caller),
         conversations=Conversations(world, models, agents.touched, caller),
         groups=groups,
         deployments=Deployments(world, agents, blocks, groups, caller),

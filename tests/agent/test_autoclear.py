@@ -10,7 +10,7 @@ from kelpie.core.errors import CommitUnknown, ModelError, ModelFault, StorageErr
 from kelpie.core.messages import MessageQuery, Role
 from kelpie.core.runs import RunQuery, RunStatus, StopReason
 from tests.agent.conftest import ended, rows, says
-from tests.agent.test_recovery import begin, until
+from tests.agent.test_recovery import begin, behind, until
 
 NOTE = ("archival_memory_insert", {"content": "x", "request_heartbeat": True})
 
@@ -105,7 +105,7 @@ async def test_cut_off_in_the_middle_the_turn_goes_on_with_what_it_had_and_is_cl
         return says("", NOTE)
 
     house.model.script = [first_step]
-    await begin(house, agent.id, "one", background=True)
+    await behind(house, agent.id, "one")
     await until(lambda: _asked(house, 3))
     assert await context(house, agent) == [Role.system, Role.user, Role.assistant, Role.tool]
     await house.stop()

@@ -8,6 +8,7 @@ from sqlalchemy import func, select
 from kelpie.agent import upkeep
 from kelpie.agent.calls import INTERRUPTED
 from kelpie.agent.commands import Send
+from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.agents import NewAgent
 from kelpie.core.blocks import NewBlock
 from kelpie.core.errors import StorageError
@@ -43,6 +44,12 @@ async def make(house, **fields):
 async def begin(house, agent_id, text, **options):
     """Sends without waiting for the end."""
     return await house.kelpie.agents.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
+
+
+async def behind(house, agent_id, text, **options):
+    """Sends in the background."""
+    send = Send((NewMessage(Role.user, (Text(text),)),), **options)
+    return await house.kelpie.doors(DEFAULT_CALLER).streams.accept(agent_id, send)
 
 
 async def only_run(house):
@@ -82,7 +89,7 @@ async def _has_run(house):
 async def test_a_background_turn_without_a_step_is_begun_again(house):
     agent = await make(house)
     house.model.hold = asyncio.Event()
-    await begin(house, agent.id, "hello", background=True)
+    await behind(house, agent.id, "hello")
     await until(lambda: _has_run(house))
     await house.stop()
     house.model.hold, house.model.script = None, [says("late but here")]

@@ -13,7 +13,7 @@ from kelpie.core.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.tools import NewTool
 from kelpie.tools.port import Outcome
 from tests.agent.conftest import House, ended, rows, says
-from tests.agent.test_recovery import begin, run_is, until
+from tests.agent.test_recovery import behind, run_is, until
 
 TYPES = [t for t in AgentType if t is not AgentType.voice_convo_agent]  # which needs a companion
 BY_HEARTBEAT = ("memgpt_agent", "memgpt_v2_agent", "react_agent", "workflow_agent", "split_thread_agent")
@@ -301,7 +301,7 @@ async def test_a_turn_that_was_cut_off_goes_on_under_the_same_rules(tmp_path, he
         says("", call("one")), says("", call("two"), call("two")), says("early"), says("", call("three")), says("done")
     ]  # fmt: skip
     shop.model.script, shop.held = script[:], held
-    await begin(shop, agent.id, "go", background=True)
+    await behind(shop, agent.id, "go")
     async with asyncio.timeout(10):
         await shop.holding.wait()
     done = len(shop.model.requests)

@@ -17,6 +17,8 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.Unauthorized(), 401),
     (tree.Forbidden("not yours"), 403),
     (tree.NotFound("Agent", "agent-x"), 404),
+    (tree.Gone("no longer kept"), 410),
+    (tree.TurnBroken("given up"), 503),
     (tree.Conflict("taken"), 409),
     (tree.ConversationBusy("run-x"), 409),
     (tree.AgentStopped("Start it first."), 409),

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kelpie.agent import journal, state
+from kelpie.agent import journal, recording, state
 from kelpie.agent.calls import interrupted
 from kelpie.agent.commands import Send
 from kelpie.agent.events import TurnEnded
@@ -17,16 +17,17 @@ from kelpie.agent.history import left_open
 from kelpie.agent.journal import Position
 from kelpie.agent.lanes import Choose, Hot, Lane, chooser
 from kelpie.agent.listener import Turn
+from kelpie.agent.recording import Recorder
 from kelpie.agent.rows import tool_row
 from kelpie.agent.turn import Equipment, TurnLoop
 from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, NotFound, StorageError
-from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId
+from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import Message, Usage
 from kelpie.core.runs import UNFINISHED, Run, RunStatus, StopReason
 from kelpie.observe import logs
 from kelpie.storage import agents, heads, journal_keys, messages, runs
 from kelpie.storage.heads import Claim, Node
-from kelpie.storage.runs import Given, Unfinished
+from kelpie.storage.runs import Unfinished
 from kelpie.world.database import Tx
 
 _log = logs.get("agent")
@@ -37,6 +38,8 @@ CUT_SHORT = {
 CUT_OFF = "The turn was cut off. What it had done by then stays; look at the history before sending it again."
 STOPPED = {"type": "stopped", "message": "The server stopped during this turn, and the agent is stopped."}
 DELETED = {"type": "deleted", "message": "The conversation was deleted before this turn could go on."}
+GAVE_UP = {"type": "gave_up", "message": "The turn was taken up again and again and never got to its end."}
+TAKEN_UP_MAX = 20
 TOLD_FAILED = {"type": "storage", "message": "The turn could not be recorded, and its sender was told so."}
 
 
@@ -100,6 +103,14 @@ class Activation:
         """The conversations with turns that a crash cut short."""
         return [conversation for conversation, waiting in self._interrupted.items() if waiting]
 
+    async def take_up(self, conversation: str, run_id: RunId) -> None:
+        """Works on a background run until it has ended, unless it has by now. Raises StorageError."""
+        await self.recover(conversation)
+        found = await self._equipment.world.database.read(lambda tx: runs.find_unfinished(tx, run_id))
+        if found is not None:
+            self._interrupted.setdefault(conversation, []).append(found)
+            await self.recover(conversation)
+
     async def recover(self, conversation: str) -> None:
         """Finishes the turns of this conversation that a crash cut short. Raises StorageError."""
         while waiting := self._interrupted.get(conversation):
@@ -127,14 +138,12 @@ class Activation:
             status=RunStatus.running,
             created_at=world.clock.now(),
             conversation_id=ConversationId(conversation) if conversation else None,
-            background=send.background,
             metadata={"run_type": send.run_type},
             request_config=send.request_config,
         )
         position = Position(self._hot.claim, run, 0, conversation)
-        given = Given(send.messages, send.max_steps, chain=send.chain, override=send.override, group_id=send.group_id)
-        loop = TurnLoop(self._equipment, self._hot, lane, position, given, turn, deltas=send.deltas)
-        with self._hot.using(lane), lane.wearing(given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+        loop = TurnLoop(self._equipment, self._hot, lane, position, send.given, turn, deltas=send.deltas)
+        with self._hot.using(lane), lane.wearing(send.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
             await loop.begin()
 
     # --- what an earlier life left behind ------------------------------------------------------------------------
@@ -142,10 +151,14 @@ class Activation:
     async def _settle(self, unfinished: Unfinished) -> None:
         """Closes a turn that must not go on, or keeps it for its lane."""
         run = unfinished.run
-        if unfinished.node == self._hot.claim.node:
-            await self._close(unfinished, TOLD_FAILED)
-        elif self._hot.agent.stopped:
+        if self._hot.agent.stopped:
             await self._close(unfinished, STOPPED)
+        elif run.status is RunStatus.created:
+            return  # its lane is asked to take it up
+        elif unfinished.taken_up >= TAKEN_UP_MAX:
+            await self._close(unfinished, GAVE_UP)
+        elif unfinished.node == self._hot.claim.node and not run.background:
+            await self._close(unfinished, TOLD_FAILED)
         elif run.step_count == 0 and not run.background:
             await self._close(unfinished, CUT_SHORT)
         else:
@@ -164,6 +177,7 @@ class Activation:
             orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
         await journal.close_turn(world.database, position, run, orphans, None, hot.main.loaded)
         self.forget_context()
+        self._equipment.broadcast.news(run.id)
         _log.warning("closed a turn that had been cut short", run_id=run.id, agent_id=run.agent_id, why=why["type"])
 
     async def _still_open(self, unfinished: Unfinished) -> Unfinished | None:
@@ -172,19 +186,53 @@ class Activation:
         return replace(unfinished, run=run) if run.status in UNFINISHED else None
 
     async def _go_on_with(self, unfinished: Unfinished) -> None:
+        if not unfinished.run.background:
+            await self._play(unfinished, Turn(unfinished.run.id))
+            return
+        recorder = await self._recorder(unfinished)
+        try:
+            await self._play(unfinished, recorder)
+        except asyncio.CancelledError:
+            self._equipment.broadcast.trouble(recorder.run_id, CommitUnknown(CUT_OFF))
+            raise
+        except StorageError as error:
+            self._equipment.broadcast.trouble(recorder.run_id, error)
+            raise
+        finally:
+            recorder.close()
+
+    async def _play(self, unfinished: Unfinished, turn: Turn | Recorder) -> None:
+        """Plays a turn from where it stands to its end."""
+        run, given = unfinished.run, unfinished.given
         position, said = await self._stand(unfinished)
         left = left_open(said)
         lane = await enter(self._equipment.world.database, self._hot, position.conversation)
-        lane.reread()  # healed for the open calls, which get results of their own now; or no longer with the turn
-        listener = Turn(unfinished.run.id)
-        loop = TurnLoop(self._equipment, self._hot, lane, position, unfinished.given, listener, said=said)
-        wearing = lane.wearing(unfinished.given.override)
-        with self._hot.using(lane), wearing, logs.bind(run_id=unfinished.run.id, agent_id=self.agent_id):
-            _log.info("going on with a turn that was cut short", step_count=unfinished.run.step_count)
-            if unfinished.run.step_count == 0:
+        if run.status is not RunStatus.created:
+            lane.reread()  # healed for the open calls, which get results of their own now; or no longer with the turn
+        loop = TurnLoop(self._equipment, self._hot, lane, position, given, turn, deltas=given.deltas, said=said)
+        with self._hot.using(lane), lane.wearing(given.override), logs.bind(run_id=run.id, agent_id=self.agent_id):
+            if run.status is RunStatus.created:
+                await loop.begin_waiting()
+                return
+            _log.info("going on with a turn that was cut short", step_count=run.step_count)
+            if run.step_count == 0:
                 await loop.begin_again()
             elif left is None or await loop.answer_open(*left):
                 await loop.go_on()
+
+    async def _recorder(self, unfinished: Unfinished) -> Recorder:
+        """The listener of a background run. What an earlier life has shown and never committed is called off first."""
+        world, claim, run = self._equipment.world, self._hot.claim, unfinished.run
+        if run.status is not RunStatus.created:
+            at = world.clock.now()
+
+            def write(tx: Tx) -> None:
+                heads.advance(tx, claim)
+                if runs.take_up(tx, run.id, claim.node):
+                    recording.call_off(tx, run.id, unfinished.taken_up, at)
+
+            await world.database.transact(write)
+        return Recorder(world, claim, run.id, unfinished.taken_up + 1, self._equipment.broadcast)
 
     async def _stand(self, unfinished: Unfinished) -> tuple[Position, Sequence[Message]]:
         """Where a turn stands in the journal, and what the history has of it."""

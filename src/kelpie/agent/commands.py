@@ -9,6 +9,7 @@ from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.messages import CallAnswer, NewMessage
 from kelpie.core.overrides import Override
 from kelpie.core.runs import MAX_STEPS_DEFAULT
+from kelpie.storage.runs import Given
 
 DEFAULT_LANE = ""  # of the conversation that every agent has
 
@@ -20,7 +21,7 @@ class Send:
     messages: tuple[NewMessage, ...]
     max_steps: int = MAX_STEPS_DEFAULT
     deltas: bool = False  # whether someone wants tokens as they come
-    background: bool = False
+    callback_url: str | None = None  # of a background send: who is told when it has ended
     run_type: str = "send_message"
     answers: tuple[CallAnswer, ...] = ()  # to calls that wait; the messages come after their results
     partial: bool = False  # whether they may leave some of the calls waiting
@@ -31,3 +32,15 @@ class Send:
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this
     group_id: str | None = None  # the group that it is said in, and answered to
+
+    @property
+    def given(self) -> Given:
+        """What of it is stored with its run, so that it survives a crash."""
+        return Given(
+            self.messages,
+            self.max_steps,
+            chain=self.chain,
+            override=self.override,
+            group_id=self.group_id,
+            deltas=self.deltas,
+        )

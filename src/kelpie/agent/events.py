@@ -97,4 +97,31 @@ class Lagged:
     run_id: RunId
 
 
-TurnEvent = TurnOpened | AnswerDelta | ThoughtDelta | CallDelta | MessageCommitted | Compacting | TurnEnded | Lagged
+@dataclass(frozen=True, slots=True)
+class StepAbandoned:
+    """What was shown of this message counts for nothing: the server died in its step, which is done anew."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCut:
+    """The stream of a background run grew over its bound and ends here; the run goes on without it."""
+
+    run_id: RunId
+
+
+TurnEvent = (
+    TurnOpened
+    | AnswerDelta
+    | ThoughtDelta
+    | CallDelta
+    | MessageCommitted
+    | Compacting
+    | TurnEnded
+    | Lagged
+    | StepAbandoned
+    | StreamCut
+)

@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kelpie.agent import state
+from kelpie.agent import recording, state
 from kelpie.agent.calls import Planned, paused, run_inside
+from kelpie.agent.events import MessageCommitted, TurnEvent
+from kelpie.agent.recording import Record
 from kelpie.agent.rows import nudge_row, said_in, tool_row
 from kelpie.agent.rules import Made, made_in
 from kelpie.agent.state import Loaded
 from kelpie.agent.stop import Called, Decision, decide, ruled
-from kelpie.agent.types import spec_of
+from kelpie.agent.telling import told
+from kelpie.agent.types import spec_for, spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.chains import UNCHAINED, Chain
@@ -92,6 +95,8 @@ class Write:
     cancelled: bool = False  # the turn was cancelled while what this records was done: it ends here
     chain: Chain = UNCHAINED  # of agents behind the turn
     group_id: str | None = None  # the group that the turn speaks in
+    previewed: bool = False  # the reply went out as deltas
+    record: Record | None = None  # of a background run: what its stream has to keep with this commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,14 @@ async def open_turn(database: Database, position: Position, loaded: Loaded, give
     await commit(database, position, "open", position.run.created_at, body, lambda tx: None)
 
 
+async def take_up(database: Database, position: Position) -> bool:
+    """The first commit of a turn whose run was waiting for its lane. False when the run has ended in the meantime."""
+    claim, run = position.claim, position.run
+    return await commit(
+        database, position, "open", run.created_at, lambda tx: runs.take_up(tx, run.id, claim.node), lambda tx: True
+    )
+
+
 async def write_step(database: Database, position: Position, loaded: Loaded, write: Write) -> Committed:
     """A reply, or results, or both; ends the run when the turn is over. Raises StorageError."""
     return await commit(
@@ -186,13 +199,21 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
         ran = (a.planned.tool.id for a in write.answers if a.planned.tool and a.planned.refusal is None)
         runs.add_tools(tx, run.id, ran)
     now, cleared = state.refresh(tx, loaded), False
-    if decision.stop is None:
-        runs.progress(tx, run)
-    else:
+    said = _said(rows, write, loaded) if run.background else ()
+    if decision.stop is not None:
         run = replace(ended(run, decision.stop, write.at), stop_detail=decision.detail)
-        cleared = finish(tx, run, now.agent, position.conversation)
+        cleared = finish(tx, run, now.agent, position.conversation, write.record, said)
+    else:
+        runs.progress(tx, run)
+        if write.record is not None:
+            recording.keep(tx, run, write.record, said, write.at)
     others = tuple(dict.fromkeys(touched))
     return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun))
+
+
+def _said(rows: Sequence[Message], write: Write, loaded: Loaded) -> Sequence[MessageCommitted]:
+    heartbeats = spec_for(loaded.agent).heartbeats
+    return told(rows, write.nudge_id, previewed=write.previewed, heartbeats=heartbeats)
 
 
 def _write_step(tx: Tx, write: Write, stop: StopReason | None, organization: OrganizationId) -> None:
@@ -211,7 +232,7 @@ def _cut_short(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Comm
     if write.step is not None:  # what was said is dropped; what it cost is not
         stopped = replace(write.step, status=StepStatus.cancelled, stop_reason=StopReason.cancelled)
         steps.add(tx, stopped, loaded.agent.organization_id)
-    finish(tx, run, now.agent, position.conversation)
+    finish(tx, run, now.agent, position.conversation, write.record)
     return Committed((), run, now, StopReason.cancelled, cleared=True)
 
 
@@ -264,7 +285,13 @@ def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
 
 
 async def close_turn(
-    database: Database, position: Position, run: Run, orphans: Sequence[Message], step: Step | None, loaded: Loaded
+    database: Database,
+    position: Position,
+    run: Run,
+    orphans: Sequence[Message],
+    step: Step | None,
+    loaded: Loaded,
+    record: Record | None = None,
 ) -> bool:
     """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError.
 
@@ -277,7 +304,8 @@ async def close_turn(
             messages.append(tx, orphans, position.conversation)
         if step is not None:
             steps.add(tx, step, loaded.agent.organization_id)
-        return finish(tx, run, state.refresh(tx, loaded).agent, position.conversation)
+        said = [MessageCommitted(row) for row in orphans]
+        return finish(tx, run, state.refresh(tx, loaded).agent, position.conversation, record, said)
 
     assert run.completed_at is not None
     return await commit(database, position, "close", run.completed_at, body, lambda tx: True)
@@ -294,10 +322,22 @@ def ended(run: Run, reason: StopReason, at: Micros) -> Run:
     )
 
 
-def finish(tx: Tx, run: Run, agent: Agent, conversation: str) -> bool:
-    """Records an ended run, on itself and on its agent; clears the context if the agent asks for that, and tells so."""
+def finish(
+    tx: Tx,
+    run: Run,
+    agent: Agent,
+    conversation: str,
+    record: Record | None = None,
+    said: Sequence[TurnEvent] = (),
+) -> bool:
+    """Records an ended run, on itself and on its agent; clears the context if the agent asks for that, and tells so.
+
+    The stream of a background run gets its end here: what its last commit said, and why it stopped.
+    """
     assert run.stop_reason is not None and run.completed_at is not None
     runs.finish(tx, run)
+    if run.background:
+        recording.keep_end(tx, run, record, said)
     duration_ms = (run.total_duration_ns or 0) // 1_000_000
     agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)
     if conversation:

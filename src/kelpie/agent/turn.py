@@ -11,6 +11,7 @@ from typing import Any
 
 from kelpie.agent import journal
 from kelpie.agent.asking import Asked, ask
+from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.calls import Planned, cancelled, interrupted, plan, run_outside
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
@@ -23,14 +24,16 @@ from kelpie.agent.listener import Turn
 from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import prepare
+from kelpie.agent.recording import Recorder
 from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record, tool_row
 from kelpie.agent.rules import made_in
 from kelpie.agent.stop import Called
+from kelpie.agent.telling import told
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import KelpieError, ModelError
 from kelpie.core.ids import AgentId, MessageId, StepId
-from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
-from kelpie.core.runs import Run, Step, StepStatus, StopReason
+from kelpie.core.messages import Message, ToolCall, ToolReturn
+from kelpie.core.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.core.tools import Tool, ToolType
 from kelpie.llm.models import Models
 from kelpie.storage.runs import Given
@@ -53,6 +56,7 @@ class Equipment:
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
+    broadcast: Broadcast = field(default_factory=Broadcast)  # tells who follows a background run that there is news
 
     def runner(self, tool: Tool) -> ExternalTool | None:
         """What runs a tool that does not run inside a commit; None when nothing does."""
@@ -70,7 +74,7 @@ class TurnLoop:
         lane: Lane,
         position: Position,
         given: Given,
-        turn: Turn,
+        turn: Turn | Recorder,
         *,
         deltas: bool = False,
         said: Sequence[Message] = (),  # what the history has of the turn already
@@ -82,6 +86,7 @@ class TurnLoop:
         self._position = position
         self._given = given
         self._turn = turn
+        self._recorder = turn if isinstance(turn, Recorder) else None
         self._deltas = deltas
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
@@ -111,8 +116,17 @@ class TurnLoop:
         elif asked is not None and await self._step(asked):
             await self.go_on()
 
+    async def begin_waiting(self) -> None:
+        """A turn whose run was stored before its lane was free. Raises StorageError."""
+        if await journal.take_up(self._world.database, self._position):
+            self._position = self._position.after(replace(self._position.run, status=RunStatus.running))
+            await self.begin_again()
+
     async def begin_again(self) -> None:
-        """A turn that was opened before a crash but has no step yet. Raises StorageError."""
+        """A turn that was opened before, but has no step yet. Raises StorageError."""
+        if self._given.max_steps <= 0:
+            await self._end(StopReason.end_turn)
+            return
         self._take_input()
         await self.go_on()
 
@@ -183,9 +197,9 @@ class TurnLoop:
             write = self._write(
                 "step", asked.step_id, rows=rows, step=step, trace=trace, answers=answers, ending=ending
             )
-            return await self._commit(write, previewed=asked.previewed)
+            return await self._commit(replace(write, previewed=asked.previewed))
         write = self._write("reply", asked.step_id, rows=rows, step=step, trace=trace)
-        await self._commit(write, previewed=asked.previewed)
+        await self._commit(replace(write, previewed=asked.previewed))
         return await self._answer_one_by_one(asked.step_id, planned)
 
     async def _answer_one_by_one(self, step_id: StepId, planned: list[Planned]) -> bool:
@@ -212,16 +226,19 @@ class TurnLoop:
         with self._turn.cancellation.abortable():
             return await run_outside(planned, context)
 
-    async def _commit(self, write: Write, *, previewed: bool = False) -> bool:
+    async def _commit(self, write: Write) -> bool:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
+        if self._recorder is not None:
+            write = replace(write, record=await self._recorder.enclose(self._context_tokens))
         committed = await journal.write_step(self._world.database, self._position, self._lane.loaded, write)
         self._waiting = ()
         book(self._hot, write.step)
         self._take_in(committed)
-        for row in committed.rows:
-            reminds = row.id == write.nudge_id and not self._lane.spec.heartbeats
-            if row.role in (Role.assistant, Role.tool) or reminds:
-                self._turn.tell(MessageCommitted(row, previewed and row.role is Role.assistant))
+        if self._recorder is not None:
+            self._recorder.sealed()
+        heartbeats = self._lane.spec.heartbeats
+        for event in told(committed.rows, write.nudge_id, previewed=write.previewed, heartbeats=heartbeats):
+            self._turn.tell(event)
         if committed.stop is not None:
             self._tell_end(committed.run, None)
         return committed.stop is None
@@ -269,7 +286,10 @@ class TurnLoop:
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
         run = journal.ended(self._position.run, reason, self._world.clock.now())
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
-        cleared = await journal.close_turn(self._world.database, self._position, run, orphans, step, self._lane.loaded)
+        record = await self._recorder.enclose(self._context_tokens) if self._recorder is not None else None
+        cleared = await journal.close_turn(
+            self._world.database, self._position, run, orphans, step, self._lane.loaded, record
+        )
         if cleared or orphans:
             self._lane.reread()
         book(self._hot, step)

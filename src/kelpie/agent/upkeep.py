@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.storage import archives, journal_keys
+from kelpie.storage import archives, journal_keys, run_events
 from kelpie.world.world import World
 
 PRUNE_EVERY_S = 600.0
@@ -13,19 +13,26 @@ IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown ha
 
 
 class Upkeep:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, stream_kept_s: float) -> None:
         self._world = world
+        self._stream_kept_s = stream_kept_s
         self._pruned_s: float | None = None
 
     async def sweep(self) -> None:
-        """Deletes what removed archives and turns of long ago have left. Raises StorageError."""
+        """Deletes what removed archives, streams past their time and turns of long ago have left. Raises StorageError."""
         database = self._world.database
         while await database.read(archives.is_unswept):
             await database.transact(archives.sweep)
+        await self._drop_streams()
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
             await self._prune_journal()
             self._pruned_s = now_s
+
+    async def _drop_streams(self) -> None:
+        database, before = self._world.database, self._world.clock.now() - int(self._stream_kept_s * MICROS_PER_SECOND)
+        while await database.read(partial(run_events.is_unswept, before=before)):
+            await database.transact(partial(run_events.sweep, before=before))
 
     async def _prune_journal(self) -> None:
         database, before = self._world.database, self._world.clock.now() - IN_DOUBT

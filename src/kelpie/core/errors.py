@@ -7,6 +7,7 @@ KelpieError
 │   ├── Unauthorized         it is not known who asks
 │   ├── Forbidden            it is known, and the credential does not reach that far
 │   ├── NotFound
+│   ├── Gone                 it existed and is no longer kept
 │   ├── Conflict
 │   │   ├── ConversationBusy the conversation has a turn under way; carries its run
 │   │   └── AgentStopped     the agent was stopped by its operator
@@ -19,6 +20,7 @@ KelpieError
 │   ├── StorageBusy          a transient refusal; safe to try again
 │   ├── CommitUnknown        the commit may or may not have happened
 │   └── Fenced               another owner took the agent over; this activation must go
+├── TurnBroken               a turn could not be brought to its end
 ├── ActivationFailed         an agent could not be loaded; carries when the next try is due
 ├── ConfigurationError       the operator's settings are wrong; names the setting and the remedy
 └── InvariantBroken          a bug of ours
@@ -71,6 +73,10 @@ class NotFound(CallerError):
         super().__init__(f"{what} not found with id='{key}'")
         self.what = what
         self.key = key
+
+
+class Gone(CallerError):
+    """What was asked for is no longer kept."""
 
 
 class Conflict(CallerError):
@@ -160,6 +166,10 @@ class CommitUnknown(StorageError):
 
 class Fenced(StorageError):
     """Another owner took this agent over."""
+
+
+class TurnBroken(KelpieError):
+    """The turn could not be brought to its end."""
 
 
 class ActivationFailed(KelpieError):

@@ -77,6 +77,9 @@ class Run:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     callback_url: str | None = None
+    callback_sent_at: Micros | None = None
+    callback_status_code: int | None = None
+    callback_error: str | None = None
     ttft_ns: int | None = None
     total_duration_ns: int | None = None
     usage: Usage = field(default_factory=Usage)

@@ -105,6 +105,19 @@ class ServerSettings:
         default=60.0,
         seconds=True,
     )
+    stream_kept_s: float = setting(
+        "server.stream_kept_seconds",
+        "How long the stream of a background run can be read again after the run has ended.",
+        "KELPIE_STREAM_KEPT_SECONDS",
+        default=3 * 3600.0,
+        seconds=True,
+    )
+    callback_private: bool = setting(
+        "server.callback_private",
+        "Whether `callback_url` may lead to this machine or to a private network.",
+        "KELPIE_CALLBACK_PRIVATE",
+        default=False,
+    )
     log_bytes_max: int = setting(
         "server.log_bytes_max",
         "Size of the log file at which a new one is begun.",

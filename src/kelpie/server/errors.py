@@ -22,6 +22,7 @@ from kelpie.core.errors import (
     Conflict,
     ConversationBusy,
     Forbidden,
+    Gone,
     InvalidInput,
     KelpieError,
     ModelError,
@@ -29,6 +30,7 @@ from kelpie.core.errors import (
     NotFound,
     Overloaded,
     StorageError,
+    TurnBroken,
     Unauthorized,
 )
 from kelpie.observe import logs
@@ -59,12 +61,14 @@ _STATUS: dict[type[KelpieError], int] = {
     Unauthorized: 401,
     Forbidden: 403,
     NotFound: 404,
+    Gone: 410,
     Conflict: 409,
     Overloaded: 429,
     CallerError: 400,
     ConfigurationError: 400,
     StorageError: 503,
     ActivationFailed: 503,
+    TurnBroken: 503,
 }
 
 _MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
@@ -107,7 +111,8 @@ def refusal(error: KelpieError) -> Refusal:
         return Refusal(status, kind, error.message, error.detail, error.hint, headers)
     for kind in type(error).__mro__:
         if kind in _STATUS:
-            return Refusal(_STATUS[kind], "internal_error", str(error), headers=_headers(error))
+            family = "storage_error" if isinstance(error, StorageError) else "internal_error"
+            return Refusal(_STATUS[kind], family, str(error), headers=_headers(error))
     return Refusal(500, "internal_error", UNKNOWN)
 
 

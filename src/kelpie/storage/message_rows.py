@@ -1,7 +1,8 @@
 """Messages as columns and back. The form of the JSON is ours and stable: it is what lies on people's disks."""
 
 from collections.abc import Iterable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from sqlalchemy import Row
 
@@ -167,3 +168,12 @@ def from_row(row: Row[Any]) -> Message:
         answers=answers_from_json(row.answers),
         seq=row.seq,
     )
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    """A message by value, for what must not change when the history does."""
+    return to_row(message, message.seq)
+
+
+def message_from_json(data: dict[str, Any]) -> Message:
+    return from_row(cast("Row[Any]", SimpleNamespace(**data)))

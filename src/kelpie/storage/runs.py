@@ -13,7 +13,7 @@ from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, 
 from kelpie.core.messages import CallAnswer, NewMessage, Role, Usage
 from kelpie.core.overrides import Override
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason, check_run_move
-from kelpie.storage import run_filters
+from kelpie.storage import callbacks, run_filters
 from kelpie.storage.heads import Node
 from kelpie.storage.message_rows import answers_from_json, answers_to_json, content_from_json, content_to_json
 from kelpie.storage.overrides import override_from_json, override_to_json
@@ -38,6 +38,10 @@ class Given:
     chain: Chain = UNCHAINED
     override: Override | None = None
     group_id: str | None = None  # the group that it is said in
+    deltas: bool = False  # whether its stream has tokens as they come
+
+
+NOBODY = Node("", 0)  # of a run that waits for its lane
 
 
 def _given_to_json(given: Given) -> dict[str, Any]:
@@ -69,6 +73,8 @@ def _waited_to_json(given: Given) -> dict[str, Any]:
         found["chain"] = given.chain.to_json()
     if given.group_id is not None:
         found["group_id"] = given.group_id
+    if given.deltas:
+        found["deltas"] = True
     return found
 
 
@@ -89,6 +95,7 @@ def _given_from_json(data: Mapping[str, Any]) -> Given:
         Chain.from_json(data["chain"]) if "chain" in data else UNCHAINED,
         override_from_json(data.get("override")),
         data.get("group_id"),
+        data.get("deltas", False),
     )
 
 
@@ -109,8 +116,10 @@ def open_run(tx: Tx, run: Run, organization: OrganizationId, given: Given, node:
             "metadata": dict(run.metadata),
             "request_config": dict(run.request_config),
             "callback_url": run.callback_url,
+            "callback_attempts": 0,
             "usage": usage_to_json(run.usage),
             "step_count": 0,
+            "taken_up": 0,
             "ttft_ns": None,
             "total_duration_ns": None,
             "owner": node.id,
@@ -119,6 +128,24 @@ def open_run(tx: Tx, run: Run, organization: OrganizationId, given: Given, node:
             "completed_at": None,
         },
     )
+
+
+_TAKE_UP = (
+    update(runs)
+    .where(runs.c.id == bindparam("of_run"), runs.c.status.in_([s.value for s in UNFINISHED]))
+    .values(
+        status=RunStatus.running.value,
+        owner=bindparam("node_id"),
+        owner_incarnation=bindparam("node_incarnation"),
+        taken_up=runs.c.taken_up + 1,
+    )
+)
+
+
+def take_up(tx: Tx, run_id: RunId, node: Node) -> bool:
+    """A lane begins, or goes on, with a run. False when it has ended in the meantime."""
+    values = {"of_run": run_id, "node_id": node.id, "node_incarnation": node.incarnation}
+    return tx.execute(_TAKE_UP, values).rowcount == 1
 
 
 _RUN = select(runs).where(runs.c.id == bindparam("of_run"))
@@ -177,6 +204,8 @@ def finish(tx: Tx, run: Run) -> None:
     ).rowcount
     if ended != 1:
         raise InvariantBroken(f"{run.id} had already ended")
+    if run.callback_url is not None and run.completed_at is not None:
+        callbacks.owe(tx, run.id, run.completed_at)
 
 
 def _run_from_row(row: Row[Any]) -> Run:
@@ -193,6 +222,9 @@ def _run_from_row(row: Row[Any]) -> Run:
         metadata=row.metadata,
         request_config=row.request_config,
         callback_url=row.callback_url,
+        callback_sent_at=row.callback_sent_at,
+        callback_status_code=row.callback_status_code,
+        callback_error=row.callback_error,
         ttft_ns=row.ttft_ns,
         total_duration_ns=row.total_duration_ns,
         usage=Usage(**row.usage),
@@ -278,12 +310,74 @@ class Unfinished:
     run: Run
     given: Given
     node: Node
+    taken_up: int = 0  # how often a lane began to work on it
 
 
 def unfinished_of(tx: Tx, agent_id: AgentId) -> list[Unfinished]:
     """Runs of an agent that never ended, oldest first."""
-    rows = tx.execute(_UNFINISHED_OF, {"of_agent": agent_id})
+    return [_unfinished_from_row(row) for row in tx.execute(_UNFINISHED_OF, {"of_agent": agent_id})]
+
+
+def find_unfinished(tx: Tx, run_id: RunId) -> Unfinished | None:
+    """A run that has not ended; None when it has, or is gone."""
+    row = tx.execute(_RUN, {"of_run": run_id}).first()
+    return None if row is None or RunStatus(row.status) not in UNFINISHED else _unfinished_from_row(row)
+
+
+def _unfinished_from_row(row: Row[Any]) -> Unfinished:
+    node = Node(row.owner, row.owner_incarnation)
+    return Unfinished(_run_from_row(row), _given_from_json(row.input), node, row.taken_up)
+
+
+def given(tx: Tx, run_id: RunId) -> Given:
+    """What a run was asked. Raises NotFound."""
+    row = tx.execute(_RUN, {"of_run": run_id}).first()
+    if row is None:
+        raise NotFound("Run", run_id)
+    return _given_from_json(row.input)
+
+
+_BACKGROUND = (
+    select(runs.c.id, runs.c.agent_id, runs.c.conversation_id)
+    .where(runs.c.status.in_([s.value for s in UNFINISHED]), runs.c.background)
+    .order_by(runs.c.created_at, runs.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InBackground:
+    """A background run that has not ended, and where it belongs."""
+
+    run_id: RunId
+    agent_id: AgentId
+    conversation_id: ConversationId | None
+
+
+def in_background(tx: Tx) -> list[InBackground]:
+    """All background runs that have not ended, oldest first."""
     return [
-        Unfinished(_run_from_row(row), _given_from_json(row.input), Node(row.owner, row.owner_incarnation))
-        for row in rows
+        InBackground(
+            RunId(row.id), AgentId(row.agent_id), ConversationId(row.conversation_id) if row.conversation_id else None
+        )
+        for row in tx.execute(_BACKGROUND)
     ]
+
+
+_NEWEST_IN_BACKGROUND = (
+    select(runs.c.id)
+    .where(
+        runs.c.status.in_([s.value for s in UNFINISHED]),
+        runs.c.background,
+        runs.c.agent_id == bindparam("of_agent"),
+        func.coalesce(runs.c.conversation_id, "") == bindparam("of_conversation"),
+    )
+    .order_by(runs.c.created_at.desc(), runs.c.id.desc())
+    .limit(1)
+)
+
+
+def newest_in_background(tx: Tx, agent_id: AgentId, conversation_id: ConversationId | None) -> RunId | None:
+    """The newest background run of a conversation that has not ended."""
+    of = {"of_agent": agent_id, "of_conversation": conversation_id or ""}
+    found = tx.execute(_NEWEST_IN_BACKGROUND, of).scalar()
+    return None if found is None else RunId(found)

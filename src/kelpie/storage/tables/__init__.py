@@ -25,6 +25,7 @@ from kelpie.storage.tables.mcp_servers import mcp_servers
 from kelpie.storage.tables.metadata import metadata
 from kelpie.storage.tables.nodes import agent_head, nodes
 from kelpie.storage.tables.sandboxes import sandbox_configs, sandbox_variables
+from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.tools import agent_tools, tools
 
 search.search_items.to_metadata(metadata)
@@ -63,6 +64,8 @@ __all__ = [
     "organizations",
     "passage_tags",
     "passages",
+    "run_events",
+    "run_otids",
     "run_tools",
     "runs",
     "sandbox_configs",

@@ -23,6 +23,7 @@ from kelpie.storage.tables.metadata import metadata
 # Most messages belong to no conversation and no group; these indexes hold the others only.
 _THREADED = column("conversation_id").is_not(None)
 _GROUPED = column("group_id").is_not(None)
+_DUE = column("callback_due_at").is_not(None)
 
 messages = Table(
     "messages",
@@ -92,8 +93,14 @@ runs = Table(
     Column("metadata", JSON, nullable=False),
     Column("request_config", JSON, nullable=False),
     Column("callback_url", Text),
+    Column("callback_due_at", BigInteger),  # when the next try is due; null when there is nothing to send
+    Column("callback_attempts", Integer, nullable=False),
+    Column("callback_sent_at", BigInteger),
+    Column("callback_status_code", Integer),
+    Column("callback_error", Text),
     Column("usage", JSON, nullable=False),
     Column("step_count", Integer, nullable=False),
+    Column("taken_up", Integer, nullable=False),  # how often a lane began to work on it
     Column("ttft_ns", BigInteger),
     Column("total_duration_ns", BigInteger),
     Column("owner", Text, nullable=False),
@@ -103,6 +110,7 @@ runs = Table(
     Index(None, "agent_id", "created_at", "id"),
     Index(None, "organization_id", "created_at", "id"),
     Index(None, "status"),
+    Index(None, "callback_due_at", sqlite_where=_DUE, postgresql_where=_DUE),
 )
 
 steps = Table(

@@ -529,8 +529,14 @@ def upgrade() -> None:
         sa.Column("metadata", sa.JSON(), nullable=False),
         sa.Column("request_config", sa.JSON(), nullable=False),
         sa.Column("callback_url", sa.Text(), nullable=True),
+        sa.Column("callback_due_at", sa.BigInteger(), nullable=True),
+        sa.Column("callback_attempts", sa.Integer(), nullable=False),
+        sa.Column("callback_sent_at", sa.BigInteger(), nullable=True),
+        sa.Column("callback_status_code", sa.Integer(), nullable=True),
+        sa.Column("callback_error", sa.Text(), nullable=True),
         sa.Column("usage", sa.JSON(), nullable=False),
         sa.Column("step_count", sa.Integer(), nullable=False),
+        sa.Column("taken_up", sa.Integer(), nullable=False),
         sa.Column("ttft_ns", sa.BigInteger(), nullable=True),
         sa.Column("total_duration_ns", sa.BigInteger(), nullable=True),
         sa.Column("owner", sa.Text(), nullable=False),
@@ -541,6 +547,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
     )
     op.create_index(op.f("ix_runs_agent_id_created_at_id"), "runs", ["agent_id", "created_at", "id"], unique=False)
+    op.create_index(
+        op.f("ix_runs_callback_due_at"),
+        "runs",
+        ["callback_due_at"],
+        unique=False,
+        sqlite_where=sa.text("callback_due_at IS NOT NULL"),
+        postgresql_where=sa.text("callback_due_at IS NOT NULL"),
+    )
     op.create_index(
         op.f("ix_runs_organization_id_created_at_id"), "runs", ["organization_id", "created_at", "id"], unique=False
     )
@@ -707,6 +721,28 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("passage_id", "tag", name=op.f("pk_passage_tags")),
     )
     op.create_table(
+        "run_events",
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("segment", sa.Text(), nullable=False),
+        sa.Column("upto", sa.Integer(), nullable=False),
+        sa.Column("events", sa.JSON(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_run_events_run_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("run_id", "number", name=op.f("pk_run_events")),
+    )
+    op.create_index(op.f("ix_run_events_created_at"), "run_events", ["created_at"], unique=False)
+    op.create_table(
+        "run_otids",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("otid", sa.Text(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_run_otids_agent_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_run_otids_run_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("agent_id", "otid", "run_id", name=op.f("pk_run_otids")),
+    )
+    op.create_index(op.f("ix_run_otids_run_id"), "run_otids", ["run_id"], unique=False)
+    op.create_table(
         "run_tools",
         sa.Column("run_id", sa.Text(), nullable=False),
         sa.Column("tool_id", sa.Text(), nullable=False),
@@ -792,6 +828,8 @@ def downgrade() -> None:
     op.drop_table("access_token_agents")
     op.drop_table("steps")
     op.drop_table("run_tools")
+    op.drop_table("run_otids")
+    op.drop_table("run_events")
     op.drop_table("passage_tags")
     op.drop_table("group_blocks")
     op.drop_table("group_agents")

@@ -1,0 +1,159 @@
+"""The door to background runs: accept one, and follow what it tells, from the beginning or after a break.
+
+A run is stored with its input before it is acknowledged. What it tells is read from the database and nowhere else, so
+every follower sees the same, however late or slow it is, and holds up nobody.
+"""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from kelpie.agent import event_json
+from kelpie.agent.backlog import Backlog
+from kelpie.agent.broadcast import Broadcast
+from kelpie.agent.commands import Send
+from kelpie.agent.events import StreamCut, TurnEnded, TurnEvent
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.errors import AgentStopped, Gone, InvalidInput, MailboxFull, NotFound
+from kelpie.core.ids import AgentId, ConversationId, RunId
+from kelpie.core.runs import UNFINISHED, Run, RunStatus
+from kelpie.core.settings import Settings
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.storage import agents, run_events, run_otids, runs, scope
+from kelpie.storage.run_events import Batch
+from kelpie.storage.runs import NOBODY, Given, InBackground
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+BATCHES_READ = 64
+LOOK_S = 2.0  # how long a follower trusts that it would be told of news
+RETRY_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backstage:
+    """What the background work of one process shares."""
+
+    backlog: Backlog
+    broadcast: Broadcast
+
+
+class Streams:
+    """Background runs of the caller's organisation."""
+
+    def __init__(self, world: World, settings: Settings, backstage: Backstage, caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._settings = settings
+        self._backlog = backstage.backlog
+        self._broadcast = backstage.broadcast
+        self._organization = caller.organization_id
+
+    async def accept(self, agent_id: AgentId, send: Send) -> Run:
+        """Stores a run that its lane will take up; the same messages under the same ids are the run they were before.
+
+        Raises NotFound, AgentStopped, MailboxFull, StorageError.
+        """
+        run = Run(
+            id=self._world.ids.new(RunId),
+            agent_id=agent_id,
+            status=RunStatus.created,
+            created_at=self._world.clock.now(),
+            conversation_id=ConversationId(send.conversation) if send.conversation else None,
+            background=True,
+            metadata={"run_type": send.run_type},
+            request_config=send.request_config,
+            callback_url=send.callback_url,
+        )
+
+        given = send.given
+
+        def write(tx: Tx) -> Run:
+            scope.agent(tx, self._organization, agent_id)
+            if (same := _same(tx, run, given)) is not None:
+                return same
+            if agents.get(tx, agent_id).stopped:
+                raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
+            if runs.count_created(tx, agent_id) >= (most := self._settings.mailbox_size):
+                raise MailboxFull(f"{most} messages are waiting already; send again later", RETRY_AFTER_S)
+            runs.open_run(tx, run, self._organization, given, NOBODY)
+            run_otids.add(tx, agent_id, run.id, _otids(given))
+            return run
+
+        stored = await self._world.database.transact(write)
+        if stored.status in UNFINISHED:
+            self._backlog.submit(InBackground(stored.id, agent_id, stored.conversation_id))
+        return stored
+
+    async def find(self, run_id: RunId) -> Run:
+        """A run whose stream is kept. Raises NotFound, InvalidInput for one that keeps none, Gone after its time."""
+        run = await self._world.database.read(lambda tx: self._run(tx, run_id))
+        if not run.background:
+            raise InvalidInput("run_id", "the run was not made in the background, so its stream was not kept")
+        kept = int(self._settings.stream_kept_s * MICROS_PER_SECOND)
+        if run.completed_at is not None and run.completed_at + kept < self._world.clock.now():
+            raise Gone(f"The stream of {run_id} is no longer kept; read the messages of the run instead.")
+        return run
+
+    async def latest(self, agent_id: AgentId, conversation_id: ConversationId | None, otid: str | None) -> Run:
+        """The run of a message's id, or without one the newest that has not ended. Raises NotFound, InvalidInput."""
+
+        def read(tx: Tx) -> RunId | None:
+            scope.agent(tx, self._organization, agent_id)
+            if otid is not None:
+                return run_otids.latest(tx, agent_id, otid)
+            return runs.newest_in_background(tx, agent_id, conversation_id)
+
+        run_id = await self._world.database.read(read)
+        if run_id is None:
+            what = "no run has a message with this id" if otid is not None else "no background run is under way"
+            raise InvalidInput("otid" if otid is not None else "run_id", what)
+        return await self.find(run_id)
+
+    async def follow(self, run_id: RunId) -> AsyncGenerator[TurnEvent, None]:
+        """What the run has told and will tell, to its end. Raises NotFound, or StorageError when it stands still."""
+        number = 0
+        with self._broadcast.listen(run_id) as ear:
+            while True:
+                ear.clear()
+                batches, status = await self._world.database.read(lambda tx, n=number: _look(tx, run_id, n))
+                for batch in batches:
+                    number = batch.number
+                    for data in batch.events:
+                        event = event_json.from_json(data)
+                        yield event
+                        if isinstance(event, TurnEnded | StreamCut):
+                            return
+                if batches:
+                    continue
+                if status not in UNFINISHED:
+                    raise NotFound("Stream", run_id)  # swept in the meantime
+                if ear.trouble is not None:
+                    raise ear.trouble
+                await ear.wait(LOOK_S)
+
+    def _run(self, tx: Tx, run_id: RunId) -> Run:
+        scope.run(tx, self._organization, run_id)
+        return runs.get(tx, run_id)
+
+
+def _look(tx: Tx, run_id: RunId, number: int) -> tuple[list[Batch], RunStatus]:
+    return run_events.after(tx, run_id, number, BATCHES_READ), runs.get(tx, run_id).status
+
+
+def _otids(given: Given) -> list[str]:
+    return [message.otid for message in given.messages if message.otid is not None]
+
+
+def _same(tx: Tx, run: Run, given: Given) -> Run | None:
+    """The run that answers these very messages already: the client sends again what it has no answer for yet.
+
+    One that failed is no answer, and other words under the same id are another message.
+    """
+    otids = _otids(given)
+    if not otids or len(otids) < len(given.messages):
+        return None
+    run_id = run_otids.latest(tx, run.agent_id, otids[0])
+    if run_id is None or runs.given(tx, run_id).messages != given.messages:
+        return None
+    found = runs.get(tx, run_id)
+    same_place = found.background and found.conversation_id == run.conversation_id
+    return found if same_place and found.status is not RunStatus.failed else None

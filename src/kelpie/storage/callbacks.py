@@ -1,0 +1,58 @@
+"""Callbacks that are owed: which ended runs have an address to be told at, when the next try is due, what became of it.
+
+A callback is owed from the commit that ends its run, so none is sent before and none is forgotten by a crash.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, select, update
+
+from kelpie.core.ids import RunId
+from kelpie.core.time import Micros
+from kelpie.storage.tables import runs
+from kelpie.world.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """One callback, and how often it was tried."""
+
+    run_id: RunId
+    url: str
+    attempts: int
+
+
+_OWE = update(runs).where(runs.c.id == bindparam("of_run")).values(callback_due_at=bindparam("due"))
+_DUE = (
+    select(runs.c.id, runs.c.callback_url, runs.c.callback_attempts)
+    .where(runs.c.callback_due_at <= bindparam("now"))
+    .order_by(runs.c.callback_due_at, runs.c.id)
+    .limit(bindparam("most"))
+)
+_TRIED = (
+    update(runs)
+    .where(runs.c.id == bindparam("of_run"))
+    .values(
+        callback_due_at=bindparam("due"),
+        callback_attempts=runs.c.callback_attempts + 1,
+        callback_sent_at=bindparam("sent"),
+        callback_status_code=bindparam("status"),
+        callback_error=bindparam("error"),
+    )
+)
+
+
+def owe(tx: Tx, run_id: RunId, at: Micros) -> None:
+    """From now on the run's address is to be told."""
+    tx.execute(_OWE, {"of_run": run_id, "due": at})
+
+
+def due(tx: Tx, now: Micros, most: int) -> list[Owed]:
+    """Callbacks whose time has come, the longest due first."""
+    rows = tx.execute(_DUE, {"now": now, "most": most})
+    return [Owed(RunId(row.id), row.callback_url, row.callback_attempts) for row in rows]
+
+
+def tried(tx: Tx, run_id: RunId, at: Micros, status: int | None, error: str | None, again_at: Micros | None) -> None:
+    """Records a try; without `again_at` it was the last."""
+    tx.execute(_TRIED, {"of_run": run_id, "due": again_at, "sent": at, "status": status, "error": error})
