@@ -19,7 +19,7 @@ class Upkeep:
         self._pruned_s: float | None = None
 
     async def sweep(self) -> None:
-        """Deletes what removed archives, streams past their time and turns of long ago have left. Raises StorageError."""
+        """Deletes what removed archives, streams past their time and old turns have left. Raises StorageError."""
         database = self._world.database
         while await database.read(archives.is_unswept):
             await database.transact(archives.sweep)
