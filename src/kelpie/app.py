@@ -19,6 +19,7 @@ from kelpie.agent.pause import Pauses
 from kelpie.agent.post import Post
 from kelpie.agent.streams import Backstage
 from kelpie.agent.turn import Equipment
+from kelpie.agent.underway import Underway
 from kelpie.agent.upkeep import Upkeep
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
@@ -88,6 +89,7 @@ class Kelpie:
         )
         self.pauses = Pauses(world.clock)
         self._meetings = Meetings()
+        self.underway = Underway()
         self.gate = Gate(world, settings, password_kept)
         self._wanted = asyncio.Event()  # recovery, soon
         self._broadcast = Broadcast()
@@ -101,6 +103,7 @@ class Kelpie:
             external,
             self.agents.touched,
             self.pauses,
+            self.underway,
             settings.block_limit,
             settings.context_window,
             _tracing(settings),
@@ -122,6 +125,7 @@ class Kelpie:
                 self.dispatcher,
                 self.pauses,
                 Backstage(self.backlog, self._broadcast),
+                self.underway,
                 self.gate.forget,
                 self._meetings,
             )

@@ -15,6 +15,7 @@ from kelpie.accounts.users import Users
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.activation import Activation
 from kelpie.agent.agents import Agents
+from kelpie.agent.cancelling import Cancelling
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.deployments import Deployments
 from kelpie.agent.drafts import Drafts
@@ -26,6 +27,7 @@ from kelpie.agent.recall import Recall
 from kelpie.agent.runs import Runs
 from kelpie.agent.streams import Backstage, Streams
 from kelpie.agent.tags import Tags
+from kelpie.agent.underway import Underway
 from kelpie.core.accounts import Caller
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
@@ -50,6 +52,7 @@ class Doors:
     sandbox_configs: SandboxConfigs
     runs: Runs
     streams: Streams
+    cancelling: Cancelling
     conversations: Conversations
     groups: Groups
     deployments: Deployments
@@ -73,10 +76,11 @@ def open_doors(
     dispatcher: Dispatcher[Activation],
     pauses: Pauses,
     backstage: Backstage,
+    underway: Underway,
     accounts_changed: Callable[[], None],
     meetings: Meetings,
 ) -> Doors:
-    agents = Agents(world, models, dispatcher, pauses, settings, caller)
+    agents = Agents(world, models, dispatcher, pauses, underway, settings, caller)
     blocks = Blocks(world, agents.touched, settings.block_limit, caller)
     groups = Groups(world, agents, meetings, caller)
     return Doors(
@@ -91,6 +95,7 @@ def open_doors(
         sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),
         streams=Streams(world, settings, backstage, caller),
+        cancelling=Cancelling(world, dispatcher, underway, backstage.broadcast, caller),
         conversations=Conversations(world, models, agents.touched, caller),
         groups=groups,
         deployments=Deployments(world, agents, blocks, groups, caller),

@@ -112,6 +112,13 @@ class Things:
             "POST", "/v1/client-side-access-tokens", json={"hostname": "https://a.example", "policy": policy}
         )
 
+    def busy(self) -> str:
+        """An agent in the middle of a turn; nobody reads what it says."""
+        agent = self.agent()
+        body = {"input": '!script [{"text": "late", "wait_s": 30}]'}
+        self.http.send(self.http.build_request("POST", f"/v1/agents/{agent}/messages/stream", json=body), stream=True)
+        return agent
+
     @cached_property
     def talked(self) -> "Talked":
         """An agent that had a turn."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from kelpie.agent import journal, recording, state
 from kelpie.agent.calls import interrupted
+from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.commands import Send
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.freshness import enter
@@ -20,7 +21,15 @@ from kelpie.agent.listener import Turn
 from kelpie.agent.recording import Recorder
 from kelpie.agent.rows import tool_row
 from kelpie.agent.turn import Equipment, TurnLoop
-from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, NotFound, StorageError
+from kelpie.core.errors import (
+    AgentStopped,
+    CommitUnknown,
+    InvariantBroken,
+    KelpieError,
+    NotFound,
+    RunOver,
+    StorageError,
+)
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import Message, Usage
 from kelpie.core.runs import UNFINISHED, Run, RunStatus, StopReason
@@ -86,7 +95,13 @@ class Activation:
         """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
         try:
             await self.recover(send.conversation)
-            await self._new_turn(send, turn)
+            turn.cancellation.begin()
+            with self._equipment.underway.working(self.agent_id, send.conversation, turn):
+                await self._new_turn(send, turn)
+        except Cancelled:
+            turn.tell(TurnEnded(turn.run_id, StopReason.cancelled, Usage(), 0, None))
+        except RunOver:
+            turn.tell(await self._stored_end(turn.run_id))
         except asyncio.CancelledError:  # perhaps in the middle of a commit, which goes on without it
             turn.tell(broken_off(turn, CommitUnknown(CUT_OFF)))
             raise
@@ -97,6 +112,12 @@ class Activation:
             _log.exception("a turn broke off", run_id=turn.run_id, agent_id=self.agent_id)
             turn.tell(broken_off(turn, InvariantBroken(f"{type(error).__name__}: {error}")))
             raise
+
+    async def _stored_end(self, run_id: RunId) -> TurnEnded:
+        """The end of a turn whose run was ended under it."""
+        run = await self._equipment.world.database.read(lambda tx: runs.get(tx, run_id))
+        reason = run.stop_reason or StopReason.cancelled
+        return TurnEnded(run_id, reason, run.usage, run.step_count, None, detail=run.stop_detail)
 
     @property
     def interrupted_lanes(self) -> list[str]:
@@ -118,6 +139,8 @@ class Activation:
                 await self._go_on_with(waiting[0])
             except StorageError:
                 raise
+            except (Cancelled, RunOver):
+                _log.info("a turn that was cut short had been cancelled", run_id=waiting[0].run.id)
             except NotFound:
                 await self._close(waiting[0], DELETED)
             except Exception as error:  # noqa: BLE001 - logged and told: it must not keep the agent from later turns
@@ -187,11 +210,11 @@ class Activation:
 
     async def _go_on_with(self, unfinished: Unfinished) -> None:
         if not unfinished.run.background:
-            await self._play(unfinished, Turn(unfinished.run.id))
+            await self._play_listed(unfinished, Turn(unfinished.run.id))
             return
         recorder = await self._recorder(unfinished)
         try:
-            await self._play(unfinished, recorder)
+            await self._play_listed(unfinished, recorder)
         except asyncio.CancelledError:
             self._equipment.broadcast.trouble(recorder.run_id, CommitUnknown(CUT_OFF))
             raise
@@ -200,6 +223,12 @@ class Activation:
             raise
         finally:
             recorder.close()
+
+    async def _play_listed(self, unfinished: Unfinished, turn: Turn | Recorder) -> None:
+        """Plays a turn that can be told to end."""
+        with self._equipment.underway.working(self.agent_id, unfinished.run.conversation_id or "", turn):
+            turn.cancellation.begin()
+            await self._play(unfinished, turn)
 
     async def _play(self, unfinished: Unfinished, turn: Turn | Recorder) -> None:
         """Plays a turn from where it stands to its end."""

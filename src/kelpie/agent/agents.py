@@ -20,6 +20,7 @@ from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import system_text
 from kelpie.agent.status import shown_status
 from kelpie.agent.types import spec_of
+from kelpie.agent.underway import Underway
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import (
     EVERYTHING,
@@ -54,6 +55,7 @@ class Agents:
         models: Models,
         dispatcher: Dispatcher[Activation],
         pauses: Pauses,
+        underway: Underway,
         settings: Settings,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
@@ -61,6 +63,7 @@ class Agents:
         self._models = models
         self._dispatcher = dispatcher
         self._pauses = pauses
+        self._underway = underway
         self._settings = settings
         self._caller = caller
         self._organization = caller.organization_id
@@ -270,7 +273,9 @@ class Agents:
         reply = self._dispatcher.submit(
             agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn
         )
+        work = self._underway.add(agent_id, send.conversation, turn, send)
         reply.add_done_callback(partial(tell_failure, turn))
+        reply.add_done_callback(partial(self._underway.ended, work))
         if not live:
             await asyncio.wait(
                 (reply, heard := asyncio.ensure_future(turn.opened())), return_when=asyncio.FIRST_COMPLETED

@@ -18,10 +18,11 @@ class Cancelled(KelpieError):
 class Cancellation:
     """Of one turn. It must be wished for from another task than the turn's own."""
 
-    __slots__ = ("_task", "wished")
+    __slots__ = ("_task", "has_begun", "wished")
 
     def __init__(self) -> None:
         self.wished = False
+        self.has_begun = False
         self._task: asyncio.Task[object] | None = None
 
     def wish(self) -> None:
@@ -30,6 +31,11 @@ class Cancellation:
             self.wished = True
             if self._task is not None:
                 self._task.cancel()
+
+    def begin(self) -> None:
+        """The first thing a turn does. Raises Cancelled when it must not begin: then nobody expects anything of it."""
+        self.check()
+        self.has_begun = True
 
     def check(self) -> None:
         """Before something new is begun. Raises Cancelled."""

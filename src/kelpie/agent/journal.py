@@ -347,6 +347,13 @@ def finish(
     return agent.message_buffer_autoclear
 
 
+def finish_waiting(tx: Tx, run: Run) -> None:
+    """Records the end of a run that never came to its lane: nothing of the agent has changed by it."""
+    runs.finish(tx, run)
+    if run.background:
+        recording.keep_end(tx, run, None, ())
+
+
 def _clear_context(tx: Tx, agent_id: AgentId, conversation: str) -> None:
     """Leaves the model the system message and nothing else; the history keeps everything."""
     first = messages.get_many(tx, messages.context_ids(tx, agent_id, conversation)[:1])

@@ -29,6 +29,7 @@ from kelpie.agent.rows import answered_by, described, input_row, reason_for, rep
 from kelpie.agent.rules import made_in
 from kelpie.agent.stop import Called
 from kelpie.agent.telling import told
+from kelpie.agent.underway import Underway
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import KelpieError, ModelError
 from kelpie.core.ids import AgentId, MessageId, StepId
@@ -51,6 +52,7 @@ class Equipment:
     external: ExternalTool | None
     touched: Callable[[Iterable[AgentId]], None]
     pauses: Pauses
+    underway: Underway
     block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing

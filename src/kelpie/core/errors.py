@@ -14,6 +14,7 @@ KelpieError
 │   └── Overloaded           a bound was reached; carries how long to wait
 │       └── MailboxFull
 ├── ModelError               the model provider failed or refused; see its `kind`
+├── RunOver                  a run was ended from outside its turn, which can commit nothing more
 ├── ToolError                a tool call failed; told to the model, never to the client as a failure
 ├── StorageError             the database failed
 │   ├── DiskFull
@@ -142,6 +143,10 @@ class ModelError(KelpieError):
         self.detail = detail  # the provider's own words, verbatim
         self.hint = hint  # what the user can do about it
         self.retry_after_s = retry_after_s
+
+
+class RunOver(KelpieError):
+    """This run has ended."""
 
 
 class ToolError(KelpieError):

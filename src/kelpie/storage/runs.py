@@ -1,6 +1,6 @@
 """Runs as rows: what was asked, how far it came, how it ended, and which of them a crash cut short."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +8,7 @@ from sqlalchemy import Row, bindparam, delete, func, insert, select, update
 
 from kelpie.core.approvals import ClientTool
 from kelpie.core.chains import UNCHAINED, Chain
-from kelpie.core.errors import InvariantBroken, NotFound
+from kelpie.core.errors import NotFound, RunOver
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import CallAnswer, NewMessage, Role, Usage
 from kelpie.core.overrides import Override
@@ -151,7 +151,7 @@ def take_up(tx: Tx, run_id: RunId, node: Node) -> bool:
 _RUN = select(runs).where(runs.c.id == bindparam("of_run"))
 _UPDATE_PROGRESS = (
     update(runs)
-    .where(runs.c.id == bindparam("of_run"))
+    .where(runs.c.id == bindparam("of_run"), runs.c.status.in_([s.value for s in UNFINISHED]))
     .values(usage=bindparam("new_usage"), step_count=bindparam("new_count"), ttft_ns=bindparam("new_ttft"))
 )
 _FINISH = (
@@ -172,8 +172,8 @@ _FINISH = (
 
 
 def progress(tx: Tx, run: Run) -> None:
-    """Records usage and steps so far."""
-    tx.execute(
+    """Records usage and steps so far. Raises RunOver when it has ended: somebody cancelled it."""
+    moved = tx.execute(
         _UPDATE_PROGRESS,
         {
             "of_run": run.id,
@@ -181,11 +181,13 @@ def progress(tx: Tx, run: Run) -> None:
             "new_count": run.step_count,
             "new_ttft": run.ttft_ns,
         },
-    )
+    ).rowcount
+    if moved != 1:
+        raise RunOver(f"{run.id} has ended")
 
 
 def finish(tx: Tx, run: Run) -> None:
-    """Records how a run ended. Raises InvariantBroken when it had ended before."""
+    """Records how a run ended. Raises RunOver when it had ended before: somebody cancelled it."""
     check_run_move(RunStatus.running, run.status)
     ended = tx.execute(
         _FINISH,
@@ -203,7 +205,7 @@ def finish(tx: Tx, run: Run) -> None:
         },
     ).rowcount
     if ended != 1:
-        raise InvariantBroken(f"{run.id} had already ended")
+        raise RunOver(f"{run.id} had already ended")
     if run.callback_url is not None and run.completed_at is not None:
         callbacks.owe(tx, run.id, run.completed_at)
 
@@ -238,6 +240,14 @@ def get(tx: Tx, run_id: RunId) -> Run:
     if row is None:
         raise NotFound("Run", run_id)
     return _run_from_row(row)
+
+
+_MANY = select(runs).where(runs.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def get_many(tx: Tx, ids: Sequence[str]) -> list[Run]:
+    """The runs with these ids; ids that do not exist are left out."""
+    return [_run_from_row(row) for row in tx.execute(_MANY, {"ids": list(ids)})] if ids else []
 
 
 _RUN_PAGES = Paging(runs, "created_at", "total_duration_ns")

@@ -36,7 +36,6 @@ _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/agents/[^/]+/schedule.*", "Schedules are not in this version of Kelpie yet; let cron send the message."),
     (r"/v1/messages/batches.*", "Batches are not in this version of Kelpie yet; send the messages one by one."),
     (r"/v1/agents/[^/]+/messages/async", f"Sending in the background {_LOOP}"),
-    (r"/v1/agents/[^/]+/messages/cancel|/v1/conversations/[^/]+/cancel", f"Cancelling a run {_LOOP}"),
     (r"/v1/agents/[^/]+/summarize|/v1/conversations/[^/]+/compact", f"Compacting a history on demand {_LOOP}"),
     (r"/v1/runs/[^/]+/stream|/v1/conversations/[^/]+/stream", f"Taking up a stream again {_LOOP}"),
     (r"/v1/(tools/run|agents/[^/]+/tools/[^/]+/run|sandbox-config/local/recreate-venv)", _RUNNING),
