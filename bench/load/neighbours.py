@@ -18,6 +18,7 @@ from load.turns import request, turn
 
 ROUNDS = 4
 TURNS = 50  # of the quiet agent in a round
+WARM = 10  # more before them
 STUCK = 50  # turns of the stuck neighbour that hang at once, in agents of their own
 STUCK_MS = 60_000
 
@@ -57,7 +58,8 @@ async def neighbours(server: Server, database_file: Path, model_ms: float) -> di
 async def _round(server: Server, quiet: str, noise: Noise | None) -> list[float]:
     neighbour = asyncio.create_task(_again_and_again(noise)) if noise else None
     times: list[float] = []
-    await turn(server.url, quiet)  # so that the noise has begun
+    for _ in range(WARM):  # so that the noise has begun, and what its beginning costs is not counted
+        await turn(server.url, quiet)
     for _ in range(TURNS):
         started = time.perf_counter()
         outcome = await turn(server.url, quiet)
