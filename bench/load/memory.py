@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from load.server import LeanClient, Server
-from load.turns import turn
+from load.server import Server
+from load.turns import turn, whole_turn
 
 TURNS = 10_000
 AGENTS = 500
@@ -39,17 +39,15 @@ async def many_agents(server: Server, seconds: float) -> dict[str, Any]:
 
     async def client() -> None:
         nonlocal done
-        lean = LeanClient(server.url)
         while time.perf_counter() < end:
             agent = chance.choice(agents)
             if agent in busy:
                 await asyncio.sleep(0.001)
                 continue
             busy.add(agent)
-            if chance.random() < 0.5:
-                await turn(server.url, agent)
-            else:
-                await lean.send(agent)
+            outcome = await (turn(server.url, agent) if chance.random() < 0.5 else whole_turn(server.url, agent))
+            if outcome.kind != "ok":
+                raise SystemExit(f"a turn failed: {outcome}")
             busy.discard(agent)
             done += 1
 

@@ -40,6 +40,11 @@ async def turn(url: str, agent: str, *, text: str = "hello there", tokens: bool 
     return await request(url, "POST", f"/v1/agents/{agent}/messages/stream", body)
 
 
+async def whole_turn(url: str, agent: str, text: str = "hello there") -> Outcome:
+    """One turn that is answered as a whole."""
+    return await request(url, "POST", f"/v1/agents/{agent}/messages", json.dumps({"input": text}).encode())
+
+
 async def request(url: str, method: str, path: str, body: bytes = b"") -> Outcome:
     """Sends it and reads to the end; never raises for what the server does."""
     started = time.perf_counter()
