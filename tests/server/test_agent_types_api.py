@@ -16,7 +16,6 @@ from kelpie.agent.types import TYPES
         ({"agent_type": "voice_convo_agent"}, 422, "enable_sleeptime"),
         ({"agent_type": "voice_convo_agent", "enable_sleeptime": True}, 200, ""),
         ({"agent_type": "voice_convo_agent", "enable_sleeptime": True, "folder_ids": ["x"]}, 400, "folder_ids"),
-        ({"agent_type": "memgpt_agent", "enable_sleeptime": True}, 400, "enable_sleeptime"),
         ({"agent_type": "voice_sleeptime_agent"}, 200, ""),
         ({"agent_type": "sleeptime_agent"}, 200, ""),
         ({"agent_type": "react_agent"}, 200, ""),

@@ -165,7 +165,6 @@ async def test_ids_are_strict(client: httpx.AsyncClient, agent_id: str) -> None:
         ({"tool_ids": ["bogus"]}, 400),
         ({"name": "bad/name!"}, 400),
         ({"timezone": "Mars/Base"}, 400),
-        ({"enable_sleeptime": True}, 400),
         ({"agent_type": "bogus"}, 422),
         ({"model": 5}, 422),
         ({"zzz": 1}, 200),

@@ -114,7 +114,8 @@ async def test_group_lists_and_what_is_refused(client: httpx.AsyncClient) -> Non
     await refused(404, manager_config={"manager_type": "supervisor", "manager_agent_id": UNKNOWN})
     await refused(422, manager_config={"manager_type": "supervisor"})
     await refused(422, manager_config={"manager_type": "swarm"})
-    await refused(400, manager_config={"manager_type": "sleeptime", "manager_agent_id": agent})  # not carried out yet
+    await refused(422, manager_config={"manager_type": "sleeptime"})
+    await refused(404, manager_config={"manager_type": "sleeptime", "manager_agent_id": UNKNOWN})
     await refused(404, shared_block_ids=["block-00000000-0000-4000-8000-0000000000ff"])
     assert (await client.get("/v1/groups/count")).json() == 4
     assert (await client.get(f"/v1/agents/{UNKNOWN}/groups")).status_code == 404

@@ -288,6 +288,17 @@ SIGNATURES = {
         False,
         "convo_keyword_queries:array start_minutes_ago:integer end_minutes_ago:integer",
     ),
+    "send_message_to_agent_and_wait_for_reply": (
+        "letta_multi_agent_core",
+        False,
+        "message*:string other_agent_id*:string",
+    ),
+    "send_message_to_agents_matching_tags": (
+        "letta_multi_agent_core",
+        False,
+        "message*:string match_all*:array match_some*:array",
+    ),
+    "send_message_to_agent_async": ("letta_multi_agent_core", False, "message*:string other_agent_id*:string"),
 }
 
 

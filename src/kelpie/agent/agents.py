@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import changing, making, overview, state
+from kelpie.agent import changing, companions, histories, making, overview, state
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.listener import Turn
@@ -36,6 +36,7 @@ from kelpie.core.errors import Conflict, ConversationBusy, InvalidInput, Invaria
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
+from kelpie.core.time import Micros
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
 from kelpie.storage import agent_views, agents, archives, blocks, conversations, messages, scope, tools
@@ -86,6 +87,7 @@ class Agents:
         secrets = making.make_secrets(new.secrets, ids, now)
         first = making.first_messages(agent_id, spec, new.initial_messages, ids, now)
         names = (*making.own_tools(new, spec), *new.tools)
+        companion = self._companion(now) if new.enable_sleeptime else None
 
         def write(tx: Tx) -> AgentView:
             attached = changing.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), new.tool_ids)
@@ -101,10 +103,14 @@ class Agents:
                 agents.replace_secrets(tx, agent_id, secrets)
             linked = changing.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(blocks.of_agent(tx, agent_id)) if new.block_ids else made
-            _start_history(tx, state.Loaded(agent, hung, attached), first)
-            return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked)
+            histories.begin(tx, state.Loaded(agent, hung, attached), first)
+            group = companions.hire(tx, agent, hung, companion) if companion else None
+            return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
 
         return self.with_status(await self._world.database.transact(write))
+
+    def _companion(self, now: Micros) -> companions.Hire:
+        return companions.prepare(self._world.ids, now, self._settings.block_limit, self._caller)
 
     async def _model(self, new: NewAgent) -> ModelChoice:
         info = await self._models.resolve(new.model or self._settings.default_model)
@@ -150,7 +156,7 @@ class Agents:
         """Changes what is given, by field name. Raises NotFound, InvalidInput, Conflict, ModelError, StorageError."""
         now, ids = self._world.clock.now(), self._world.ids
         secrets = making.make_secrets(changes.get("secrets") or {}, ids, now)
-        model = await self._changed_model(agent_id, changes)
+        model, companion = await self._changed_model(agent_id, changes), self._companion(now)
         if changes.get("embedding") is not None:
             await self._check_embedding(changes["embedding"])
 
@@ -159,6 +165,8 @@ class Agents:
             columns = changing.row_changes(changes, model, agent, self._caller.user_id)
             agents.update_agent(tx, agent_id, columns, now)
             changing.apply_relations(tx, agent, changes, secrets)
+            if changes.get("enable_sleeptime"):
+                companions.hire(tx, agents.get(tx, agent_id), tuple(blocks.of_agent(tx, agent_id)), companion)
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
@@ -175,17 +183,20 @@ class Agents:
         return changing.new_model(agent, info, changes, self._settings.context_window)
 
     async def delete(self, agent_id: AgentId) -> None:
-        """Deletes an agent with its history. A turn that is running is cut off. Raises NotFound."""
+        """Deletes an agent with its history and its companion. A turn that is running is cut off. Raises NotFound."""
 
-        def write(tx: Tx) -> None:
+        def write(tx: Tx) -> list[AgentId]:
             scope.agent(tx, self._organization, agent_id)
-            archives.remove_owned(tx, agent_id)
-            conversations.remove_blocks_of_agent(tx, agent_id)
-            agents.remove(tx, agent_id)
-            fulltext.remove_scope(tx, "message", agent_id)
+            gone = [agent_id, *companions.of(tx, agent_id)]
+            for one in gone:
+                archives.remove_owned(tx, one)
+                conversations.remove_blocks_of_agent(tx, one)
+                agents.remove(tx, one)
+                fulltext.remove_scope(tx, "message", one)
+            return gone
 
-        await self._world.database.transact(write)
-        await self._dispatcher.release(agent_id, "deleted")
+        for gone in await self._world.database.transact(write):
+            await self._dispatcher.release(gone, "deleted")
 
     def touched(self, ids: Iterable[AgentId]) -> None:
         """Tells live agents that something they hold was changed, before whoever changed it is answered."""
@@ -226,7 +237,7 @@ class Agents:
         def write(tx: Tx) -> AgentView:
             loaded = state.load(tx, self._ours(tx, agent_id))
             messages.remove_all(tx, agent_id)
-            _start_history(tx, loaded, first)
+            histories.begin(tx, loaded, first)
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)
@@ -343,13 +354,6 @@ class Agents:
             return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include)
 
         return [self.with_status(view) for view in await self._world.database.read(read)]
-
-
-def _start_history(tx: Tx, loaded: state.Loaded, first: tuple[Message, ...]) -> None:
-    """Writes the first messages of an agent that has none, the system message with what it says now."""
-    system = system_text(loaded.agent, loaded.blocks, first[0].created_at)
-    rows = (replace(first[0], content=(Text(system),)), *first[1:])
-    messages.begin(tx, rows)
 
 
 async def _interrupted(activation: Activation) -> list[str]:

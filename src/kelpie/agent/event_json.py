@@ -3,7 +3,7 @@
 A new kind of event needs a line here, or it cannot be told by a background run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kelpie.agent.events import (
@@ -51,7 +51,7 @@ def to_json(event: TurnEvent) -> dict[str, Any]:
             raise InvariantBroken(f"{type(event).__name__} cannot be stored")
 
 
-def ended_to_json(run: Run, context_tokens: int | None) -> dict[str, Any]:
+def ended_to_json(run: Run, context_tokens: int | None, begun: Sequence[RunId] = ()) -> dict[str, Any]:
     """The end of a run, from what is recorded of it: the last event of its stream."""
     return {
         "kind": "ended",
@@ -62,6 +62,7 @@ def ended_to_json(run: Run, context_tokens: int | None) -> dict[str, Any]:
         "context_tokens": context_tokens,
         "error": run.metadata.get("error"),
         "detail": run.stop_detail,
+        "run_ids": list(begun),
     }
 
 
@@ -110,6 +111,7 @@ def _ended(data: Mapping[str, Any]) -> TurnEnded:
         data["context_tokens"],
         _error(data["error"]),
         data["detail"],
+        tuple(RunId(run_id) for run_id in data.get("run_ids", ())),
     )
 
 

@@ -88,6 +88,7 @@ class TurnEnded:
     context_tokens: int | None
     error: KelpieError | None = None
     detail: str | None = None  # Kelpie's own reason, where the wire has no word for it
+    run_ids: tuple[RunId, ...] = ()  # of companions that this turn gave something to do
 
 
 @dataclass(frozen=True, slots=True)

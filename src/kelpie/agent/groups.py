@@ -11,7 +11,7 @@ from kelpie.agent.meetings import Meetings
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
 from kelpie.core.errors import Conflict, InvalidInput
-from kelpie.core.groups import Group, GroupQuery, Manager, NewGroup
+from kelpie.core.groups import Group, GroupQuery, Manager, ManagerType, NewGroup
 from kelpie.core.ids import AgentId, BlockId, GroupId
 from kelpie.core.messages import Message, MessageQuery
 from kelpie.storage import agents as agent_rows
@@ -51,6 +51,7 @@ class Groups:
                 created_at=now,
                 updated_at=now,
                 shared_block_ids=tuple(dict.fromkeys(new.shared_block_ids)),
+                turns_counter=-1 if new.manager.type is ManagerType.sleeptime else None,
                 project_id=new.project_id,
                 hidden=new.hidden,
                 template_id=new.template_id,

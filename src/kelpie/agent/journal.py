@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kelpie.agent import recording, state
+from kelpie.agent import recording, sleeptime, state
 from kelpie.agent.calls import Planned, paused, run_inside
 from kelpie.agent.events import MessageCommitted, TurnEvent
 from kelpie.agent.recording import Record
@@ -23,7 +23,7 @@ from kelpie.core.agents import Agent
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
-from kelpie.core.ids import AgentId, MessageId, OrganizationId, StepId
+from kelpie.core.ids import AgentId, MessageId, OrganizationId, RunId, StepId
 from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StepStatus, StopReason, status_for
 from kelpie.core.time import Micros
@@ -202,7 +202,11 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     said = _said(rows, write, loaded) if run.background else ()
     if decision.stop is not None:
         run = replace(ended(run, decision.stop, write.at), stop_detail=decision.detail)
-        cleared = finish(tx, run, now.agent, position.conversation, write.record, said)
+        work = sleeptime.NOTHING
+        if now.agent.enable_sleeptime and ends_turn is None and not (write.ending and write.ending.paused):
+            work = sleeptime.after_turn(tx, now.agent, run, write.chain, position.conversation)
+            begun += work.begun
+        cleared = finish(tx, run, now.agent, position.conversation, write.record, said, work.run_ids) or work.trimmed
     else:
         runs.progress(tx, run)
         if write.record is not None:
@@ -250,7 +254,9 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
     known = {row.id: row for row in write.rows}  # they were said, even if the history was emptied since
     found = known | {row.id: row for row in messages.get_many(tx, ids)}
     rows = tuple(found[i] for i in ids if i in found)
-    return Committed(rows, run, state.refresh(tx, loaded), stop, (), stop is not None)
+    now = state.refresh(tx, loaded)
+    begun = sleeptime.begun_after(tx, now.agent, run) if stop is not None and now.agent.enable_sleeptime else ()
+    return Committed(rows, run, now, stop, (), stop is not None, begun)
 
 
 def _answer_all(
@@ -329,6 +335,7 @@ def finish(
     conversation: str,
     record: Record | None = None,
     said: Sequence[TurnEvent] = (),
+    begun: Sequence[RunId] = (),
 ) -> bool:
     """Records an ended run, on itself and on its agent; clears the context if the agent asks for that, and tells so.
 
@@ -337,7 +344,7 @@ def finish(
     assert run.stop_reason is not None and run.completed_at is not None
     runs.finish(tx, run)
     if run.background:
-        recording.keep_end(tx, run, record, said)
+        recording.keep_end(tx, run, record, said, begun)
     duration_ms = (run.total_duration_ns or 0) // 1_000_000
     agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)
     if conversation:

@@ -13,7 +13,7 @@ import orjson
 
 from kelpie.agent import compaction_settings, instructions
 from kelpie.agent.prompt import packed_event
-from kelpie.agent.types import EXITS, SPEAK, TypeSpec, instructions_for, spec_of
+from kelpie.agent.types import COMPANIONS, EXITS, SPEAK, WATCHED_TOOLS, TypeSpec, instructions_for, spec_of
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent, ModelChoice, NewAgent, Secret, ToolRule
 from kelpie.core.blocks import DEFAULT_LIMIT, Block, NewBlock
@@ -98,13 +98,15 @@ def wants_base_rules(new: NewAgent, spec: TypeSpec, model: ModelChoice) -> bool:
         return new.include_base_tool_rules
     name = model.handle.lower()
     manages = "mini" not in name and any(known in name for known in _NO_BASE_RULES)
-    by_model = spec.base_rules == "by_model" or bool(new.tool_rules)  # who gives rules is given the rest of them
+    # Who gives rules is given the rest of them; one with a companion speaks by tool, which must end its turn.
+    by_model = spec.base_rules == "by_model" or bool(new.tool_rules) or bool(new.enable_sleeptime)
     return spec.base_rules == "always" or (by_model and not manages)
 
 
 def own_tools(new: NewAgent, spec: TypeSpec) -> tuple[str, ...]:
     """The names of the tools that it comes with, beside those it is given."""
-    own = spec.base_tools if new.include_base_tools else ()
+    watched = new.enable_sleeptime and not spec.needs_companion and new.agent_type not in COMPANIONS
+    own = (WATCHED_TOOLS if watched else spec.base_tools) if new.include_base_tools else ()
     return (*own, *(MULTI_AGENT if new.include_multi_agent_tools else ()))
 
 
@@ -127,6 +129,13 @@ def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: Model
     return tuple(rules)
 
 
+def _instructions(new: NewAgent, spec: TypeSpec) -> str:
+    """What is given, or its type's own; those of one that answers in plain text do not fit one that speaks by tool."""
+    if new.system is None and not spec.speaks_by_tool and SPEAK in own_tools(new, spec):
+        return instructions.WATCHED
+    return instructions_for(new.agent_type, new.system)
+
+
 def make_agent(
     new: NewAgent,
     agent_id: AgentId,
@@ -144,7 +153,7 @@ def make_agent(
         id=agent_id,
         name=check_name(new.name) if new.name is not None else f"Agent {agent_id.uuid[:8]}",
         agent_type=new.agent_type,
-        system=instructions_for(new.agent_type, new.system),
+        system=_instructions(new, spec),
         model=model,
         created_at=now,
         updated_at=now,

@@ -50,12 +50,13 @@ def keep(tx: Tx, run: Run, record: Record, said: Sequence[TurnEvent], at: Micros
         run_events.append(tx, run.id, record.segment, record.first, record.events, at, told)
 
 
-def keep_end(tx: Tx, run: Run, record: Record | None, said: Sequence[TurnEvent]) -> None:
+def keep_end(tx: Tx, run: Run, record: Record | None, said: Sequence[TurnEvent], begun: Sequence[RunId] = ()) -> None:
     """The same for the commit that ends a background run, whoever ends it: its stream never lacks an end."""
     record = record or Record(_END, 0, ())
     if record.cut:
         return
-    told = [*(event_json.to_json(event) for event in said), event_json.ended_to_json(run, record.context_tokens)]
+    ended = event_json.ended_to_json(run, record.context_tokens, begun)
+    told = [*(event_json.to_json(event) for event in said), ended]
     run_events.append(tx, run.id, record.segment, record.first, record.events, run.completed_at or 0, told)
 
 

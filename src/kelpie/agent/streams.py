@@ -19,8 +19,9 @@ from kelpie.core.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.storage import agents, run_events, run_otids, runs, scope
+from kelpie.storage.heads import NOBODY
 from kelpie.storage.run_events import Batch
-from kelpie.storage.runs import NOBODY, Given, InBackground
+from kelpie.storage.runs import Given, InBackground
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 

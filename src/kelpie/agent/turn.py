@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kelpie.agent import journal
+from kelpie.agent import journal, sleeptime
 from kelpie.agent.asking import Asked, ask
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.calls import Planned, cancelled, interrupted, plan, run_outside
@@ -32,7 +32,7 @@ from kelpie.agent.telling import told
 from kelpie.agent.underway import Underway
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.errors import KelpieError, ModelError
-from kelpie.core.ids import AgentId, MessageId, StepId
+from kelpie.core.ids import AgentId, MessageId, RunId, StepId
 from kelpie.core.messages import Message, ToolCall, ToolReturn
 from kelpie.core.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.core.tools import Tool, ToolType
@@ -242,7 +242,7 @@ class TurnLoop:
         for event in told(committed.rows, write.nudge_id, previewed=write.previewed, heartbeats=heartbeats):
             self._turn.tell(event)
         if committed.stop is not None:
-            self._tell_end(committed.run, None)
+            self._tell_end(committed.run, None, sleeptime.run_ids(committed.begun))
         return committed.stop is None
 
     def _take_in(self, committed: Committed) -> None:
@@ -309,11 +309,11 @@ class TurnLoop:
         results = tuple(cancelled(call) for call in calls)
         return (tool_row(run, self._world.ids.new(MessageId), reply.step_id, results, self._world.clock.now()),)
 
-    def _tell_end(self, run: Run, error: KelpieError | None) -> None:
+    def _tell_end(self, run: Run, error: KelpieError | None, begun: tuple[RunId, ...] = ()) -> None:
         assert run.stop_reason is not None
-        tokens = self._context_tokens
+        tokens, detail = self._context_tokens, run.stop_detail
         self._turn.tell(
-            TurnEnded(run.id, run.stop_reason, run.usage, run.step_count, tokens, error, detail=run.stop_detail)
+            TurnEnded(run.id, run.stop_reason, run.usage, run.step_count, tokens, error, detail=detail, run_ids=begun)
         )
 
     # --- small things --------------------------------------------------------------------------------------------

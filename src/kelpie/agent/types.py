@@ -136,6 +136,8 @@ TYPES: dict[AgentType, TypeSpec] = {
     ),
 }
 
+COMPANIONS = (AgentType.sleeptime_agent, AgentType.voice_sleeptime_agent)
+WATCHED_TOOLS = ("send_message", "conversation_search", "archival_memory_search")  # of one that has a companion
 EXITS = frozenset({"send_message", "send_message_to_agent_async", "memory_finish_edits"})
 
 

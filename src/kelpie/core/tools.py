@@ -29,6 +29,9 @@ BUILTIN_NAMES = (
     "rethink_user_memory",
     "search_memory",
     "send_message",
+    "send_message_to_agent_and_wait_for_reply",
+    "send_message_to_agent_async",
+    "send_message_to_agents_matching_tags",
     "store_memories",
 )
 

@@ -131,6 +131,31 @@ def led_by(tx: Tx, leaders: Sequence[AgentId]) -> dict[AgentId, Group]:
     return {group.manager.agent_id: group for group in found if group.manager.agent_id is not None}
 
 
+_BACKGROUND = (
+    select(groups)
+    .where(
+        _C.manager_agent_id == bindparam("leader"),
+        _C.manager_type.in_([ManagerType.sleeptime.value, ManagerType.voice_sleeptime.value]),
+    )
+    .order_by(_C.created_at.desc(), _C.id.desc())
+    .limit(1)
+)
+
+
+def background_of(tx: Tx, agent_id: AgentId) -> Group | None:
+    """The group that works for this agent in the background; the newest if there are several."""
+    row = tx.execute(_BACKGROUND, {"leader": agent_id}).first()
+    return None if row is None else _whole(tx, [row])[0]
+
+
+_COUNT_WITH = select(func.count()).select_from(group_agents).where(group_agents.c.agent_id == bindparam("of_agent"))
+
+
+def count_with(tx: Tx, agent_id: AgentId) -> int:
+    """How many groups an agent is in."""
+    return int(tx.execute(_COUNT_WITH, {"of_agent": agent_id}).scalar_one())
+
+
 _COUNT = select(func.count()).select_from(groups).where(_C.organization_id == bindparam("organization"))
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, literal, select, tuple_
+from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, literal, select, tuple_, update
 
 from kelpie.core.errors import NotFound
-from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId
+from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import Message, MessageQuery, MessageSearch
 from kelpie.search import fulltext
 from kelpie.search.fulltext import Only
@@ -81,6 +81,20 @@ def _thread(conversation_id: str | None) -> dict[str, Any]:
     if conversation_id is None:
         return {}
     return {"default_conversation": True} if conversation_id == "default" else {"conversation_id": conversation_id}
+
+
+# --- a group's ------------------------------------------------------------------------------------------------------
+
+_JOIN = (
+    update(messages)
+    .where(_M.run_id == bindparam("of_run"), _M.role == "user", _M.otid.is_not(None), _M.group_id.is_(None))
+    .values(group_id=bindparam("new_group"))
+)
+
+
+def join_group(tx: Tx, run_id: RunId, group_id: GroupId) -> None:
+    """What was asked in a run was asked in a group."""
+    tx.execute(_JOIN, {"of_run": run_id, "new_group": group_id})
 
 
 # --- a group's, removed ---------------------------------------------------------------------------------------------

@@ -41,9 +41,6 @@ class Given:
     deltas: bool = False  # whether its stream has tokens as they come
 
 
-NOBODY = Node("", 0)  # of a run that waits for its lane
-
-
 def _given_to_json(given: Given) -> dict[str, Any]:
     stored = [
         {
@@ -283,6 +280,13 @@ def remove(tx: Tx, run_id: RunId) -> None:
     """Deletes the record of a run; what it said stays in the history. Raises NotFound."""
     if tx.execute(_DELETE_RUN, {"of_run": run_id}).rowcount != 1:
         raise NotFound("Run", run_id)
+
+
+_EXISTS = select(runs.c.id).where(runs.c.id == bindparam("of_run"))
+
+
+def exists(tx: Tx, run_id: RunId) -> bool:
+    return tx.execute(_EXISTS, {"of_run": run_id}).first() is not None
 
 
 _COUNT_CREATED = (

@@ -13,7 +13,6 @@ from kelpie.core.agents import AgentType, NewAgent, ToolRule
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import BlockId, IdentityId, MessageId, ToolId
 from kelpie.core.runs import StopReason
-from kelpie.observe import logs
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.block_body import CreateBlock, new_block
 from kelpie.server.letta.bounds import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
@@ -23,7 +22,6 @@ from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
 from kelpie.server.letta.times import moment
 
 MAX_FILES_OPEN = 1000
-_log = logs.get("server")
 
 Tokens = Annotated[int, Field(gt=0, le=2**53)]
 
@@ -111,11 +109,7 @@ class UpdateAgent(_AgentFields):
 
 def new_agent(body: CreateAgent) -> NewAgent:
     """The agent a client asks for. Raises InvalidInput for what cannot be or is not carried out."""
-    asked = {name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}
-    if spec_of(body.agent_type).needs_companion:
-        asked.pop("enable_sleeptime")  # it is no wish but what the type demands; it speaks and searches without
-        _log.warning("made without a companion that looks after its memory", agent_type=body.agent_type.value)
-    unsupported.refuse(asked, unsupported.AGENT_FIELDS)
+    unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
     if body.max_tokens and (body.max_reasoning_tokens or 0) > body.max_tokens:
         raise InvalidInput("max_reasoning_tokens", f"must not be more than max_tokens ({body.max_tokens})")
     fields = _translated(body) | {

@@ -5,15 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kelpie.core.errors import InvalidInput
 from kelpie.core.groups import Manager, ManagerType, NewGroup
 from kelpie.core.ids import AgentId, BlockId
 
 _Count = Annotated[int, Field(ge=0, le=2**53)]
-_LATER = (
-    "groups in which agents work while the others are idle are not in this version of Kelpie yet; "
-    "use round_robin, supervisor or dynamic"
-)
 _FIELDS = {"manager_agent_id": "agent_id"}  # the others have the same name inside
 
 
@@ -47,11 +42,24 @@ class DynamicUpdate(_Part):
 
 class Sleeptime(_Part):
     manager_type: Literal["sleeptime"] = "sleeptime"
+    manager_agent_id: str
+    sleeptime_agent_frequency: _Count | None = None
+
+
+class SleeptimeUpdate(_Part):
+    manager_type: Literal["sleeptime"] = "sleeptime"
     manager_agent_id: str | None = None
     sleeptime_agent_frequency: _Count | None = None
 
 
 class VoiceSleeptime(_Part):
+    manager_type: Literal["voice_sleeptime"] = "voice_sleeptime"
+    manager_agent_id: str
+    max_message_buffer_length: _Count | None = None
+    min_message_buffer_length: _Count | None = None
+
+
+class VoiceSleeptimeUpdate(_Part):
     manager_type: Literal["voice_sleeptime"] = "voice_sleeptime"
     manager_agent_id: str | None = None
     max_message_buffer_length: _Count | None = None
@@ -60,7 +68,8 @@ class VoiceSleeptime(_Part):
 
 _New = Annotated[RoundRobin | Supervisor | Dynamic | Sleeptime | VoiceSleeptime, Field(discriminator="manager_type")]
 _Changed = Annotated[
-    RoundRobin | Supervisor | DynamicUpdate | Sleeptime | VoiceSleeptime, Field(discriminator="manager_type")
+    RoundRobin | Supervisor | DynamicUpdate | SleeptimeUpdate | VoiceSleeptimeUpdate,
+    Field(discriminator="manager_type"),
 ]
 
 
@@ -110,8 +119,6 @@ def _manager(config: _Part, names: Iterable[str]) -> dict[str, Any]:
     """The fields of a `Manager` that the configuration gives."""
     given = {name: getattr(config, name) for name in names if name != "manager_type"}
     kind = ManagerType(getattr(config, "manager_type"))  # noqa: B009 - every one has it, the family does not know
-    if kind in (ManagerType.sleeptime, ManagerType.voice_sleeptime):
-        raise InvalidInput("manager_config.manager_type", _LATER)
     if (leader := given.get("manager_agent_id")) is not None:
         given["manager_agent_id"] = AgentId.parse(leader)
     return {"type": kind, **{_FIELDS.get(name, name): value for name, value in given.items()}}

@@ -124,7 +124,7 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
                     return {
                         "messages": found,
                         "stop_reason": stop_shape(event.stop_reason, event.detail),
-                        "usage": usage_shape(event.usage, event.step_count, event.context_tokens),
+                        "usage": usage_shape(event.usage, event.step_count, event.context_tokens, event.run_ids),
                         "logprobs": None,
                         "turns": None,
                     }

@@ -117,7 +117,7 @@ def ending(event: TurnEnded) -> Iterator[bytes]:
     if event.error:
         yield sse.error(error_frame(event.error, event.run_id))
     else:
-        yield sse.frame(usage_shape(event.usage, event.step_count, event.context_tokens))
+        yield sse.frame(usage_shape(event.usage, event.step_count, event.context_tokens, event.run_ids))
     yield sse.DONE
 
 
@@ -127,14 +127,16 @@ def stop_shape(reason: str, detail: str | None = None) -> dict[str, Any]:
     return shape if detail is None else shape | {"kelpie_stop_reason": detail}
 
 
-def usage_shape(usage: Usage, step_count: int, context_tokens: int | None) -> dict[str, Any]:
+def usage_shape(
+    usage: Usage, step_count: int, context_tokens: int | None, run_ids: tuple[RunId, ...] = ()
+) -> dict[str, Any]:
     return {
         "message_type": "usage_statistics",
         "completion_tokens": usage.completion_tokens,
         "prompt_tokens": usage.prompt_tokens,
         "total_tokens": usage.total_tokens,
         "step_count": step_count,
-        "run_ids": None,
+        "run_ids": list(run_ids) or None,
         "cached_input_tokens": usage.cached_input_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
         "reasoning_tokens": usage.reasoning_tokens,

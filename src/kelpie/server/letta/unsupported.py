@@ -13,7 +13,6 @@ _NOT_YET = "this version of Kelpie does not carry it out yet; leave it out"
 AGENT_FIELDS: dict[str, str] = {
     "source_ids": f"folders: {_NOT_YET}",
     "folder_ids": f"folders: {_NOT_YET}",
-    "enable_sleeptime": f"sleep-time companions: {_NOT_YET}",
     "include_default_source": f"folders: {_NOT_YET}",
     "from_template": f"templates: {_NOT_YET}",
     "template": f"templates: {_NOT_YET}",

@@ -3,6 +3,7 @@
 from kelpie.sim.scenario import Scenario
 from kelpie.sim.scenarios.clients import CLIENTS
 from kelpie.sim.scenarios.clocks import CLOCKS
+from kelpie.sim.scenarios.correspondence import CORRESPONDENCE
 from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
 from kelpie.sim.scenarios.credentials import CREDENTIALS
 from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
@@ -40,6 +41,7 @@ SCENARIOS: dict[str, Scenario] = {
         THREADS,
         TOOLBOXES,
         RULINGS,
+        CORRESPONDENCE,
         CREDENTIALS,
         DOUBTS,
         CUT_OFF,
