@@ -24,7 +24,7 @@ from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import Message, Usage
 from kelpie.core.paging import Page
-from kelpie.core.runs import Run, RunQuery, RunStatus, StopReason
+from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason
 from kelpie.core.time import Micros
 from kelpie.storage import agents, conversations, messages, runs, scope
 from kelpie.storage.heads import Node
@@ -36,6 +36,7 @@ from kelpie.world.world import World
 WAIT_S = 30.0  # for a turn to end; only a tool that does not let go takes longer than a moment
 ENDED, NOT_ENDED = "cancelled", "failed"
 _NOWHERE = Node("", 0)
+_OVER = tuple(status for status in RunStatus if status not in UNFINISHED)
 
 Wanted = Callable[[RunId, str], bool]
 
@@ -103,7 +104,7 @@ class Cancelling:
         return ended
 
     async def _last(self, agent_id: AgentId) -> list[Run]:
-        query = RunQuery(Page(limit=1), agent_ids=(agent_id,))
+        query = RunQuery(Page(limit=1), agent_ids=(agent_id,), statuses=_OVER)  # not one that began a moment ago
         found = await self._world.database.read(lambda tx: runs.select_runs(tx, self._organization, query))
         if not found:
             raise Conflict(f"There is no active run to cancel: {agent_id} has not had any yet.")

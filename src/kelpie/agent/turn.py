@@ -183,11 +183,13 @@ class TurnLoop:
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
-        self._count(asked)
         if self._turn.cancellation.wished:  # what was only said is dropped; what it cost is not
+            run = self._position.run
+            self._position = replace(self._position, run=replace(run, usage=run.usage + asked.reply.usage))
             step = self._asked_step(asked, StepStatus.cancelled)
             await self._end(StopReason.cancelled, replace(step, stop_reason=StopReason.cancelled))
             return False
+        self._count(asked)
         planned = self._plan(asked.reply.tool_calls, self._said)
         asked = replace(asked, reply=replace(asked.reply, tool_calls=tuple(p.call for p in planned)))
         step = self._asked_step(asked, StepStatus.success)

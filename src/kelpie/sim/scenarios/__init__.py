@@ -1,6 +1,7 @@
 """The scenarios, by name."""
 
 from kelpie.sim.scenario import Scenario
+from kelpie.sim.scenarios.cancels import CANCELLING
 from kelpie.sim.scenarios.clients import CLIENTS
 from kelpie.sim.scenarios.clocks import CLOCKS
 from kelpie.sim.scenarios.correspondence import CORRESPONDENCE
@@ -45,6 +46,7 @@ SCENARIOS: dict[str, Scenario] = {
         CREDENTIALS,
         DOUBTS,
         CUT_OFF,
+        CANCELLING,
         LIFECYCLE,
         REMOVALS,
         RIVALS,
