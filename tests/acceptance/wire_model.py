@@ -38,7 +38,7 @@ class WireModel:
         self.asked.append(body)
         said = self.script.popleft() if self.script else "ok"
         number = len(self.asked)
-        made = _openai if path.endswith("/chat/completions") else _anthropic
+        made = openai_wire if path.endswith("/chat/completions") else anthropic_wire
         return made(said, number, stream=bool(body.get("stream")))
 
 
@@ -54,7 +54,7 @@ def _choice(body: dict[str, Any]) -> str:
     return str(named or {"any": "required"}.get(choice["type"], choice["type"]))
 
 
-def _openai(said: str | list[Call], number: int, *, stream: bool) -> tuple[str, bytes]:
+def openai_wire(said: str | list[Call], number: int, *, stream: bool) -> tuple[str, bytes]:
     calls = [] if isinstance(said, str) else said
     made = [
         {"id": f"call_{number}_{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
@@ -80,7 +80,7 @@ def _openai(said: str | list[Call], number: int, *, stream: bool) -> tuple[str, 
     return "text/event-stream", "".join([*frames, "data: [DONE]\n\n"]).encode()
 
 
-def _anthropic(said: str | list[Call], number: int, *, stream: bool) -> tuple[str, bytes]:
+def anthropic_wire(said: str | list[Call], number: int, *, stream: bool) -> tuple[str, bytes]:
     calls = [] if isinstance(said, str) else said
     blocks: list[dict[str, Any]] = [{"type": "text", "text": said}] if isinstance(said, str) else []
     for i, (name, arguments) in enumerate(calls):
