@@ -12,6 +12,7 @@ from kelpie.sim.scenarios.doubts import CUT_OFF, DOUBTS
 from kelpie.sim.scenarios.everything import EVERYTHING
 from kelpie.sim.scenarios.groups import DISK_FULL
 from kelpie.sim.scenarios.households import HOUSEHOLDS
+from kelpie.sim.scenarios.lanes import LANES
 from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.records import RECORDS
@@ -40,6 +41,7 @@ SCENARIOS: dict[str, Scenario] = {
         RECORDS,
         HOUSEHOLDS,
         THREADS,
+        LANES,
         TOOLBOXES,
         RULINGS,
         CORRESPONDENCE,

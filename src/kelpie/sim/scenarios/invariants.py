@@ -70,13 +70,18 @@ def repeats_double_nothing(disk: Disk, heard: Iterable[Heard]) -> None:
             raise Broken("what an SDK repeats is not in the history", told)
 
 
-def remembered_once(disk: Disk, began_with: Mapping[str, str]) -> None:
-    """The block 'human' of each agent holds what it began with and every successful append exactly once."""
+def remembered_once(disk: Disk, began_with: Mapping[str, str], apart: Container[str] = ()) -> None:
+    """The block 'human' of each agent holds what it began with and every successful append exactly once.
+
+    What was appended in conversations that are `apart` went into their own copies.
+    """
     wanted = {agent_id: Counter([value]) for agent_id, value in began_with.items()}
     calls: dict[tuple[str, str], str] = {}
-    for agent_id, made, returned in disk.query("SELECT agent_id, tool_calls, tool_returns FROM messages ORDER BY seq"):
-        for call in json.loads(made):
-            if (words := _appended(call)) is not None:
+    for agent_id, lane, made, returned in disk.query(
+        "SELECT agent_id, conversation_id, tool_calls, tool_returns FROM messages ORDER BY seq"
+    ):
+        for call in json.loads(made) if lane not in apart else ():
+            if (words := appended_by(call)) is not None:
                 calls[agent_id, call["id"]] = words
         for result in json.loads(returned):
             if result["ok"] and (agent_id, result["call_id"]) in calls and agent_id in wanted:
@@ -118,7 +123,7 @@ def prompts_are_fresh(seen: Iterable[Seen]) -> None:
         if block is None:
             continue
         shown = (element(block, "value") or "").split("\n")
-        asked = {call["id"]: _appended(call["function"]) for m in chat for call in m.get("tool_calls") or ()}
+        asked = {call["id"]: appended_by(call["function"]) for m in chat for call in m.get("tool_calls") or ()}
         for message in chat:
             words = asked.get(message.get("tool_call_id", ""))
             if words is not None and _went_well(message) and words not in shown:
@@ -186,7 +191,7 @@ def _places(disk: Disk, said: Iterable[Said]) -> dict[str, int]:
     return {each.token: rows[each.agent_id][each.token] for each in said if each.token in rows[each.agent_id]}
 
 
-def _appended(call: Mapping[str, Any]) -> str | None:
+def appended_by(call: Mapping[str, Any]) -> str | None:
     """What a call would append to the block 'human'."""
     try:
         arguments = json.loads(call["arguments"])

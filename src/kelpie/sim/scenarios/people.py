@@ -35,6 +35,7 @@ class Heard:
     trouble: str = ""
     streamed: bool = False
     stepless: bool = False  # it was sent with max_steps=0
+    conversation: str | None = None  # in which it was said, when it was said in one
 
     @property
     def acknowledged(self) -> bool:
@@ -101,17 +102,33 @@ class Person:
         raise Broken("the server recovers", f"{method} {path} failed {TRIES_MAX} times")
 
     async def say(
-        self, agent_id: str, *lines: str, stream: bool = False, tokens: bool = False, max_steps: int | None = None
+        self,
+        agent_id: str,
+        *lines: str,
+        stream: bool = False,
+        tokens: bool = False,
+        max_steps: int | None = None,
+        conversation: str | None = None,
     ) -> Heard:
-        """Sends one message with a token of its own; `{token}` in the lines is replaced by it."""
+        """Sends one message with a token of its own; `{token}` in the lines is replaced by it.
+
+        It goes to the agent, or into one of its conversations, where it may be told that somebody else is at it.
+        """
         await self._stage.up()
         token = self._stage.history.token()
-        heard = Heard(self._stage.history.say(agent_id, token), streamed=stream, stepless=max_steps == 0)
+        said = self._stage.history.say(agent_id, token)
+        heard = Heard(said, streamed=stream, stepless=max_steps == 0, conversation=conversation)
         self._heard.append(heard)
         body: dict[str, Any] = {"input": "\n".join([token, *lines]).replace("{token}", token)}
         if max_steps is not None:
             body["max_steps"] = max_steps
-        if stream:
+        if conversation is not None:
+            path, body = f"/v1/conversations/{conversation}/messages", {**body, "agent_id": agent_id}
+            if stream:
+                await self._listen(heard, path, {**body, "stream_tokens": tokens})
+            else:
+                await self._wait(heard, path, {**body, "streaming": False})
+        elif stream:
             await self._listen(heard, f"/v1/agents/{agent_id}/messages/stream", {**body, "stream_tokens": tokens})
         else:
             await self._wait(heard, f"/v1/agents/{agent_id}/messages", body)
@@ -134,7 +151,9 @@ class Person:
         told = json.loads(body)
         heard.trouble = str(told.get("error") or told.get("detail"))
         sound = heard.status in _MAY_BE_TOLD and (heard.status != 409 or "stopped" in heard.trouble)
-        sound = sound or (heard.status == 404 and heard.said.agent_id in self._stage.history.removed)
+        sound = sound or (heard.status == 409 and heard.conversation is not None and "BUSY" in heard.trouble)
+        removed = {heard.said.agent_id, heard.conversation} & self._stage.history.removed
+        sound = sound or (heard.status == 404 and bool(removed))
         if not sound and "error" not in told:
             raise Broken("a sound message is accepted", f"{heard.said.token}: {heard.status} {heard.trouble}")
         self._stage.history.heard(heard.said, Fate.failed)

@@ -48,6 +48,7 @@ class Play(ABC):
         self.agents: list[str] = []
         self.secrets: dict[str, str] = {}
         self.emptied_s: dict[str, float] = {}  # when an agent's history was last emptied
+        self.apart: set[str] = set()  # conversations that have a copy of the block 'human' for themselves
         self.outside = Outside(stage.loop, stage.faults, stage.crash)
         stage.world.internet.host(HOST, self.outside)
 
@@ -68,9 +69,10 @@ class Play(ABC):
         disk, history = self.stage.disk, self.stage.history
         said_in_order(disk, history)
         wiped = {each.token for each in history.said if each.called_s <= self.emptied_s.get(each.agent_id, -1.0)}
+        wiped |= {each.said.token for each in self.heard if each.conversation in history.removed}
         turns_are_whole(disk, wiped)
         repeats_double_nothing(disk, self.heard)
-        remembered_once(disk, {a: secret for a, secret in self.secrets.items() if a not in self.emptied_s})
+        remembered_once(disk, {a: secret for a, secret in self.secrets.items() if a not in self.emptied_s}, self.apart)
         prompts_are_sound(self.stage.llm.seen)
         prompts_are_fresh(self.stage.llm.seen)
         outside_at_most_once(disk, self.outside.effects)

@@ -19,6 +19,7 @@ class Prompt:
     system: str
     tools: tuple[dict[str, Any], ...]
     said: tuple[str, ...]  # the tokens of what people said in it
+    temperature: float | None = None
 
     def block(self, label: str, part: str = "value") -> str | None:
         """A part of a memory block; None where the prompt has no such block."""
@@ -45,7 +46,8 @@ def prompts(seen: Iterable[Seen], heard: Iterable[Heard]) -> Iterator[Prompt]:
         began_s = last.get(said[-1], called[said[-1]])
         last[said[-1]] = request.at_s
         tools = tuple(tool["function"] for tool in request.body.get("tools") or ())
-        yield Prompt(str(request.body.get("user")), began_s, request.at_s, system["content"], tools, said)
+        agent_id, temperature = str(request.body.get("user")), request.body.get("temperature")
+        yield Prompt(agent_id, began_s, request.at_s, system["content"], tools, said, temperature)
 
 
 def element(text: str, name: str) -> str | None:
