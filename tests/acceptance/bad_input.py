@@ -198,7 +198,7 @@ def _sends() -> list[Case]:
         (400, {"messages": [{"type": "approval", "approve": True, "approval_request_id": "x"}]}, "approval"),
         (422, HELLO | {"stream_tokens": True}, "stream_tokens"),
         (422, HELLO | {"background": True}, "background"),
-        (400, HELLO | {"override_model": "kelpie/demo"}, "override_model"),
+        (404, HELLO | {"override_model": "kelpie/nothing"}, "kelpie/nothing"),
         (422, HELLO | {"streaming": True}, "streaming"),  # only clients of SDK 1.x may ask for it here
         (422, {"messages": [user] * 1001}, "messages"),
     ]

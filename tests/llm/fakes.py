@@ -31,7 +31,7 @@ class TransportHttp:
     def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
         self._transport = transport
 
-    def transport(self) -> httpx.AsyncBaseTransport:
+    def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
         return self._transport
 
 

@@ -54,7 +54,7 @@ ALWAYS = {
     "pending_approval", "message_buffer_autoclear", "enable_sleeptime", "multi_agent_group", "managed_group",
     "last_run_completion", "last_run_duration_ms", "last_stop_reason", "timezone", "max_files_open",
     "per_file_view_window_char_limit", "hidden", "created_by_id", "last_updated_by_id", "created_at",
-    "updated_at", "kelpie_status", "paused_until",
+    "updated_at", "kelpie_status", "kelpie_budget", "paused_until",
 }  # fmt: skip
 
 

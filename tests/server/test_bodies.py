@@ -263,8 +263,7 @@ def test_other_parts_are_refused(part: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("field", sorted(unsupported.SEND_FIELDS))
 def test_send_options_not_carried_out_yet_are_refused_by_name(field: str) -> None:
-    values: dict[str, Any] = {"override_model": "a/b", "override_system": "s", "system": "s", "top_logprobs": 2}
-    values |= {"client_tools": [{"name": "t"}], "client_skills": [{"name": "s"}]}
+    values: dict[str, Any] = {"top_logprobs": 2, "client_tools": [{"name": "t"}]}
     with pytest.raises(InvalidInput, match=field):
         send_command(send(input="a", **{field: values.get(field, True)}), streaming=True)
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import changing, companions, histories, making, overview, state
+from kelpie.agent import changing, companions, histories, making, outfits, overview, state
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.listener import Turn
@@ -32,6 +32,7 @@ from kelpie.core.agents import (
     ModelChoice,
     NewAgent,
 )
+from kelpie.core.budgets import Budget
 from kelpie.core.errors import Conflict, ConversationBusy, InvalidInput, InvariantBroken, KelpieError, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
@@ -81,6 +82,7 @@ class Agents:
         timezone = new.timezone or settings.default_timezone
         new = replace(new, embedding=new.embedding or settings.default_embedding, timezone=timezone)
         model = await self._model(new)
+        self._check_budget(new.budget, model.handle)
         ids, now = self._world.ids, self._world.clock.now()
         agent_id = ids.new(AgentId)
         made = making.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
@@ -126,6 +128,12 @@ class Agents:
         except NotFound as error:
             raise InvalidInput("embedding", str(error)) from error
 
+    def _check_budget(self, budget: Budget | None, handle: str) -> None:
+        """Raises InvalidInput for money that could not be counted."""
+        if budget is not None and budget.micros is not None and self._models.prices.of(handle) is None:
+            remedy = f"no price of {handle} is known; set KELPIE_MODEL_PRICES, or give the budget in tokens"
+            raise InvalidInput("kelpie_budget.usd", remedy)
+
     async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
         """Raises NotFound."""
         return self.with_status(await self._world.database.read(lambda tx: self._one(tx, agent_id, include)))
@@ -162,6 +170,7 @@ class Agents:
 
         def write(tx: Tx) -> AgentView:
             agent = self._ours(tx, agent_id)
+            self._check_budget(changes.get("budget", agent.budget), (model or agent.model).handle)
             columns = changing.row_changes(changes, model, agent, self._caller.user_id)
             agents.update_agent(tx, agent_id, columns, now)
             changing.apply_relations(tx, agent, changes, secrets)
@@ -275,6 +284,8 @@ class Agents:
         that is known before the turn begins; later troubles are told by its last event.
         """
         await self._require(agent_id)
+        if not outfits.is_plain(send):
+            send = await outfits.outfitted(self._world, self._models, self._settings, agent_id, send)
         if send.alone:  # nothing is awaited between this look and the submitting
             for kept_by in self._dispatcher.kept_by(agent_id, send.conversation):
                 if isinstance(kept_by, Turn) and not kept_by.has_ended:

@@ -1,8 +1,9 @@
 """One model call: the prompt from what the activation holds, previews as the answer comes, the reply at the end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from kelpie.agent.deltas import Preview
 from kelpie.agent.events import TurnEvent
@@ -90,8 +91,16 @@ def request_for(
         temperature=choice.temperature,
         deltas=deltas,
         user=lane.agent.id,
-        options=choice.settings,
+        options=_options(lane),
     )
+
+
+def _options(lane: Lane) -> Mapping[str, Any]:
+    """The settings of the model; the form that the agent's answers have, unless they say another."""
+    settings, form = lane.agent.model.settings, lane.agent.response_format
+    if form is None or settings.get("response_format") is not None:
+        return settings
+    return {**settings, "response_format": form}
 
 
 def _offer(lane: Lane, allowed: Verdict) -> tuple[Sequence[ToolSchema], str]:

@@ -29,6 +29,7 @@ class Send:
     conversation: str = ""  # in which of the agent's conversations; empty is the one it always has
     override: Override | None = None
     alone: bool = False  # whether it is refused, instead of queued, while the conversation has a turn
+    override_model: str | None = None  # a handle; it becomes the model of `override` before the turn begins
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this
     group_id: str | None = None  # the group that it is said in, and answered to

@@ -3,7 +3,9 @@
 A listener is never waited for: each has a bounded buffer, and one that falls behind is dropped with `Lagged`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from kelpie.core.errors import KelpieError
 from kelpie.core.ids import MessageId, RunId, StepId
@@ -89,6 +91,7 @@ class TurnEnded:
     error: KelpieError | None = None
     detail: str | None = None  # Kelpie's own reason, where the wire has no word for it
     run_ids: tuple[RunId, ...] = ()  # of companions that this turn gave something to do
+    budget: Mapping[str, Any] | None = None  # that is used up, with what to do about it
 
 
 @dataclass(frozen=True, slots=True)

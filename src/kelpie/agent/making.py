@@ -172,6 +172,7 @@ def make_agent(
         entity_id=new.entity_id,
         compaction_settings=compaction_settings.made(new.compaction_settings, model.handle),
         response_format=new.response_format,
+        budget=new.budget,
         message_buffer_autoclear=new.message_buffer_autoclear or spec.one_turn_memory,
         enable_sleeptime=new.enable_sleeptime,
         max_files_open=new.max_files_open or files,

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
+from kelpie.core.budgets import Budget, Spent
 from kelpie.core.errors import Conflict, NotFound
-from kelpie.core.ids import RunId, StepId
+from kelpie.core.ids import AgentId, RunId, StepId
 from kelpie.core.messages import Message
 from kelpie.core.paging import Page
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, Step, StepQuery, Trace
+from kelpie.core.time import Micros
 from kelpie.storage import agents, messages, runs, scope, steps, traces
 from kelpie.world.database import Database, Tx
 
@@ -22,6 +24,20 @@ class Traced:
     step: Step
     agent: Agent  # as it is now
     messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """What an agent has spent: in all, and in the running period of its budget if it has one."""
+
+    total: Spent
+    budget: Budget | None = None
+    of_budget: Spent = Spent()
+    frees_at: Micros | None = None
+
+    @property
+    def used_up(self) -> bool:
+        return self.budget is not None and self.of_budget.exceeds(self.budget)
 
 
 class Runs:
@@ -54,6 +70,18 @@ class Runs:
     async def metrics(self, run_id: RunId) -> tuple[Run, list[str]]:
         """The run, and the ids of the tools it called. Raises NotFound."""
         return await self._database.read(lambda tx: (self._run(tx, run_id), runs.tools_used(tx, run_id)))
+
+    async def spending(self, agent_id: AgentId, now: Micros) -> Spending:
+        """What the recorded steps of an agent have used. Raises NotFound."""
+
+        def read(tx: Tx) -> Spending:
+            scope.agent(tx, self._organization, agent_id)
+            budget, total = agents.get(tx, agent_id).budget, steps.spent_by(tx, agent_id)
+            if budget is None:
+                return Spending(total)
+            return Spending(total, budget, steps.spent_by(tx, agent_id, budget.begins(now)), budget.ends(now))
+
+        return await self._database.read(read)
 
     async def trace(self, step_id: StepId) -> Traced | None:
         """What went over the wire, if it is still kept and the step used a wire at all. Raises NotFound."""

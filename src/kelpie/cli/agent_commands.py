@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kelpie.cli import spending
 from kelpie.cli.agents import find
 from kelpie.cli.exit_codes import USAGE
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
@@ -47,8 +48,9 @@ def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     """Show one agent: its model, its memory blocks, its tools and how it is doing."""
     server = client(url)
     found = server.get(path("agents", find(server, agent)["id"]), include=RELATIONS)
+    spent = server.get(path("kelpie", "agents", found["id"], "spending"))
     if as_json:
-        print_json(found)
+        print_json({**found, "kelpie_spending": spent})
         return
     status = found["kelpie_status"]
     print_facts(
@@ -64,6 +66,8 @@ def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
             "error": status["error"],
             "retry at": status["retry_at"],
             "paused until": found["paused_until"],
+            "spent": spending.spent_line(spent),
+            "budget": spending.budget_line(spent["budget"]),
             "created": found["created_at"],
             "tags": found["tags"],
             "tools": [tool["name"] for tool in found["tools"]],
@@ -111,6 +115,27 @@ def create(
         print_json(made)
     else:
         print(f"The agent '{made['name']}' is there: {made['id']} (model {made['model']}).")
+
+
+@commands.command(epilog=examples("agents budget ada", "agents budget ada '5 usd a day'", "agents budget ada none"))
+def budget(
+    agent: Agent,
+    amount: Annotated[
+        str | None, typer.Argument(help="Such as `5 usd a day` or `200000 tokens`; `none` takes it away.")
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Show what an agent has spent and may spend, or set it."""
+    server = client(url)
+    found = find(server, agent)
+    if amount is not None:
+        server.patch(path("agents", found["id"]), {"kelpie_budget": spending.parse_budget(amount)})
+    spent = server.get(path("kelpie", "agents", found["id"], "spending"))
+    if as_json:
+        print_json(spent)
+        return
+    print_facts({"spent": spending.spent_line(spent), "budget": spending.budget_line(spent["budget"]) or "none"})
 
 
 @commands.command(epilog=examples("agents delete ada", "agents delete ada --yes"))

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kelpie.cli import spending
 from kelpie.cli.agents import find
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_rows
@@ -29,10 +30,11 @@ def list_runs(
         print_json(found)
         return
     rows = [
-        (each["id"], each["agent_id"], each["status"], each["stop_reason"], each["created_at"], _seconds(each))
+        (each["id"], each["agent_id"], each["status"], each["stop_reason"], each["created_at"], _seconds(each),
+         spending.dollars(each["kelpie_cost_usd"]))
         for each in found
-    ]
-    print_rows(("id", "agent", "status", "stopped by", "begun", "seconds"), rows, "There are no runs.")
+    ]  # fmt: skip
+    print_rows(("id", "agent", "status", "stopped by", "begun", "seconds", "cost"), rows, "There are no runs.")
 
 
 @commands.command(epilog=examples("runs show run-...", "runs show run-... --json"))
@@ -61,14 +63,15 @@ def show(
             "seconds": _seconds(found),
             "tokens in": usage["prompt_tokens"],
             "tokens out": usage["completion_tokens"],
+            "cost": spending.dollars(usage["kelpie_cost_usd"]),
         }
     )
     print()
     print_rows(
-        ("step", "model", "status", "tokens in", "tokens out", "error"),
+        ("step", "model", "status", "tokens in", "tokens out", "cost", "error"),
         [
             (each["id"], each["model_handle"], each["status"], each["prompt_tokens"], each["completion_tokens"],
-             (each["error_data"] or {}).get("message"))
+             spending.dollars(each["kelpie_cost_usd"]), (each["error_data"] or {}).get("message"))
             for each in steps
         ],
         "It has no finished step.",

@@ -111,6 +111,7 @@ _OPEN = (
     ),
 )
 
+UNKNOWN = Facts()
 _DECLARED = ("max_input_tokens", "max_model_len", "context_length", "context_window", "max_context_length")
 
 _OTHER_KINDS = re.compile(
@@ -127,13 +128,18 @@ def chats(name: str, *, responses: bool = False) -> bool:
     return not (_OTHER_KINDS.search(lowered) or (not responses and _OTHER_PROTOCOLS.match(lowered)))
 
 
+def knows(name: str) -> bool:
+    """Whether anything is known of the model by its name."""
+    return facts(name) is not UNKNOWN
+
+
 def facts(name: str) -> Facts:
     """What is known of the model by its name."""
     own = name.lower().rpartition("/")[2]
     beginnings = [beginning for beginning in _HOSTED if own.startswith(beginning)]
     if beginnings:
         return _HOSTED[max(beginnings, key=len)]
-    return next((known for family, known in _OPEN if family.search(own)), Facts())
+    return next((known for family, known in _OPEN if family.search(own)), UNKNOWN)
 
 
 def info(kind: str, endpoint: Endpoint, name: str, entry: Mapping[str, Any], known_as: str | None = None) -> ModelInfo:

@@ -15,6 +15,7 @@ from kelpie.core.messages import Message, Role, Text
 from kelpie.core.prices import parse_prices
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.llm import catalog, forms
 from kelpie.llm.bounded import PRICES_VARIABLE, Bounded
 from kelpie.llm.fallback import Chain, Speaker
 from kelpie.llm.images import in_sight
@@ -192,11 +193,15 @@ class Models:
         return [provider for provider in providers if isinstance(provider, Bounded)]
 
     def _fit(self, handle: str, request: Request) -> Request:
-        """The request with as many of its images as this model may be shown."""
-        if not any(row.pictures for row in request.messages):
+        """The request as this model can be asked it: the images that it may be shown, the form that it can keep."""
+        pictures = any(row.pictures for row in request.messages)
+        if not pictures and not request.options.get(forms.OPTION):
             return request
         info = self.known(handle)
-        return replace(request, messages=in_sight(request.messages, sees=info is None or info.vision))
+        if pictures:
+            request = replace(request, messages=in_sight(request.messages, sees=info is None or info.vision))
+        able = info is None or info.structured_output or not catalog.knows(info.name)
+        return forms.formed(request, able=able)
 
     def _find(self, handle: str) -> tuple[Provider, str]:
         provider_name, model_name = _split("model", handle)

@@ -11,7 +11,7 @@ from kelpie import __version__
 from kelpie.server import errors
 from kelpie.server.auth import Auth
 from kelpie.server.guard import Guard, Trace
-from kelpie.server.kelpie import keys
+from kelpie.server.kelpie import keys, spending
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
     absent,
@@ -95,6 +95,7 @@ _ROUTERS = (
     access_tokens.router,
     auth.router,
     keys.router,
+    spending.router,
 )
 
 

@@ -114,7 +114,7 @@ class SimHttp:
         self._internet = internet
         self._node = node
 
-    def transport(self) -> httpx.AsyncBaseTransport:
+    def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
         return SimTransport(self._internet, self._node)
 
 

@@ -59,6 +59,14 @@ class Client:
         finally:
             connection.close()
 
+    def patch(self, path: str, body: Any) -> Any:
+        """What the server answers to this change. Raises Unreachable or Refused."""
+        connection, answer = self._send("PATCH", path, body, self._timeout_s)
+        try:
+            return _json(_body(answer))
+        finally:
+            connection.close()
+
     def delete(self, path: str) -> Any:
         """What the server answers to the removal. Raises Unreachable or Refused."""
         connection, answer = self._send("DELETE", path, None, self._timeout_s)

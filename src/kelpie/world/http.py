@@ -7,8 +7,12 @@ import httpx
 
 
 class Http(Protocol):
-    def transport(self) -> httpx.AsyncBaseTransport:
-        """A transport for one destination; whoever takes it closes it."""
+    def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
+        """A transport for one destination; whoever takes it closes it.
+
+        A `public` one connects to addresses of the internet only, whatever a name leads to: for targets that somebody
+        outside has named. It raises httpx.ConnectError for all others.
+        """
         ...
 
 
@@ -18,7 +22,7 @@ class NetworkHttp:
     def __init__(self, connections_max: int = 1000) -> None:
         self._connections_max = connections_max
 
-    def transport(self) -> httpx.AsyncBaseTransport:
+    def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
         # Imported with the first call to a provider: a server that only runs the demo model never needs it.
         network = importlib.import_module("kelpie.world.network")
-        return network.NetworkTransport(self._connections_max)
+        return network.NetworkTransport(self._connections_max, public=public)

@@ -4,28 +4,37 @@ The wire code speaks httpx, whose transports the simulation can replace; on real
 the CPU of this one (docs/decisions/0008). It follows no redirect, keeps no cookie and adds no header of its own accord.
 """
 
+import socket
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
 
 import aiohttp
+import aiohttp.abc
 import httpx
 from yarl import URL
+
+from kelpie.core.hosts import is_address, is_public
 
 KEEP_ALIVE_S = 30.0
 CONNECT_S_DEFAULT = 15.0
 HEADER_BYTES_MAX = 64 * 1024
+NOT_PUBLIC = "{} is not a public address"
 # What aiohttp would add unasked.
 _NOT_ADDED = ("accept", "accept-encoding", "content-type", "user-agent")
 
 
 class NetworkTransport(httpx.AsyncBaseTransport):
-    """Keep-alive connections over TCP and TLS, at most so many."""
+    """Keep-alive connections over TCP and TLS, at most so many; with `public`, to the internet only."""
 
-    def __init__(self, connections_max: int) -> None:
+    def __init__(self, connections_max: int, *, public: bool = False) -> None:
         self._connections_max = connections_max
+        self._public = public
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        if self._public and is_address(host) and not is_public(host):  # names are looked at when they are resolved
+            raise httpx.ConnectError(NOT_PUBLIC.format(host), request=request)
         body = await request.aread()
         wait: dict[str, float | None] = request.extensions.get("timeout") or {}
         timeout = aiohttp.ClientTimeout(
@@ -48,7 +57,11 @@ class NetworkTransport(httpx.AsyncBaseTransport):
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:  # it belongs to the loop that makes the first request
-            connector = aiohttp.TCPConnector(limit=self._connections_max, keepalive_timeout=KEEP_ALIVE_S)
+            connector = aiohttp.TCPConnector(
+                limit=self._connections_max,
+                keepalive_timeout=KEEP_ALIVE_S,
+                resolver=_PublicResolver() if self._public else None,
+            )
             self._session = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -58,6 +71,18 @@ class NetworkTransport(httpx.AsyncBaseTransport):
                 max_field_size=HEADER_BYTES_MAX,
             )
         return self._session
+
+
+class _PublicResolver(aiohttp.ThreadedResolver):
+    """Names lead to addresses of the internet or nowhere. What was looked at is what is connected to."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        found = await super().resolve(host, port, family)
+        if not all(is_public(each["host"]) for each in found):
+            raise OSError(NOT_PUBLIC.format(host))
+        return found
 
 
 class _Body(httpx.AsyncByteStream):

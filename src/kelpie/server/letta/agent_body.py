@@ -16,8 +16,9 @@ from kelpie.core.runs import StopReason
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.block_body import CreateBlock, new_block
 from kelpie.server.letta.bounds import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
+from kelpie.server.letta.budget_body import BudgetBody
 from kelpie.server.letta.message_body import MessageBody, new_message
-from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSettings, settings_asked
+from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSettings, ResponseFormat, settings_asked
 from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
 from kelpie.server.letta.times import moment
 
@@ -52,7 +53,7 @@ class _AgentFields(BaseModel):
     template_id: str | None = None
     base_template_id: str | None = None
     compaction_settings: dict[str, Any] | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: ResponseFormat | None = Field(None, description="The form of every answer of the agent.")
     max_files_open: Annotated[int, Field(ge=0)] | None = None
     per_file_view_window_char_limit: Annotated[int, Field(ge=0, le=2**31)] | None = None
     llm_config: LlmConfig | None = Field(None, json_schema_extra={"deprecated": True})
@@ -60,6 +61,7 @@ class _AgentFields(BaseModel):
     source_ids: list[str] | None = None
     folder_ids: list[str] | None = None
     identity_ids: Links | None = None
+    kelpie_budget: BudgetBody | None = Field(None, description="The most that the agent may spend (Kelpie).")
     enable_sleeptime: bool | None = None
 
     @field_validator("embedding")
@@ -97,7 +99,7 @@ class CreateAgent(_AgentFields):
 
 
 class UpdateAgent(_AgentFields):
-    """Changes to an agent; what is left out or null stays, except `max_tokens`, which null clears."""
+    """Changes to an agent; what is left out or null stays, but null clears `max_tokens` and `kelpie_budget`."""
 
     name: str | None = None
     message_ids: MessageIds | None = None
@@ -141,6 +143,8 @@ def agent_changes(body: UpdateAgent) -> dict[str, Any]:
         changes["last_run_duration_ms"] = body.last_run_duration_ms
     if body.last_stop_reason is not None:
         changes["last_stop_reason"] = body.last_stop_reason.value
+    if "kelpie_budget" in body.model_fields_set:
+        changes.setdefault("budget", None)
     if "max_tokens" in body.model_fields_set:
         changes.setdefault("max_tokens", None)
     return changes
@@ -179,6 +183,8 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
     fields |= {name: value for name in _SAME_NAME if (value := getattr(body, name)) is not None}
     if body.model_settings is not None:
         fields["model_settings"] = settings_asked(body.model_settings)
+    if body.kelpie_budget is not None:
+        fields["budget"] = body.kelpie_budget.budget()
     if body.tool_ids is not None:
         fields["tool_ids"] = tuple(ToolId.parse(one) for one in body.tool_ids)
     if body.block_ids is not None:

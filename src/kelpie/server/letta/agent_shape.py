@@ -12,6 +12,7 @@ from typing import Any
 from kelpie.agent.types import spec_for
 from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
 from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.budget_body import budget_shape
 from kelpie.server.letta.group_shape import group_shape
 from kelpie.server.letta.identity_shape import identity_shape
 from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, embedding_config, endpoint_type
@@ -94,6 +95,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "per_file_view_window_char_limit": agent.per_file_view_window_char_limit,
         "hidden": agent.hidden,
         "kelpie_status": status_shape(view.status),
+        "kelpie_budget": budget_shape(agent.budget),
         "paused_until": timestamp(view.paused_until),
     }
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.agent.commands import MAX_STEPS_DEFAULT, Send
 from kelpie.core.messages import NewMessage, Role
+from kelpie.core.overrides import Override, Skill
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.content_body import Content, content_parts
@@ -13,6 +14,8 @@ from kelpie.server.letta.message_shape import View
 
 MESSAGES_MAX = 1000
 STEPS_MAX = 10_000
+SKILLS_MAX = 200
+SKILL_CHARS_MAX = 2_000
 
 
 class MessageBody(BaseModel):
@@ -42,6 +45,16 @@ class MessageBody(BaseModel):
         return "tool_return" if "tool_returns" in extra else self.type or "message"
 
 
+class ClientSkill(BaseModel):
+    """A skill of the client's surroundings: where its description is, and what it is for."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(max_length=SKILL_CHARS_MAX)
+    description: str = Field(max_length=SKILL_CHARS_MAX)
+    location: str = Field(max_length=SKILL_CHARS_MAX)
+
+
 class SendBody(BaseModel):
     """Messages for an agent: exactly one of `input` and `messages`."""
 
@@ -62,10 +75,12 @@ class SendBody(BaseModel):
     include_pings: bool = True
     background: bool = False
     client_tools: list[Any] | None = None
-    client_skills: list[Any] | None = None
-    override_model: str | None = None
-    override_system: str | None = None
-    system: str | None = None
+    client_skills: Annotated[list[ClientSkill], Field(max_length=SKILLS_MAX)] | None = Field(
+        None, description="What the client's surroundings know how to do; named in the prompt of this turn."
+    )
+    override_model: str | None = Field(None, description="The handle of another model, for this turn alone.")
+    override_system: str | None = Field(None, description="Another system prompt as it stands, for this turn alone.")
+    system: str | None = Field(None, description="The same as override_system.")
     return_logprobs: bool = False
     top_logprobs: int | None = None
     return_token_ids: bool = False
@@ -111,6 +126,8 @@ def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_
         max_steps=max_steps if body.max_steps is None else body.max_steps,
         deltas=streaming and body.stream_tokens,
         run_type="send_message_streaming" if streaming else "send_message",
+        override=_override(body),
+        override_model=body.override_model or None,
         request_config={
             "use_assistant_message": body.use_assistant_message,
             "assistant_message_tool_name": body.assistant_message_tool_name,
@@ -119,6 +136,12 @@ def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_
             **({"include_compaction_messages": True} if body.include_compaction_messages else {}),
         },
     )
+
+
+def _override(body: SendBody) -> Override | None:
+    skills = tuple(Skill(each.name, each.description, each.location) for each in body.client_skills or ())
+    system = body.system if body.override_system is None else body.override_system
+    return Override(None, system, skills) if skills or system is not None else None
 
 
 def new_message(body: MessageBody) -> NewMessage:

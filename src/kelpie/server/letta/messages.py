@@ -123,7 +123,7 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
                         raise Halfway(event.error) if began else event.error
                     return {
                         "messages": found,
-                        "stop_reason": stop_shape(event.stop_reason, event.detail),
+                        "stop_reason": stop_shape(event.stop_reason, event.detail, event.budget),
                         "usage": usage_shape(event.usage, event.step_count, event.context_tokens, event.run_ids),
                         "logprobs": None,
                         "turns": None,

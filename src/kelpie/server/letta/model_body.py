@@ -6,7 +6,9 @@ model's own. The longest reply is only taken over when it was really sent.
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from kelpie.core.formats import check_format
 
 BUDGET_TOKENS_MIN = 1024  # what Anthropic accepts at least
 
@@ -41,6 +43,15 @@ class Thinking(BaseModel):
         return self
 
 
+def _checked(value: dict[str, Any]) -> dict[str, Any]:
+    check_format(value)
+    return value
+
+
+ResponseFormat = Annotated[dict[str, Any], AfterValidator(_checked)]
+"""`{"type": "text" | "json_object"}`, or `{"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}`."""
+
+
 class ModelSettings(BaseModel):
     """Settings of a provider; further fields are kept as they are."""
 
@@ -52,7 +63,7 @@ class ModelSettings(BaseModel):
     parallel_tool_calls: bool | None = None
     reasoning: dict[str, Any] | None = None
     thinking: Thinking | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: ResponseFormat | None = None
     strict: bool | None = None
 
 

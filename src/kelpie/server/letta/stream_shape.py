@@ -5,7 +5,7 @@ message they belong to, and leaves out messages that went out as deltas. Tool ca
 keys, and their `tool_calls` is the single delta, as Letta's SDKs have learned to expect.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kelpie.agent.events import (
@@ -113,7 +113,7 @@ def told(event: Compacting, view: View) -> list[dict[str, Any]]:
 
 def ending(event: TurnEnded) -> Iterator[bytes]:
     """The last frames of a turn."""
-    yield sse.frame(stop_shape(event.stop_reason, event.detail))
+    yield sse.frame(stop_shape(event.stop_reason, event.detail, event.budget))
     if event.error:
         yield sse.error(error_frame(event.error, event.run_id))
     else:
@@ -121,10 +121,14 @@ def ending(event: TurnEnded) -> Iterator[bytes]:
     yield sse.DONE
 
 
-def stop_shape(reason: str, detail: str | None = None) -> dict[str, Any]:
+def stop_shape(reason: str, detail: str | None = None, budget: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Why a turn stopped; where Letta has no word for it, ours stands beside the nearest of its words."""
-    shape = {"message_type": "stop_reason", "stop_reason": reason}
-    return shape if detail is None else shape | {"kelpie_stop_reason": detail}
+    shape: dict[str, Any] = {"message_type": "stop_reason", "stop_reason": reason}
+    if detail is not None:
+        shape["kelpie_stop_reason"] = detail
+    if budget is not None:
+        shape["kelpie_budget"] = dict(budget)
+    return shape
 
 
 def usage_shape(

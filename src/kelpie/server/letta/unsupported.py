@@ -8,6 +8,7 @@ from typing import Any
 
 from kelpie.core.errors import InvalidInput
 
+_NO_TOKENS = "the probabilities and ids of tokens are for training models, which Kelpie does not do; leave it out"
 _NOT_YET = "this version of Kelpie does not carry it out yet; leave it out"
 
 AGENT_FIELDS: dict[str, str] = {
@@ -22,13 +23,9 @@ AGENT_FIELDS: dict[str, str] = {
 SEND_FIELDS: dict[str, str] = {
     "background": f"background streams: {_NOT_YET}",
     "client_tools": f"tools run by the client: {_NOT_YET}",
-    "client_skills": f"skills of the client: {_NOT_YET}",
-    "override_model": f"another model for one message: {_NOT_YET}; change the agent's model instead",
-    "override_system": f"another system prompt for one message: {_NOT_YET}; change the agent's instead",
-    "system": f"another system prompt for one message: {_NOT_YET}; change the agent's instead",
-    "return_logprobs": f"log probabilities: {_NOT_YET}",
-    "top_logprobs": f"log probabilities: {_NOT_YET}",
-    "return_token_ids": f"token ids: {_NOT_YET}",
+    "return_logprobs": _NO_TOKENS,
+    "top_logprobs": _NO_TOKENS,
+    "return_token_ids": _NO_TOKENS,
 }
 
 MESSAGE_TYPES: dict[str, str] = {
