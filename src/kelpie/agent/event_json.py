@@ -17,6 +17,7 @@ from kelpie.agent.events import (
     TurnEnded,
     TurnEvent,
 )
+from kelpie.core.budgets import BUDGET_KEY
 from kelpie.core.errors import InvariantBroken, KelpieError, ModelError, ModelFault, StorageError, TurnBroken
 from kelpie.core.ids import MessageId, RunId, StepId
 from kelpie.core.messages import Usage
@@ -63,6 +64,7 @@ def ended_to_json(run: Run, context_tokens: int | None, begun: Sequence[RunId] =
         "error": run.metadata.get("error"),
         "detail": run.stop_detail,
         "run_ids": list(begun),
+        "budget": run.metadata.get(BUDGET_KEY),
     }
 
 
@@ -112,6 +114,7 @@ def _ended(data: Mapping[str, Any]) -> TurnEnded:
         _error(data["error"]),
         data["detail"],
         tuple(RunId(run_id) for run_id in data.get("run_ids", ())),
+        data.get("budget"),
     )
 
 

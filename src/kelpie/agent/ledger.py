@@ -18,7 +18,6 @@ from kelpie.world.database import Database
 
 READS_MAX = 8  # of the record, should other lanes keep writing to it
 DETAIL = "budget"  # our word beside the stop reason
-BUDGET = "kelpie_budget"  # and on the run, in its metadata, what it is about
 
 
 class Exhausted(KelpieError):

@@ -19,7 +19,7 @@ from kelpie.agent.freshness import Forgotten, catch_up
 from kelpie.agent.history import left_open
 from kelpie.agent.journal import Answer, Committed, Ending, Position, Write
 from kelpie.agent.lanes import Hot, Lane
-from kelpie.agent.ledger import BUDGET, DETAIL, Exhausted, afford, book
+from kelpie.agent.ledger import DETAIL, Exhausted, afford, book
 from kelpie.agent.listener import Turn
 from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.pause import Pauses
@@ -31,6 +31,7 @@ from kelpie.agent.stop import Called
 from kelpie.agent.telling import told
 from kelpie.agent.underway import Underway
 from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.budgets import BUDGET_KEY
 from kelpie.core.errors import KelpieError, ModelError
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
 from kelpie.core.messages import Message, ToolCall, ToolReturn
@@ -283,7 +284,7 @@ class TurnLoop:
     async def _run_dry(self, error: Exhausted) -> None:
         """Ends the turn because the agent has nothing left to spend; what was committed before stays."""
         run = self._position.run
-        metadata = {**run.metadata, BUDGET: error.told}
+        metadata = {**run.metadata, BUDGET_KEY: error.told}
         self._position = replace(self._position, run=replace(run, metadata=metadata, stop_detail=DETAIL))
         await self._end(StopReason.insufficient_credits)
 
@@ -313,7 +314,7 @@ class TurnLoop:
 
     def _tell_end(self, run: Run, error: KelpieError | None, begun: tuple[RunId, ...] = ()) -> None:
         assert run.stop_reason is not None
-        tokens, usage, budget = self._context_tokens, run.usage, run.metadata.get(BUDGET)
+        tokens, usage, budget = self._context_tokens, run.usage, run.metadata.get(BUDGET_KEY)
         reason, detail = run.stop_reason, run.stop_detail
         self._turn.tell(TurnEnded(run.id, reason, usage, run.step_count, tokens, error, detail, begun, budget))
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from kelpie.core.time import MICROS_PER_SECOND, Micros, as_datetime, from_datetime
 
 MICROS_PER_DOLLAR = 1_000_000
+BUDGET_KEY = "kelpie_budget"  # in the metadata of a run that found its agent's budget used up
 _HOUR = 3600 * MICROS_PER_SECOND
 _DAY = 24 * _HOUR
 _LONGEST_MONTH = 31 * _DAY
