@@ -44,8 +44,8 @@ class Hire:
 def prepare(ids: Ids, now: Micros, block_limit: int, caller: Caller) -> Hire:
     """Draws what making a companion will need."""
     agent_id = ids.new(AgentId)
-    later = now + 1_000  # blocks are shown oldest first, and those it shares come before its own
-    persona = making.make_blocks((NewBlock(LABEL, PERSONA),), ids, later, block_limit, caller)
+    now += 1_000  # it comes after its agent, and its own block after those it shares, wherever they are listed
+    persona = making.make_blocks((NewBlock(LABEL, PERSONA),), ids, now, block_limit, caller)
     first = making.first_messages(agent_id, spec_of(AgentType.sleeptime_agent), None, ids, now)
     return Hire(agent_id, ids.new(GroupId), persona, first, now, caller)
 

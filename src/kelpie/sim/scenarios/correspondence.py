@@ -20,7 +20,7 @@ ASK = "send_message_to_agent_and_wait_for_reply"
 ASK_TAGGED = "send_message_to_agents_matching_tags"
 TELL = "send_message_to_agent_async"
 EVERY = 2  # turns of the watched agent between two looks of its companion
-ROUNDS = 3
+ROUNDS = 2
 REST_S = 120.0
 TEAM = "team"
 
@@ -161,10 +161,10 @@ CORRESPONDENCE = scenario(
     "agents-write-to-each-other",
     Correspondence,
     plots=(
-        *cuts("open", 2, 5, 9, 14),
-        *cuts("step", 2, 5, 9, 14),
-        *cuts("reply", 1, 3, 5),
-        *cuts("result", 1, 3, 5),
+        *cuts("open", 3, 9),
+        *cuts("step", 2, 5, 9),
+        *cuts("reply", 1, 4),
+        *cuts("result", 1, 4),
         (Aim(AFTER, "journal.reply", nth=2), Aim(BEFORE, "journal.recover", nth=1)),
         (Aim(AFTER, "journal.step", nth=7), Aim(AFTER, "journal.open", nth=8)),
     ),
