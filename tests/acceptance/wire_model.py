@@ -115,15 +115,15 @@ def _halves(text: str) -> list[str]:
 
 
 @contextmanager
-def wire_model() -> Iterator[WireModel]:
-    """The model, served at its `url` until the end."""
-    model = WireModel()
+def wire_model(model: WireModel | None = None, handles: tuple[str, ...] = HANDLES) -> Iterator[WireModel]:
+    """The model, served at its `url` until the end under these names."""
+    model = model or WireModel()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            listed = [{"id": handle.partition("/")[2], "type": "model", "object": "model"} for handle in HANDLES]
+            listed = [{"id": handle.partition("/")[2], "type": "model", "object": "model"} for handle in handles]
             self._send("application/json", json.dumps({"object": "list", "data": listed, "has_more": False}).encode())
 
         def do_POST(self) -> None:
