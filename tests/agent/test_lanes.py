@@ -282,6 +282,23 @@ async def test_a_fork_in_the_middle_of_a_turn_takes_what_is_finished(workshop):
     assert heard(house.model.requests[-1]) == ["hello", "ok", "saw it", "", "", "sawn", "and there?"]
 
 
+async def test_a_call_whose_conversation_is_deleted_has_its_result_in_the_history(workshop):
+    house = workshop
+    agent = await make(house, tools=("saw",))
+    conversation = await opened(house, agent)
+    house.model.script = [says("", ("saw", {}), ("saw", {}))]
+    turn = asyncio.ensure_future(house.say(agent.id, "saw it twice", conversation=conversation))
+    await until(lambda: called(house, conversation))
+    await threads(house).delete(conversation)
+    house.gate.set()
+    events = await turn
+    assert ended(events).stop_reason is StopReason.cancelled
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery(conversation_id=conversation))
+    results = [result for message in history for result in message.tool_returns]
+    assert [(result.call_id, result.ok) for result in results] == [("call_0", True), ("call_1", False)]
+    assert rows(events)[-1].tool_returns == tuple(results)
+
+
 async def called(house, conversation):
     kept = await threads(house).messages(conversation, ThreadQuery())
     return any(message.tool_calls for message in kept)

@@ -18,7 +18,7 @@ from kelpie.agent import activation, agents, asking, journal, turn
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.journal import Committed
-from kelpie.agent.lanes import Lane
+from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.listener import Turn
 from kelpie.agent.upkeep import Upkeep
 from kelpie.app import Kelpie
@@ -31,7 +31,7 @@ from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.sim import database
-from kelpie.storage import agent_views, archives, conversations, heads, journal_keys, message_rows, messages
+from kelpie.storage import agent_views, archives, blocks, conversations, heads, journal_keys, message_rows, messages
 from kelpie.storage import agents as agent_rows
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
@@ -122,6 +122,18 @@ def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(heads, "advance", lambda *_: None)
+
+
+def a_deleted_conversation_leaves_its_calls_open(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(journal, "_last_results", lambda *_: ())
+
+
+def lanes_share_one_context(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Hot, "find", lambda self, _conversation: self.main)
+
+
+def a_conversation_writes_to_the_agents_block(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(blocks, "own_by_label", lambda *_: None)
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -348,6 +360,7 @@ _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
 _SHARED = "shared-block-edits"
+_LANES = "lanes-of-one-agent"
 _DOUBTS = "edits-in-doubt"
 _CUT_OFF = "turns-cut-off"
 _REMOVALS = "delete-and-reset"
@@ -364,6 +377,9 @@ MUTATIONS = (
     Mutation(
         a_conversation_that_could_not_be_closed_is_told_closed, _THREADS, 20, "a conversation is as its client was told"
     ),
+    Mutation(a_deleted_conversation_leaves_its_calls_open, _LANES, 20, "one result per tool call"),
+    Mutation(lanes_share_one_context, _LANES, 5),
+    Mutation(a_conversation_writes_to_the_agents_block, _LANES, 10),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 20, "no change of the rules is lost"),
     Mutation(an_agent_is_looked_at_again_after_a_block_was_hung_on_it, _CRUD, 10, "a link is as its client was told"),
     Mutation(an_identity_is_told_removed_and_stays, _CRUD, 10, "what was removed is gone, and what was not is there"),

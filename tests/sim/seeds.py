@@ -59,4 +59,9 @@ FOUND = (
         126,
         "a last step of unknown outcome, and the history emptied before it was looked up: the answer was told empty",
     ),
+    Found(
+        "lanes-of-one-agent",
+        19,
+        "a conversation deleted while a tool ran outside: the call stayed in the history without a result",
+    ),
 )

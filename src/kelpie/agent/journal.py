@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kelpie.agent import recording, sleeptime, state
-from kelpie.agent.calls import Planned, paused, run_inside
+from kelpie.agent.calls import Planned, cancelled, paused, run_inside
 from kelpie.agent.events import MessageCommitted, TurnEvent
+from kelpie.agent.history import left_open
 from kelpie.agent.recording import Record
 from kelpie.agent.rows import nudge_row, said_in, tool_row
 from kelpie.agent.rules import Made, made_in
@@ -231,13 +232,29 @@ def _write_step(tx: Tx, write: Write, stop: StopReason | None, organization: Org
 
 
 def _cut_short(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
-    """Ends a turn whose history was deleted while it ran: nothing it could add would make sense without the rest."""
+    """Ends a turn whose history or conversation was deleted while it ran: what it would say next makes no sense alone.
+
+    The history of a deleted conversation stays, and so its calls get their results.
+    """
     run, now = ended(position.run, StopReason.cancelled, write.at), state.refresh(tx, loaded)
     if write.step is not None:  # what was said is dropped; what it cost is not
         stopped = replace(write.step, status=StepStatus.cancelled, stop_reason=StopReason.cancelled)
         steps.add(tx, stopped, loaded.agent.organization_id)
-    finish(tx, run, now.agent, position.conversation, write.record)
-    return Committed((), run, now, StopReason.cancelled, cleared=True)
+    rows = _last_results(tx, run, write)
+    messages.append(tx, rows)
+    said = _said(rows, write, loaded) if run.background else ()
+    finish(tx, run, now.agent, position.conversation, write.record, said)
+    return Committed(rows, run, now, StopReason.cancelled, cleared=True)
+
+
+def _last_results(tx: Tx, run: Run, write: Write) -> tuple[Message, ...]:
+    """A row for the calls that are still open in the history: with what was done outside, or that nothing was."""
+    left = left_open(messages.of_run(tx, run.id))
+    if left is None:
+        return ()
+    done = {answer.planned.call.id: answer.done for answer in write.answers}
+    results = tuple(done.get(call.id) or cancelled(call) for call in left[1])
+    return (tool_row(run, write.tool_row_id, write.step_id, results, write.at),)
 
 
 def _is_gone(tx: Tx, run: Run) -> bool:
@@ -305,9 +322,8 @@ async def close_turn(
     """
 
     def body(tx: Tx) -> bool:
-        # Else the calls are gone, and with them the need for results.
-        if messages.has_run(tx, run.id) and not _is_gone(tx, run):
-            messages.append(tx, orphans, position.conversation)
+        if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
+            messages.append(tx, orphans, None if _is_gone(tx, run) else position.conversation)
         if step is not None:
             steps.add(tx, step, loaded.agent.organization_id)
         said = [MessageCommitted(row) for row in orphans]

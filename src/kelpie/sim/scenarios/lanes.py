@@ -22,6 +22,7 @@ from kelpie.sim.scenarios.prompts import Prompt, prompts
 DEFAULT = "default"
 FIRST = "as it was"
 LINES = (("remember {token} liked it",), (), ('call outside {"mark": "{token}"}', "remember {token} came back"))
+LONG = tuple(f'call outside {{"mark": "{{token}} {number}"}}' for number in range(4))
 _RUN = re.compile(r"run-[0-9a-f-]{36}")
 
 
@@ -81,7 +82,7 @@ class Lanes(Play):
         second = await self._forked(person, first)
         await self._say(person, second, LINES[0])
         third = await self._forked(person, DEFAULT)
-        await together((self._say(person, third, LINES[2]), self._delete(person, third)))
+        await together((self._say(person, third, LONG), self._delete(person, third)))
 
     async def _forked(self, person: Person, origin: str) -> str:
         whose = f"?agent_id={self.agent}" if origin == DEFAULT else ""
@@ -92,7 +93,7 @@ class Lanes(Play):
         return made
 
     async def _delete(self, person: Person, conversation: str) -> None:
-        await person.pause(0.5)
+        await person.pause(3.0)
         self.stage.history.removed.add(conversation)
         await person.ask("DELETE", f"/v1/conversations/{conversation}")
 

@@ -95,8 +95,10 @@ class Rulings(Play):
         await self._say(person, ordered, TOGETHER, stream=True, tokens=True)
         await self._say(person, owing, OWED, stream=True)
 
-    async def _say(self, person: Person, agent_id: str, act: Act, **how: bool) -> None:
-        heard = await person.say(agent_id, *act.lines, **how)
+    async def _say(
+        self, person: Person, agent_id: str, act: Act, *, stream: bool = False, tokens: bool = False
+    ) -> None:
+        heard = await person.say(agent_id, *act.lines, stream=stream, tokens=tokens)
         self.acts[heard.said.token] = act
 
     async def settle(self) -> None:
