@@ -173,15 +173,6 @@ async def test_a_fork_begins_with_what_its_origin_holds(client: httpx.AsyncClien
     assert (await client.get(path)).json()["in_context_message_ids"] == []
 
 
-async def test_what_a_conversation_cannot_do_yet_is_told(client: httpx.AsyncClient) -> None:
-    agent = await make_agent(client)
-    path = f"/v1/conversations/{(await opened(client, agent['id']))['id']}"
-    for action in ("cancel", "compact", "stream"):
-        answer = await client.post(f"{path}/{action}", json={})
-        assert answer.status_code == 501 and len(answer.json()["detail"].split()) > 5
-    assert len((await client.get(f"{path}/messages")).json()) == 1
-
-
 async def test_another_organisation_sees_no_conversation(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     agent = await make_agent(client, memory_blocks=BLOCKS)
     made = await opened(client, agent["id"], isolated_block_labels=["human"])
