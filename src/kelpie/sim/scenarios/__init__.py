@@ -17,6 +17,7 @@ from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.records import RECORDS
 from kelpie.sim.scenarios.removals import REMOVALS
+from kelpie.sim.scenarios.rests import RESTS
 from kelpie.sim.scenarios.rivals import RIVALS
 from kelpie.sim.scenarios.rulings import RULINGS
 from kelpie.sim.scenarios.shared import SHARED
@@ -49,6 +50,7 @@ SCENARIOS: dict[str, Scenario] = {
         DOUBTS,
         CUT_OFF,
         CANCELLING,
+        RESTS,
         LIFECYCLE,
         REMOVALS,
         RIVALS,
