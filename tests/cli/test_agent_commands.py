@@ -55,6 +55,18 @@ def test_stop_start_and_restart_change_the_state(running: Live) -> None:
     assert running.kelpie("agents", "restart", "switched").stdout.startswith("switched: ")
 
 
+def test_what_an_agent_does_is_cancelled_and_told(running: Live) -> None:
+    made = running.json("agents", "create", "busy", "--model", "kelpie/demo")
+    assert running.kelpie("agents", "cancel", "busy").returncode == 1, "it has done nothing yet"
+    running.kelpie("chat", "busy", "-m", "Hello!")
+    [run] = running.json("runs", "list", "--agent", "busy")
+    assert running.json("agents", "cancel", "busy") == {run["id"]: "cancelled"}
+    assert running.json("runs", "cancel", run["id"]) == {run["id"]: "cancelled"}
+    assert "over" in running.kelpie("runs", "cancel", run["id"]).stdout
+    assert running.json("runs", "show", run["id"])["status"] == "completed", "what was over stays as it was"
+    assert running.json("agents", "show", made["id"])["paused_until"] is None
+
+
 def test_what_cannot_be_made_is_told_in_one_line(running: Live) -> None:
     unknown = running.kelpie("agents", "create", "bad", "--model", "kelpie/none")
     assert unknown.returncode == 4 and "kelpie/none" in one_line(unknown.stderr)

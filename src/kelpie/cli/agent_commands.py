@@ -7,6 +7,7 @@ import typer
 
 from kelpie.cli import spending
 from kelpie.cli.agents import find
+from kelpie.cli.cancelled import print_cancelled
 from kelpie.cli.exit_codes import USAGE
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_rows
@@ -172,6 +173,14 @@ def stop(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
 def restart(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     """Put an agent away and load it afresh."""
     _switch(agent, "restart", as_json, url)
+
+
+@commands.command(epilog=examples("agents cancel ada"))
+def cancel(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Cancel all that an agent is doing or has waiting; it takes the next message."""
+    server = client(url)
+    found = find(server, agent)
+    print_cancelled(server.post(path("agents", found["id"], "messages", "cancel"), {}), as_json)
 
 
 def _switch(agent: str, how: str, as_json: bool, url: str | None) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from kelpie.cli import spending
 from kelpie.cli.agents import find
+from kelpie.cli.cancelled import print_cancelled
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_rows
 
@@ -78,6 +79,18 @@ def show(
     )  # fmt: skip
     print()
     print_rows(("message", "text"), [(each["message_type"], text_of(each)) for each in messages], "It has no messages.")
+
+
+@commands.command(epilog=examples("runs cancel run-..."))
+def cancel(
+    run: Annotated[str, typer.Argument(help="Id of the run; `kelpie runs list --active` shows those under way.")],
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Cancel one run; of one that is over nothing changes."""
+    server = client(url)
+    agent_id = server.get(path("runs", run))["agent_id"]
+    print_cancelled(server.post(path("agents", agent_id, "messages", "cancel"), {"run_ids": [run]}), as_json)
 
 
 def text_of(message: dict[str, Any]) -> str:
