@@ -6,9 +6,10 @@ import json
 
 import pytest
 
+from kelpie.agent.commands import Send
 from kelpie.core.agents import AgentType, NewAgent, ToolRule
 from kelpie.core.blocks import NewBlock
-from kelpie.core.messages import MessageQuery, Role
+from kelpie.core.messages import MessageQuery, Role, Ruling
 from kelpie.core.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.tools import NewTool
 from kelpie.tools.port import Outcome
@@ -252,11 +253,15 @@ async def test_an_agent_whose_rules_leave_nothing_answers_and_is_not_stuck(shop)
     assert ended(events).stop_reason is StopReason.end_turn
 
 
-async def test_a_tool_that_needs_approval_is_refused_and_counts_as_called(shop):
+async def test_a_call_that_is_denied_counts_as_made_so_that_no_rule_asks_for_it_for_ever(shop):
     agent = await shop.agent(rule("requires_approval", "two"), rule("required_before_exit", "two"))
     shop.model.script = [says("", call("two")), says("done")]
-    events = await shop.say(agent.id, "go")
-    assert not shop.ran and ended(events).step_count == 2 and "approval" in results(events)[0][2]
+    asked = await shop.say(agent.id, "go")
+    assert ended(asked).stop_reason is StopReason.requires_approval
+    turn = await shop.kelpie.agents.send(agent.id, Send((), answers=(Ruling("call_0", False),)))
+    events = [event async for event in turn.events()]
+    assert not shop.ran and "Denied" in results(events)[0][2]
+    assert ended(events).stop_reason is StopReason.end_turn and ended(events).step_count == 1
 
 
 async def test_wrong_arguments_and_unknown_tools_are_no_calls_for_the_rules(shop):

@@ -8,13 +8,15 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kelpie.agent import journal, recording, state
+from kelpie.agent import answers, journal, recording, state
+from kelpie.agent.answers import Replay
+from kelpie.agent.approvals import refuse_while
 from kelpie.agent.calls import interrupted
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.commands import Send
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.freshness import enter
-from kelpie.agent.history import left_open
+from kelpie.agent.history import LeftOpen, left_open
 from kelpie.agent.journal import Position
 from kelpie.agent.lanes import Choose, Hot, Lane, chooser
 from kelpie.agent.listener import Turn
@@ -23,6 +25,7 @@ from kelpie.agent.rows import tool_row
 from kelpie.agent.turn import Equipment, TurnLoop
 from kelpie.core.errors import (
     AgentStopped,
+    CallerError,
     CommitUnknown,
     InvariantBroken,
     KelpieError,
@@ -45,6 +48,7 @@ CUT_SHORT = {
     "message": "The server stopped before the first step of this turn; nothing of it is in the history. Send it again.",
 }
 CUT_OFF = "The turn was cut off. What it had done by then stays; look at the history before sending it again."
+NOT_WAITING = {"type": "interrupted", "message": "The calls that this turn answers no longer wait for an answer."}
 STOPPED = {"type": "stopped", "message": "The server stopped during this turn, and the agent is stopped."}
 DELETED = {"type": "deleted", "message": "The conversation was deleted before this turn could go on."}
 GAVE_UP = {"type": "gave_up", "message": "The turn was taken up again and again and never got to its end."}
@@ -90,6 +94,12 @@ class Activation:
     def forget_context(self) -> None:
         """Somebody changed what the model sees of the history, or may have."""
         self._hot.forget_contexts()
+
+    def check(self, send: Send) -> None:
+        """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""
+        lane = self._hot.find(send.conversation)
+        if lane and lane.context and lane.context.pending and not send.answers:
+            raise refuse_while(lane.context.pending)
 
     async def turn(self, send: Send, turn: Turn) -> None:
         """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
@@ -143,6 +153,8 @@ class Activation:
                 _log.info("a turn that was cut short had been cancelled", run_id=waiting[0].run.id)
             except NotFound:
                 await self._close(waiting[0], DELETED)
+            except CallerError as error:
+                await self._close(waiting[0], {"type": "refused", "message": str(error)})
             except Exception as error:  # noqa: BLE001 - logged and told: it must not keep the agent from later turns
                 _log.exception("a turn could not go on and is closed", run_id=waiting[0].run.id, agent_id=self.agent_id)
                 unfinished = await self._still_open(waiting[0])
@@ -164,9 +176,23 @@ class Activation:
             metadata={"run_type": send.run_type},
             request_config=send.request_config,
         )
+        begun = await answers.begin(world.database, lane, send.given)
+        if isinstance(begun, Replay):
+            begun.tell(turn)
+            return
         position = Position(self._hot.claim, run, 0, conversation)
-        loop = TurnLoop(self._equipment, self._hot, lane, position, send.given, turn, deltas=send.deltas)
-        with self._hot.using(lane), lane.wearing(send.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+        loop = TurnLoop(
+            self._equipment,
+            self._hot,
+            lane,
+            position,
+            begun.given,
+            turn,
+            deltas=send.deltas,
+            said=begun.said,
+            waited=begun.waited,
+        )
+        with self._hot.using(lane), lane.wearing(begun.given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
             await loop.begin()
 
     # --- what an earlier life left behind ------------------------------------------------------------------------
@@ -182,19 +208,20 @@ class Activation:
             await self._close(unfinished, GAVE_UP)
         elif unfinished.node == self._hot.claim.node and not run.background:
             await self._close(unfinished, TOLD_FAILED)
-        elif run.step_count == 0 and not run.background:
+        elif run.step_count == 0 and not run.background and not await self._has_begun(unfinished):
             await self._close(unfinished, CUT_SHORT)
         else:
             self._interrupted.setdefault(run.conversation_id or "", []).append(unfinished)
 
-    async def _close(self, unfinished: Unfinished, why: dict[str, str]) -> None:
+    async def _close(self, unfinished: Unfinished, why: dict[str, str], reason: StopReason = StopReason.error) -> None:
         world, hot = self._equipment.world, self._hot
-        position, said = await self._stand(unfinished)
+        position, _, left = await self._stand(unfinished)
         at = world.clock.now()
-        run = replace(unfinished.run, metadata={**unfinished.run.metadata, "error": why})
-        run = journal.ended(run, StopReason.error, at)
+        told = {"error": why} if reason is StopReason.error else {"note": why}
+        run = replace(unfinished.run, metadata={**unfinished.run.metadata, **told})
+        run = journal.ended(run, reason, at)
         orphans = ()
-        if (left := left_open(said)) is not None:
+        if left is not None:
             reply, calls = left
             results = tuple(interrupted(call) for call in calls)
             orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
@@ -233,20 +260,36 @@ class Activation:
     async def _play(self, unfinished: Unfinished, turn: Turn | Recorder) -> None:
         """Plays a turn from where it stands to its end."""
         run, given = unfinished.run, unfinished.given
-        position, said = await self._stand(unfinished)
-        left = left_open(said)
+        position, said, left = await self._stand(unfinished)
         lane = await enter(self._equipment.world.database, self._hot, position.conversation)
+        waited = None
         if run.status is not RunStatus.created:
             lane.reread()  # healed for the open calls, which get results of their own now; or no longer with the turn
-        loop = TurnLoop(self._equipment, self._hot, lane, position, given, turn, deltas=given.deltas, said=said)
+            if given.request is not None and not position.rests_on_history:
+                waited = await answers.waiting(self._equipment.world.database, lane)
+                if waited is None or waited.request != given.request:
+                    await self._close(unfinished, NOT_WAITING)
+                    return
+        else:
+            begun = await answers.begin(self._equipment.world.database, lane, given)
+            if isinstance(begun, Replay):
+                message = f"The same answers were given before; {begun.run.id} tells what came of them."
+                await self._close(unfinished, {"type": "replay", "message": message}, begun.stop_reason)
+                return
+            given, waited, said = begun.given, begun.waited, begun.said
+        loop = TurnLoop(
+            self._equipment, self._hot, lane, position, given, turn, deltas=given.deltas, said=said, waited=waited
+        )
         with self._hot.using(lane), lane.wearing(given.override), logs.bind(run_id=run.id, agent_id=self.agent_id):
             if run.status is RunStatus.created:
                 await loop.begin_waiting()
                 return
             _log.info("going on with a turn that was cut short", step_count=run.step_count)
+            if left is not None and not await loop.answer_open(*left):
+                return
             if run.step_count == 0:
                 await loop.begin_again()
-            elif left is None or await loop.answer_open(*left):
+            else:
                 await loop.go_on()
 
     async def _recorder(self, unfinished: Unfinished) -> Recorder:
@@ -263,15 +306,28 @@ class Activation:
             await world.database.transact(write)
         return Recorder(world, claim, run.id, unfinished.taken_up + 1, self._equipment.broadcast)
 
-    async def _stand(self, unfinished: Unfinished) -> tuple[Position, Sequence[Message]]:
-        """Where a turn stands in the journal, and what the history has of it."""
-        run = unfinished.run
+    async def _has_begun(self, unfinished: Unfinished) -> bool:
+        """Whether a turn without a step has taken up answers all the same, and with them what it will go on from."""
+        if unfinished.given.request is None:
+            return False
+        position, _, _ = await self._stand(unfinished)
+        return position.rests_on_history
+
+    async def _stand(self, unfinished: Unfinished) -> tuple[Position, Sequence[Message], LeftOpen | None]:
+        """Where a turn stands in the journal, what the history has of it, and which calls it has left open.
+
+        A turn that has not taken up its answers yet leaves the calls to whom they wait for.
+        """
+        run, given = unfinished.run, unfinished.given
 
         def read(tx: Tx) -> tuple[int, Sequence[Message]]:
-            return journal_keys.length(tx, run.agent_id, run.id), messages.of_run(tx, run.id)
+            length = journal_keys.length(tx, run.agent_id, run.id)
+            return length, messages.of_runs(tx, (*given.earlier, run.id))
 
         number, said = await self._equipment.world.database.read(read)
-        return Position(self._hot.claim, run, number, run.conversation_id or ""), said
+        position = Position(self._hot.claim, run, number, run.conversation_id or "")
+        left = left_open(said) if given.request is None or position.rests_on_history else None
+        return position, said, left
 
 
 def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[Hot, list[Unfinished]]:

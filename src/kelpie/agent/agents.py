@@ -291,14 +291,15 @@ class Agents:
                 if isinstance(kept_by, Turn) and not kept_by.has_ended:
                     raise ConversationBusy(kept_by.run_id)
         turn = Turn(self._world.ids.new(RunId))
-        live = self._dispatcher.handler(agent_id) is not None
+        if live := self._dispatcher.handler(agent_id):
+            live.check(send)
         reply = self._dispatcher.submit(
             agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn
         )
         work = self._underway.add(agent_id, send.conversation, turn, send)
         reply.add_done_callback(partial(tell_failure, turn))
         reply.add_done_callback(partial(self._underway.ended, work))
-        if not live:
+        if live is None:
             await asyncio.wait(
                 (reply, heard := asyncio.ensure_future(turn.opened())), return_when=asyncio.FIRST_COMPLETED
             )

@@ -5,10 +5,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
+from kelpie.agent.approvals import waiting_names
 from kelpie.agent.deltas import Preview
 from kelpie.agent.events import TurnEvent
 from kelpie.agent.lanes import Lane
 from kelpie.agent.rules import Verdict, one_at_a_time
+from kelpie.core.approvals import ClientTool
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.time import Micros
@@ -40,6 +42,7 @@ async def ask(
     entries: Sequence[Prepared],
     allowed: Verdict,
     listen: Callable[[TurnEvent], None] | None,
+    client: Sequence[ClientTool] = (),
 ) -> Asked:
     """Asks the agent's model; `listen` gets previews, unless the tool rules change the reply. Raises ModelError."""
     try:
@@ -49,12 +52,19 @@ async def ask(
     message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
     started, began_at = world.clock.monotonic_ns(), world.clock.now()
     preview = (
-        Preview(message_id, step_id, began_at, lane.speaks_in_calls, listen)
+        Preview(
+            message_id,
+            step_id,
+            began_at,
+            lane.speaks_in_calls,
+            listen,
+            waiting_names(lane.agent.tool_rules, client),
+        )
         if listen is not None and not allowed.prefilled
         else None
     )
     system = lane.system(world.clock.now())
-    request = request_for(lane, model, entries, allowed, deltas=preview is not None, system=system)
+    request = request_for(lane, model, entries, allowed, deltas=preview is not None, system=system, client=client)
     reply: Reply | None = None
     first_ns: int | None = None
     async with aclosing(provider.stream(request)) as events:
@@ -75,11 +85,18 @@ async def ask(
 
 
 def request_for(
-    lane: Lane, model: str, entries: Sequence[Prepared], allowed: Verdict, *, deltas: bool, system: str
+    lane: Lane,
+    model: str,
+    entries: Sequence[Prepared],
+    allowed: Verdict,
+    *,
+    deltas: bool,
+    system: str,
+    client: Sequence[ClientTool] = (),
 ) -> Request:
     """What the model is asked: these entries, with the agent's instructions, settings, and the tools now allowed."""
     choice = lane.agent.model
-    tools, tool_choice = _offer(lane, allowed)
+    tools, tool_choice = _offer(lane, allowed, client)
     return Request(
         model=model,
         system=system,
@@ -103,9 +120,9 @@ def _options(lane: Lane) -> Mapping[str, Any]:
     return {**settings, "response_format": form}
 
 
-def _offer(lane: Lane, allowed: Verdict) -> tuple[Sequence[ToolSchema], str]:
+def _offer(lane: Lane, allowed: Verdict, client: Sequence[ClientTool]) -> tuple[Sequence[ToolSchema], str]:
     """The tools that the model is offered, and whether it must call one."""
-    schemas = lane.schemas()
+    schemas = lane.schemas(client)
     offered = tuple(schema for schema in schemas if schema.name in allowed.allowed)
     if not offered:  # some providers take no history with calls in it when there are no tools at all
         return schemas, "none" if schemas else "auto"

@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from kelpie.agent import rules
+from kelpie.agent import approvals, rules
 from kelpie.agent.prompt import HEARTBEAT, THINKING, read_object
 from kelpie.agent.rules import Made, Verdict
 from kelpie.core.agents import Agent
 from kelpie.core.errors import CallerError, ToolError
-from kelpie.core.messages import Image, Message, Text, ToolCall, ToolReturn
+from kelpie.core.messages import Awaits, CallAnswer, Image, Message, Ruling, Text, ToolCall, ToolReturn
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.builtin.pause import forgiven, is_pause
@@ -33,7 +33,7 @@ Runner = Callable[[Tool], ExternalTool | None]  # what runs a tool outside of an
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A call that has been checked. Exactly one of `refusal`, `transactional`, `external` is set.
+    """A call that has been checked. Exactly one of `refusal`, `transactional`, `external`, `awaits`, `done` is set.
 
     `call` is as it will be stored: with the arguments that the tool rules prefill.
     """
@@ -45,8 +45,26 @@ class Planned:
     refusal: str | None = None
     transactional: TransactionalTool | None = None
     external: ExternalTool | None = None
+    awaits: Awaits | None = None  # nothing runs before somebody said a word
+    done: ToolReturn | None = None  # the result that somebody's word was
+    denied: bool = False  # and that word was no
+    ran_with: str | None = None  # the arguments, if a person changed them
     untried: bool = False  # turned away for what the call itself is: no such tool, bad arguments, a rule against it
     misruled: bool = False  # turned away because the arguments that a rule prefills do not fit the tool
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Whose word counts for the calls of one reply: of these tools the client's, and what was `said` to which call.
+
+    `said` is None while nobody was asked.
+    """
+
+    client: AbstractSet[str] = frozenset()
+    said: Mapping[str, CallAnswer] | None = None
+
+
+NO_WORDS = Words()
 
 
 def plan(
@@ -56,6 +74,7 @@ def plan(
     runner: Runner,
     said: Sequence[Message],
     exits: AbstractSet[str],
+    words: Words = NO_WORDS,
 ) -> list[Planned]:
     """Decides how the calls of one reply will be answered; never raises for what the model did wrong.
 
@@ -65,13 +84,30 @@ def plan(
     for call in calls:
         ending = not planned and rules.wants_end(said, exits)
         found = rules.verdict(agent.tool_rules, names, so_far, exits, ending=ending)
-        planned.append(_plan(call, agent, tools, runner, found))
+        planned.append(_answered(call, words) or _plan(call, agent, tools, runner, found, words))
         if not planned[-1].untried:
             so_far.append(Made(call.name))
     return planned
 
 
-def _plan(call: ToolCall, agent: Agent, tools: Sequence[Tool], runner: Runner, found: Verdict) -> Planned:
+def _answered(call: ToolCall, words: Words) -> Planned | None:
+    """A call that nothing is to be run for any more: it was denied, or its client has run it."""
+    answer = words.said.get(call.id) if words.said else None
+    if answer is None or (isinstance(answer, Ruling) and answer.approve):
+        return None
+    done = approvals.denied(call, answer) if isinstance(answer, Ruling) else answer
+    arguments = read_object(call.arguments) or {}
+    return Planned(call, arguments, arguments.get(HEARTBEAT) is True, done=done, denied=isinstance(answer, Ruling))
+
+
+def _plan(
+    call: ToolCall,
+    agent: Agent,
+    tools: Sequence[Tool],
+    runner: Runner,
+    found: Verdict,
+    words: Words,
+) -> Planned:
     arguments = read_object(call.arguments)
     if arguments is None:
         text = "The arguments are not a JSON object. Call again with valid JSON."
@@ -91,9 +127,14 @@ def _plan(call: ToolCall, agent: Agent, tools: Sequence[Tool], runner: Runner, f
         except ToolError as error:
             text = f"'{tool.name}' was not run: the arguments that this agent's tool rules give it do not fit. {error}"
             return replace(planned, refusal=text, untried=True, misruled=True)
-    if any(r.type == "requires_approval" and r.tool_name == tool.name for r in agent.tool_rules):
-        text = f"'{tool.name}' may only run with a person's approval, which cannot be asked for yet; it was not run."
-        return replace(planned, refusal=text)
+    awaits, ruling = _word(call, agent, words)
+    if awaits and words.said is not None:
+        text = f"'{tool.name}' was not run: it needs somebody's word, and nobody was asked for it. Call it again."
+        return replace(planned, refusal=text, untried=True)
+    if awaits is Awaits.client:  # its arguments are the client's business
+        return replace(planned, awaits=awaits)
+    if ruling and ruling.arguments is not None:
+        planned = replace(planned, arguments=read_object(ruling.arguments) or {}, ran_with=ruling.arguments)
     given = {name: value for name, value in planned.arguments.items() if name not in (HEARTBEAT, THINKING)}
     if is_pause(tool):
         given = forgiven(given)
@@ -101,7 +142,17 @@ def _plan(call: ToolCall, agent: Agent, tools: Sequence[Tool], runner: Runner, f
         planned = replace(planned, arguments=check_arguments(tool.json_schema, given))
     except ToolError as error:
         return replace(planned, arguments=given, refusal=str(error), untried=True)
+    if awaits:
+        return replace(planned, awaits=awaits)
     return _with_runner(planned, tool, runner)
+
+
+def _word(call: ToolCall, agent: Agent, words: Words) -> tuple[Awaits | None, Ruling | None]:
+    """Whose word the call still waits for, or the one that lets it run."""
+    ruling = words.said.get(call.id) if words.said is not None else None
+    if isinstance(ruling, Ruling):
+        return None, ruling
+    return approvals.waits(call, agent.tool_rules, words.client), None
 
 
 def _filled(planned: Planned, tool: Tool, prefilled: Mapping[str, Any]) -> Planned:
@@ -124,7 +175,9 @@ def _with_runner(planned: Planned, tool: Tool, runner: Runner) -> Planned:
 
 
 def run_inside(tx: Tx, planned: Planned, context: CallContext) -> tuple[ToolReturn, Outcome | None]:
-    """Answers a refused or transactional call within a commit; a tool that fails leaves nothing written."""
+    """Answers a refused, transactional or done call within a commit; a tool that fails leaves nothing written."""
+    if planned.done is not None:
+        return planned.done, None
     if planned.refusal is not None or planned.transactional is None:
         return _failed(planned, planned.refusal or INTERRUPTED), None
     savepoint = tx.begin_nested()
@@ -167,10 +220,11 @@ def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:
     if len(text) > limit:
         text = f"{text[:limit]}\n[The result was cut: {len(text)} characters are more than the {limit} allowed.]"
         content = (Text(text), *(part for part in content if isinstance(part, Image))) if content else ()
-    call, ok = planned.call, outcome.ok
-    return ToolReturn(call.id, call.name, ok, text, outcome.stdout, outcome.stderr, content=content)
+    call, ok, changed = planned.call, outcome.ok, planned.ran_with
+    return ToolReturn(call.id, call.name, ok, text, outcome.stdout, outcome.stderr, content=content, ran_with=changed)
 
 
 def _failed(planned: Planned, text: str) -> ToolReturn:
     said = None if planned.misruled else (text,)  # there was no tool that could have said anything
-    return ToolReturn(planned.call.id, planned.call.name, False, text, None, said, planned.untried)
+    call = planned.call
+    return ToolReturn(call.id, call.name, False, text, None, said, planned.untried, planned.ran_with)

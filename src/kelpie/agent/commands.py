@@ -40,6 +40,9 @@ class Send:
         return Given(
             self.messages,
             self.max_steps,
+            answers=self.answers,
+            partial=self.partial,
+            client_tools=self.client_tools,
             chain=self.chain,
             override=self.override,
             group_id=self.group_id,

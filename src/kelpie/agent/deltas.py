@@ -5,6 +5,7 @@ A preview is never stored; the committed message is the truth.
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 import orjson
 
@@ -40,12 +41,14 @@ class Preview:
         at: Micros,
         inner_thoughts: bool,
         tell: Callable[[TurnEvent], None],
+        waiting: AbstractSet[str] = frozenset(),  # the tools whose calls wait for somebody's word
     ) -> None:
         self._message_id = message_id
         self._step_id = step_id
         self._at = at
         self._inner_thoughts = inner_thoughts
         self._tell = tell
+        self._waiting = waiting
         self._kinds: list[str] = []  # the parts of the message so far, in order
         self._calls: dict[int, _Call] = {}
         self._thinks = False  # whether a thought has come
@@ -108,5 +111,5 @@ class Preview:
         self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, self._part("thought"), text, native))
 
     def _tell_call(self, call: _Call, *, name: str | None = None, arguments: str | None = None) -> None:
-        part = self._part("call")
-        self._tell(CallDelta(self._message_id, self._step_id, self._at, part, call.id, name, arguments))
+        part, awaits = self._part("call"), call.name in self._waiting
+        self._tell(CallDelta(self._message_id, self._step_id, self._at, part, call.id, name, arguments, awaits))

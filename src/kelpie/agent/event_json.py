@@ -37,7 +37,7 @@ def to_json(event: TurnEvent) -> dict[str, Any]:
             return {"kind": "thought", **_place(event), "text": event.text, "native": event.native}
         case CallDelta():
             call = {"call_id": event.call_id, "name": event.name, "arguments": event.arguments}
-            return {"kind": "call", **_place(event), **call}
+            return {"kind": "call", **_place(event), **call, **({"awaits": True} if event.awaits else {})}
         case MessageCommitted():
             return {"kind": "message", "row": message_to_json(event.message), "previewed": event.previewed}
         case StepAbandoned():
@@ -76,7 +76,9 @@ def from_json(data: Mapping[str, Any]) -> TurnEvent:
         case "thought":
             return ThoughtDelta(*_placed(data), data["text"], data["native"])
         case "call":
-            return CallDelta(*_placed(data), data["call_id"], data["name"], data["arguments"])
+            return CallDelta(
+                *_placed(data), data["call_id"], data["name"], data["arguments"], data.get("awaits", False)
+            )
         case "message":
             return MessageCommitted(message_from_json(data["row"]), data["previewed"])
         case "abandoned":

@@ -56,6 +56,7 @@ class CallDelta:
     call_id: str
     name: str | None = None
     arguments: str | None = None
+    awaits: bool = False  # calls of this tool wait for somebody's word
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kelpie.agent.calls import interrupted
+from kelpie.core.ids import MessageId
 from kelpie.core.messages import (
     HiddenReasoning,
     Image,
@@ -27,11 +28,16 @@ _IMAGE_WEIGHT = 6_000  # whatever its bytes: providers count pixels, about 1,500
 LeftOpen = tuple[Message, tuple[ToolCall, ...]]
 
 
-def healed(messages: Sequence[Message]) -> list[Message]:
-    """The messages with orphaned results left out and missing results filled in."""
+def healed(messages: Sequence[Message], waiting: MessageId | None = None) -> list[Message]:
+    """The messages with orphaned results left out and missing results filled in, except for the reply that waits.
+
+    What somebody said to calls that waited is in their results, and no word for the model.
+    """
     shown: list[Message] = []
     open_calls: dict[str, Message] = {}
     for message in messages:
+        if message.role is Role.approval and not message.tool_calls:
+            continue
         if message.role is Role.tool:
             kept = tuple(r for r in message.tool_returns if open_calls.pop(r.call_id, None))
             if kept:
@@ -39,9 +45,10 @@ def healed(messages: Sequence[Message]) -> list[Message]:
             continue
         _close(shown, open_calls)
         shown.append(message)
-        if message.role is Role.assistant:
+        if message.is_reply:
             open_calls = {call.id: message for call in message.tool_calls}
-    _close(shown, open_calls)
+    if not (shown and shown[-1].id == waiting):
+        _close(shown, open_calls)
     return shown
 
 
@@ -75,7 +82,7 @@ def _part_weight(part: Part) -> int:
 
 def left_open(messages: Sequence[Message]) -> LeftOpen | None:
     """The last reply among the messages of a run and its calls that have no result yet, if there are any."""
-    reply = next((m for m in reversed(messages) if m.role is Role.assistant), None)
+    reply = next((m for m in reversed(messages) if m.is_reply), None)
     if reply is None:
         return None
     after = [m for m in messages if m.role is Role.tool and m.step_id == reply.step_id]

@@ -21,6 +21,7 @@ from kelpie.agent.stop import Called, Decision, decide, ruled
 from kelpie.agent.telling import told
 from kelpie.agent.types import spec_for, spec_of
 from kelpie.core.agents import Agent
+from kelpie.core.approvals import Pending
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
@@ -28,7 +29,7 @@ from kelpie.core.ids import AgentId, MessageId, OrganizationId, RunId, StepId
 from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StepStatus, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, conversations, heads, journal_keys, messages, runs, steps, traces
+from kelpie.storage import agents, approvals, conversations, heads, journal_keys, messages, runs, steps, traces
 from kelpie.storage.heads import Claim
 from kelpie.storage.runs import Given
 from kelpie.storage.traces import NewTrace
@@ -75,6 +76,8 @@ class Ending:
     steps_left: int
     made: tuple[Made, ...] = ()  # the calls of the turn before those that this commit answers
     paused: bool = False  # the agent rests and is not sent on by heartbeats
+    more: bool = False  # something was said after the answers to these calls, and wants an answer itself
+    client: tuple[str, ...] = ()  # the tools that the client runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ class Write:
     group_id: str | None = None  # the group that the turn speaks in
     previewed: bool = False  # the reply went out as deltas
     record: Record | None = None  # of a background run: what its stream has to keep with this commit
+    waited: Pending | None = None  # what the conversation has waited for until now
+    waits: Pending | None = None  # and what it waits for when this is committed, which ends the turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,7 @@ class Committed:
     touched: tuple[AgentId, ...] = ()
     cleared: bool = False  # the turn is over and has left what the model sees of the conversation
     begun: tuple[Run, ...] = ()  # runs of other agents that the commit wrote down
+    waits: Pending | None = None
 
 
 async def commit(
@@ -160,12 +166,16 @@ async def open_turn(database: Database, position: Position, loaded: Loaded, give
     await commit(database, position, "open", position.run.created_at, body, lambda tx: None)
 
 
-async def take_up(database: Database, position: Position) -> bool:
+async def take_up(database: Database, position: Position, given: Given) -> bool:
     """The first commit of a turn whose run was waiting for its lane. False when the run has ended in the meantime."""
     claim, run = position.claim, position.run
-    return await commit(
-        database, position, "open", run.created_at, lambda tx: runs.take_up(tx, run.id, claim.node), lambda tx: True
-    )
+
+    def body(tx: Tx) -> bool:
+        if given.request is not None or given.earlier:  # answers, which were matched with what waits only now
+            runs.regive(tx, run.id, given)
+        return runs.take_up(tx, run.id, claim.node)
+
+    return await commit(database, position, "open", run.created_at, body, lambda tx: True)
 
 
 async def write_step(database: Database, position: Position, loaded: Loaded, write: Write) -> Committed:
@@ -184,17 +194,22 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     run = position.run
     if _is_gone(tx, run) or (position.rests_on_history and not messages.has_run(tx, run.id)):
         return _cut_short(tx, position, loaded, write)
+    if write.waited and not approvals.move(tx, write.waited, write.waits):
+        return _cut_short(tx, position, loaded, write)
     rows, touched, begun = list(write.rows), list[AgentId](), list[Run]()
     context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit, write.chain)
     answered, ends_turn = _answer_all(tx, write, context, touched, begun)
     if answered:
-        rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at))
+        ran = [answer.planned.call.name for answer in write.answers if not answer.planned.done]
+        rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at, ran))
     decision = _decide(loaded, write, rows) if ends_turn is None else Decision(StopReason.end_turn, detail=ends_turn)
     if decision.nudge is not None:
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
     if write.group_id is not None:
         rows = said_in(write.group_id, rows)
     messages.append(tx, rows, position.conversation)
+    if not write.waited and write.waits:
+        approvals.move(tx, None, write.waits)
     _write_step(tx, write, decision.stop, loaded.agent.organization_id)
     if answered:
         ran = (a.planned.tool.id for a in write.answers if a.planned.tool and a.planned.refusal is None)
@@ -213,7 +228,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
         if write.record is not None:
             recording.keep(tx, run, write.record, said, write.at)
     others = tuple(dict.fromkeys(touched))
-    return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun))
+    return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun), write.waits)
 
 
 def _said(rows: Sequence[Message], write: Write, loaded: Loaded) -> Sequence[MessageCommitted]:
@@ -273,7 +288,8 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
     rows = tuple(found[i] for i in ids if i in found)
     now = state.refresh(tx, loaded)
     begun = sleeptime.begun_after(tx, now.agent, run) if stop is not None and now.agent.enable_sleeptime else ()
-    return Committed(rows, run, now, stop, (), stop is not None, begun)
+    waits = approvals.get(tx, position.run.agent_id, position.conversation) if write.waits else None
+    return Committed(rows, run, now, stop, (), stop is not None, begun, waits)
 
 
 def _answer_all(
@@ -297,14 +313,18 @@ def _answer_all(
 
 
 def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
-    ending = write.ending
-    if ending is None:
+    if write.waits is not None:
+        return Decision(StopReason.requires_approval)
+    if (ending := write.ending) is None:
         return Decision(None)
     if write.cancelled:
         return Decision(StopReason.cancelled)
     rules, spec = loaded.agent.tool_rules, spec_of(loaded.agent.agent_type)
-    asked = ruled(spec, rules, [tool.name for tool in loaded.tools], (*ending.made, *made_in(rows)))
-    return decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked, paused=ending.paused)
+    names = (*(tool.name for tool in loaded.tools), *ending.client)
+    asked = ruled(spec, rules, names, (*ending.made, *made_in(rows)))
+    decision = decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked, paused=ending.paused)
+    goes_on = ending.more and ending.steps_left > 0 and decision.stop in (StopReason.end_turn, StopReason.tool_rule)
+    return Decision(None) if goes_on else decision
 
 
 async def close_turn(
@@ -356,6 +376,7 @@ def finish(
     """Records an ended run, on itself and on its agent; clears the context if the agent asks for that, and tells so.
 
     The stream of a background run gets its end here: what its last commit said, and why it stopped.
+    A turn that waits for somebody is not over: its context stays until it is.
     """
     assert run.stop_reason is not None and run.completed_at is not None
     runs.finish(tx, run)
@@ -365,9 +386,10 @@ def finish(
     agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)
     if conversation:
         conversations.record_run(tx, conversation, run.completed_at)
-    if agent.message_buffer_autoclear:
+    clears = agent.message_buffer_autoclear and run.stop_reason is not StopReason.requires_approval
+    if clears:
         _clear_context(tx, agent.id, conversation)
-    return agent.message_buffer_autoclear
+    return clears
 
 
 def finish_waiting(tx: Tx, run: Run) -> None:

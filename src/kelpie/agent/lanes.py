@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kelpie.agent import changing, rules
+from kelpie.agent.approvals import with_client
 from kelpie.agent.prompt import system_text, tool_schemas, with_skills
 from kelpie.agent.rules import Verdict
 from kelpie.agent.state import Context, Loaded
 from kelpie.agent.stop import exits_of
 from kelpie.agent.types import TypeSpec, spec_for, spec_of
 from kelpie.core.agents import Agent
+from kelpie.core.approvals import ClientTool
 from kelpie.core.budgets import Spent
 from kelpie.core.conversations import Conversation
 from kelpie.core.messages import Message
@@ -104,9 +106,9 @@ class Lane:
         """The tools that end a turn."""
         return exits_of(self.spec, self.agent.tool_rules)
 
-    def verdict(self, said: Sequence[Message]) -> Verdict:
+    def verdict(self, said: Sequence[Message], client: Sequence[ClientTool] = ()) -> Verdict:
         """What the tool rules allow now in a turn, by the rows that it has written."""
-        exits, names = self.exits, [tool.name for tool in self.loaded.tools]
+        exits, names = self.exits, [tool.name for tool in with_client(self.loaded.tools, client)]
         ending = rules.wants_end(said, exits)
         return rules.verdict(self.agent.tool_rules, names, rules.made_in(said), exits, ending=ending)
 
@@ -130,7 +132,9 @@ class Lane:
         tokens = choice.context_window - min(choice.max_tokens or 0, choice.context_window // 2)
         return max(tokens * _CHARS_PER_TOKEN - len(self.system(now)), _CHARS_MIN)
 
-    def schemas(self) -> tuple[ToolSchema, ...]:
+    def schemas(self, client: Sequence[ClientTool] = ()) -> tuple[ToolSchema, ...]:
+        if client:
+            return tool_schemas(with_client(self.loaded.tools, client), self.spec, self.exits)
         if self._schemas is None or self._schemas[0] is not self.loaded:
             self._schemas = (self.loaded, tool_schemas(self.loaded.tools, self.spec, self.exits))
         return self._schemas[1]

@@ -54,12 +54,12 @@ def prepare(message: Message, spec: TypeSpec) -> Prepared:
     if message.role is Role.tool:
         shown = tuple(replace(r, text=packed_return(r, message.created_at)) for r in message.tool_returns)
         return Prepared(replace(message, tool_returns=shown))
-    if message.role is Role.assistant and message.tool_calls:
+    if message.is_reply and message.tool_calls:
         calls = tuple(_shown_call(call, message, spec) for call in message.tool_calls)
         content = message.content
         if spec.inner_thoughts:
             content = tuple(p for p in content if not (isinstance(p, Reasoning) and not p.native))
-        return Prepared(replace(message, content=content, tool_calls=calls))
+        return Prepared(replace(message, role=Role.assistant, content=content, tool_calls=calls))
     return Prepared(message)
 
 
@@ -86,9 +86,10 @@ def read_object(text: str) -> dict[str, Any] | None:
 
 
 def packed_return(result: ToolReturn, at: Micros) -> str:
-    """A tool's result as the model reads it."""
+    """A tool's result as the model reads it; it is told when a person let a call run with other arguments."""
+    changed = {} if result.ran_with is None else {"ran_with_arguments_changed_by_a_person": result.ran_with}
     return orjson.dumps(
-        {"status": "OK" if result.ok else "Failed", "message": result.text, "time": shown_time(at)},
+        {"status": "OK" if result.ok else "Failed", "message": result.text, **changed, "time": shown_time(at)},
         option=orjson.OPT_INDENT_2,
     ).decode()
 

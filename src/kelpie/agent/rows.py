@@ -10,7 +10,7 @@ from kelpie.agent.prompt import THINKING, packed_event, read_object
 from kelpie.core.agents import Agent
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.messages import Message, NewMessage, Part, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.messages import CallAnswer, Message, NewMessage, Part, Reasoning, Role, Text, ToolCall, ToolReturn
 from kelpie.core.runs import Run, Step, StepStatus, StopReason
 from kelpie.core.time import Micros
 from kelpie.llm.port import Reply
@@ -71,10 +71,30 @@ def _thoughts_out(reply: Reply) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]
     return (*aloud, *thoughts), tuple(calls)
 
 
+def answer_row(run: Run, row_id: MessageId, answers: tuple[CallAnswer, ...], at: Micros) -> Message:
+    """What somebody said to calls that waited. The model never sees it: it is in the results."""
+    return Message(
+        id=row_id,
+        agent_id=run.agent_id,
+        role=Role.approval,
+        created_at=at,
+        conversation_id=run.conversation_id,
+        run_id=run.id,
+        answers=answers,
+    )
+
+
 def tool_row(
-    run: Run, row_id: MessageId, step_id: StepId | None, results: tuple[ToolReturn, ...], at: Micros
+    run: Run,
+    row_id: MessageId,
+    step_id: StepId | None,
+    results: tuple[ToolReturn, ...],
+    at: Micros,
+    ran: Sequence[str] | None = None,
 ) -> Message:
-    """The row that answers calls: one per commit that answers any."""
+    """The row that answers calls: one per commit that answers any. It has the name of the first tool that `ran` here;
+    None means that all did."""
+    names = [result.name for result in results] if ran is None else ran
     return Message(
         id=row_id,
         agent_id=run.agent_id,
@@ -82,7 +102,7 @@ def tool_row(
         created_at=at,
         tool_returns=results,
         conversation_id=run.conversation_id,
-        name=results[0].name,
+        name=next(iter(names), None),
         run_id=run.id,
         step_id=step_id,
     )

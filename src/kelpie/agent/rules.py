@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kelpie.core.agents import ToolRule
-from kelpie.core.messages import Message, Role
+from kelpie.core.messages import Message
 
 _IN_ORDER = frozenset({"run_first", "constrain_child_tools", "parent_last_tool", "conditional"})
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
@@ -44,7 +44,7 @@ def made_in(rows: Sequence[Message]) -> tuple[Made, ...]:
 
 def wants_end(rows: Sequence[Message], exits: AbstractSet[str]) -> bool:
     """Whether the last reply among the rows of a turn would have ended it: by an answer, or by a tool that does."""
-    reply = next((row for row in reversed(rows) if row.role is Role.assistant and row.step_id is not None), None)
+    reply = next((row for row in reversed(rows) if row.is_reply and row.step_id is not None), None)
     return reply is not None and (not reply.tool_calls or any(call.name in exits for call in reply.tool_calls))
 
 

@@ -9,6 +9,7 @@ from kelpie.agent.history import healed, weight
 from kelpie.agent.prompt import prepare
 from kelpie.agent.types import TypeSpec, spec_for
 from kelpie.core.agents import Agent
+from kelpie.core.approvals import Pending
 from kelpie.core.blocks import Block
 from kelpie.core.conversations import Conversation
 from kelpie.core.errors import NotFound
@@ -16,7 +17,7 @@ from kelpie.core.ids import AgentId
 from kelpie.core.messages import Message, Role
 from kelpie.core.tools import Tool
 from kelpie.llm.port import Prepared
-from kelpie.storage import agents, blocks, conversations, messages, tools
+from kelpie.storage import agents, approvals, blocks, conversations, messages, tools
 from kelpie.world.database import Tx
 
 CONTEXT_ROWS_MAX = 5_000  # of one conversation in memory
@@ -81,17 +82,18 @@ def refresh(tx: Tx, known: Loaded) -> Loaded:
 
 
 class Context:
-    """What the model sees of one conversation: the history, encoded once and weighed once."""
+    """What the model sees of one conversation: the history, encoded once and weighed once; and what it waits for."""
 
-    __slots__ = ("_weights", "entries")
+    __slots__ = ("_weights", "entries", "pending")
 
-    def __init__(self, entries: Sequence[Prepared]) -> None:
+    def __init__(self, entries: Sequence[Prepared], pending: Pending | None = None) -> None:
+        self.pending = pending
         self.entries: list[Prepared] = []
         self._weights: list[int] = []  # roughly what the entries up to and with each take, in characters
         self._add(entries)
 
     def extend(self, new: Sequence[Message], spec: TypeSpec) -> None:
-        self._add([prepare(message, spec) for message in new])
+        self._add([prepare(message, spec) for message in new if not message.answers])
 
     def _add(self, entries: Sequence[Prepared]) -> None:
         self.entries += entries
@@ -121,4 +123,5 @@ def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
     spec = spec_for(agent)
     found = messages.context_messages(tx, agent.id, conversation, CONTEXT_ROWS_MAX)
     said = found[1:] if found and found[0].role is Role.system else found
-    return Context([prepare(m, spec) for m in healed(said)])
+    pending = approvals.get(tx, agent.id, conversation)
+    return Context([prepare(m, spec) for m in healed(said, pending.request if pending else None)], pending)

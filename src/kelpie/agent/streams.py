@@ -13,12 +13,12 @@ from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.commands import Send
 from kelpie.agent.events import StreamCut, TurnEnded, TurnEvent
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.errors import AgentStopped, Gone, InvalidInput, MailboxFull, NotFound
+from kelpie.core.errors import AgentStopped, Gone, InvalidInput, MailboxFull, NotFound, PendingApproval
 from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.core.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.storage import agents, run_events, run_otids, runs, scope
+from kelpie.storage import agents, approvals, run_events, run_otids, runs, scope
 from kelpie.storage.heads import NOBODY
 from kelpie.storage.run_events import Batch
 from kelpie.storage.runs import Given, InBackground
@@ -51,7 +51,7 @@ class Streams:
     async def accept(self, agent_id: AgentId, send: Send) -> Run:
         """Stores a run that its lane will take up; the same messages under the same ids are the run they were before.
 
-        Raises NotFound, AgentStopped, MailboxFull, StorageError.
+        Raises NotFound, AgentStopped, PendingApproval, MailboxFull, StorageError.
         """
         run = Run(
             id=self._world.ids.new(RunId),
@@ -73,6 +73,8 @@ class Streams:
                 return same
             if agents.get(tx, agent_id).stopped:
                 raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
+            if not given.answers and (pending := approvals.get(tx, agent_id, send.conversation)):
+                raise PendingApproval(pending.request)
             if runs.count_created(tx, agent_id) >= (most := self._settings.mailbox_size):
                 raise MailboxFull(f"{most} messages are waiting already; send again later", RETRY_AFTER_S)
             runs.open_run(tx, run, self._organization, given, NOBODY)

@@ -10,7 +10,7 @@ from kelpie.core.messages import Message, Role
 def told(rows: Iterable[Message], nudge_id: MessageId, *, previewed: bool, heartbeats: bool) -> list[MessageCommitted]:
     """The events of a commit. Where heartbeats are no part of the type, the server's own word is shown as well."""
     return [
-        MessageCommitted(row, previewed and row.role is Role.assistant)
+        MessageCommitted(row, previewed and row.is_reply)
         for row in rows
-        if row.role in (Role.assistant, Role.tool) or (row.id == nudge_id and not heartbeats)
+        if row.is_reply or row.role is Role.tool or (row.id == nudge_id and not heartbeats)
     ]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kelpie.agent import journal, sleeptime
+from kelpie.agent import approvals, journal, sleeptime
 from kelpie.agent.asking import Asked, ask
 from kelpie.agent.broadcast import Broadcast
-from kelpie.agent.calls import Planned, cancelled, interrupted, plan, run_outside
+from kelpie.agent.calls import NO_WORDS, Planned, Words, cancelled, interrupted, plan, run_outside
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.freshness import Forgotten, catch_up
@@ -25,11 +25,21 @@ from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import prepare
 from kelpie.agent.recording import Recorder
-from kelpie.agent.rows import answered_by, described, input_row, reason_for, reply_row, step_record, tool_row
+from kelpie.agent.rows import (
+    answer_row,
+    answered_by,
+    described,
+    input_row,
+    reason_for,
+    reply_row,
+    step_record,
+    tool_row,
+)
 from kelpie.agent.rules import made_in
 from kelpie.agent.stop import Called
 from kelpie.agent.telling import told
 from kelpie.agent.underway import Underway
+from kelpie.core.approvals import Pending
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.budgets import BUDGET_KEY
 from kelpie.core.errors import KelpieError, ModelError
@@ -81,6 +91,7 @@ class TurnLoop:
         *,
         deltas: bool = False,
         said: Sequence[Message] = (),  # what the history has of the turn already
+        waited: Pending | None = None,  # what the turn has waited for until now
     ) -> None:
         self._equipment = equipment
         self._world = equipment.world
@@ -94,6 +105,8 @@ class TurnLoop:
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
         self._said = list(said)  # the rows of the turn, which the tool rules go by
+        self._waited = waited
+        self._client = frozenset(tool.name for tool in given.client_tools)
 
     # --- the ways in ---------------------------------------------------------------------------------------------
 
@@ -102,6 +115,11 @@ class TurnLoop:
         run = self._position.run
         self._turn.tell(TurnOpened(run.id, run.created_at))
         opening = journal.open_turn(self._world.database, self._position, self._lane.loaded, self._given)
+        if self._waited is not None:
+            await opening
+            self._position = self._position.after(run)
+            await self.begin_again()
+            return
         if self._given.max_steps <= 0:
             await opening
             self._position = self._position.after(run)
@@ -121,13 +139,22 @@ class TurnLoop:
 
     async def begin_waiting(self) -> None:
         """A turn whose run was stored before its lane was free. Raises StorageError."""
-        if await journal.take_up(self._world.database, self._position):
+        if await journal.take_up(self._world.database, self._position, self._given):
             self._position = self._position.after(replace(self._position.run, status=RunStatus.running))
             await self.begin_again()
 
     async def begin_again(self) -> None:
         """A turn that was opened before, but has no step yet. Raises StorageError."""
-        if self._given.max_steps <= 0:
+        if self._waited is not None:
+            try:
+                self._turn.cancellation.check()
+                await catch_up(self._world.database, self._lane, self._position)
+            except (Forgotten, Cancelled):
+                await self._end(StopReason.cancelled)
+                return
+            if not await self._take_answers(self._waited):
+                return
+        elif self._given.max_steps <= 0:
             await self._end(StopReason.end_turn)
             return
         self._take_input()
@@ -160,7 +187,7 @@ class TurnLoop:
             return False
         assert reply.step_id is not None
         earlier = [row for row in self._said if row.step_id != reply.step_id]
-        planned, open_ids = self._plan(reply.tool_calls, earlier), {call.id for call in left}
+        planned, open_ids = self._plan(reply.tool_calls, earlier, self._words(reply)), {call.id for call in left}
         answers = tuple(
             Answer(p, self._world.ids.uuid(), interrupted(p.call) if p.external else None)
             for p in planned
@@ -178,9 +205,10 @@ class TurnLoop:
         entries = context.within(self._lane.history_chars(self._world.clock.now()))
         entries += [prepare(message, self._lane.spec) for message in self._waiting]
         listen = self._turn.tell if self._deltas else None
-        allowed = self._lane.verdict(self._said)
+        client = self._given.client_tools
+        allowed = self._lane.verdict(self._said, client)
         with self._turn.cancellation.abortable():
-            return await ask(self._world, self._equipment.models, self._lane, entries, allowed, listen)
+            return await ask(self._world, self._equipment.models, self._lane, entries, allowed, listen, client)
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
@@ -196,6 +224,12 @@ class TurnLoop:
         step = self._asked_step(asked, StepStatus.success)
         rows = (*(replace(row, step_id=asked.step_id) for row in self._waiting), self._reply(asked))
         trace = self._trace(asked)
+        if waiting := {p.call.id: p.awaits for p in planned if p.awaits}:
+            request = approvals.request_row(rows[-1], waiting)
+            waits = approvals.pending_of(request, self._given.earlier, self._position.conversation)
+            rows = (*rows[:-1], request)
+            write = self._write("ask", asked.step_id, rows=rows, step=step, trace=trace, waits=waits)
+            return await self._commit(replace(write, previewed=asked.previewed))
         if not any(p.external for p in planned):
             answers = tuple(Answer(p, self._world.ids.uuid()) for p in planned)
             ending = self._ending(planned, asked.reply.finish_reason)
@@ -207,8 +241,32 @@ class TurnLoop:
         await self._commit(replace(write, previewed=asked.previewed))
         return await self._answer_one_by_one(asked.step_id, planned)
 
-    async def _answer_one_by_one(self, step_id: StepId, planned: list[Planned]) -> bool:
-        """Each result is committed before the next call begins."""
+    async def _take_answers(self, waited: Pending) -> bool:
+        """Commits what was said to the calls that waited and runs what may run; tells whether the turn goes on."""
+        request = next(row for row in self._said if row.id == waited.request)
+        assert request.step_id is not None
+        new = tuple(answer for answer in self._given.answers if answer not in waited.answers)
+        rows = (answer_row(self._position.run, self._world.ids.new(MessageId), new, self._world.clock.now()),)
+        waits = replace(waited, answers=self._given.answers)
+        if approvals.left(request, waits):
+            write = self._write("answers", request.step_id, rows=rows, waited=waited, waits=waits)
+            return await self._commit(write)
+        earlier = [row for row in self._said if row.step_id != request.step_id]
+        planned = self._plan(request.tool_calls, earlier, self._words(request))
+        done, others = [p for p in planned if p.done], [p for p in planned if not p.done]
+        together = not any(p.external for p in others)
+        answers = tuple(Answer(p, self._world.ids.uuid()) for p in ((*done, *others) if together else done))
+        ending = self._ending(planned, "tool_calls") if together else None
+        write = self._write("answers", request.step_id, rows=rows, answers=answers, ending=ending, waited=waited)
+        goes_on, self._waited = await self._commit(write), None
+        if not goes_on or together:
+            return goes_on
+        return await self._answer_one_by_one(request.step_id, others, planned)
+
+    async def _answer_one_by_one(
+        self, step_id: StepId, planned: list[Planned], of_step: list[Planned] | None = None
+    ) -> bool:
+        """Each result is committed before the next call begins. `of_step` are all calls, if some have a result."""
         goes_on = True
         for i, p in enumerate(planned):
             uuid = self._world.ids.uuid()
@@ -217,7 +275,7 @@ class TurnLoop:
             except Cancelled:
                 await self._end(StopReason.cancelled)
                 return False
-            ending = self._ending(planned, "tool_calls") if i == len(planned) - 1 else None
+            ending = self._ending(of_step or planned, "tool_calls") if i == len(planned) - 1 else None
             left = tuple(later.call for later in planned[i + 1 :])
             write = self._write("result", step_id, answers=(Answer(p, uuid, done),), left=left, ending=ending)
             goes_on = await self._commit(write)
@@ -259,6 +317,7 @@ class TurnLoop:
             lane.reread()
         elif lane.context is not None:
             lane.context.extend(committed.rows, lane.spec)
+            lane.context.pending = committed.waits
         if agent_id in committed.touched:
             self._hot.touch(knows=lane)
         if others := [a for a in committed.touched if a != agent_id]:
@@ -305,7 +364,7 @@ class TurnLoop:
 
     def _cancelled_calls(self, run: Run) -> tuple[Message, ...]:
         """The row that answers the calls which a cancelled turn leaves open, if it leaves any."""
-        left = left_open(self._said)
+        left = left_open(self._said) if self._waited is None else None  # what still waits is left to whom it waits for
         if left is None:
             return ()
         reply, calls = left
@@ -370,15 +429,25 @@ class TurnLoop:
             return None
         return NewTrace(tracing, exchanged.sent, exchanged.received)
 
-    def _plan(self, calls: Iterable[ToolCall], said: Sequence[Message]) -> list[Planned]:
+    def _plan(self, calls: Iterable[ToolCall], said: Sequence[Message], words: Words | None = None) -> list[Planned]:
         loaded = self._lane.loaded
-        return plan(calls, loaded.agent, loaded.tools, self._equipment.runner, said, self._lane.exits)
+        tools = approvals.with_client(loaded.tools, self._given.client_tools)
+        words = words or (Words(self._client) if self._client else NO_WORDS)
+        return plan(calls, loaded.agent, tools, self._equipment.runner, said, self._lane.exits, words)
+
+    def _words(self, reply: Message) -> Words | None:
+        """What was said to the calls of a reply, if it is the one that waited."""
+        if reply.id != self._given.request:
+            return None
+        return Words(self._client, {answer.call_id: answer for answer in self._given.answers})
 
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
-        called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None, p.misruled) for p in planned)
-        left = self._given.max_steps - self._position.run.step_count
+        called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None or p.denied, p.misruled) for p in planned)
+        count = self._position.run.step_count
+        more = count == 0 and bool(self._given.messages)
+        client = tuple(tool.name for tool in self._given.client_tools)
         paused = self._equipment.pauses.until(self._lane.agent) is not None
-        return Ending(called, finish_reason, left, made_in(self._said), paused)
+        return Ending(called, finish_reason, self._given.max_steps - count, made_in(self._said), paused, more, client)
 
 
 async def _while_committing(

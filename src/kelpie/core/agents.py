@@ -20,7 +20,7 @@ from kelpie.core.ids import (
     ToolId,
 )
 from kelpie.core.lifecycle import State
-from kelpie.core.messages import NewMessage
+from kelpie.core.messages import Message, NewMessage
 from kelpie.core.paging import Page
 from kelpie.core.runs import StopReason
 from kelpie.core.time import Micros
@@ -144,6 +144,7 @@ class AgentView:
     secrets: tuple[Secret, ...] = ()
     identities: tuple[Identity, ...] = ()
     managed_group: Group | None = None
+    pending_approval: Message | None = None  # the reply of the default conversation whose calls wait for somebody
     status: ActivationStatus = ActivationStatus(State.unloaded)
     paused_until: Micros | None = None  # None when it is not paused now
 
@@ -221,6 +222,9 @@ class Include:
     secrets: bool = False
     identities: bool = False
     managed_group: bool = False
+    pending_approval: bool = False
 
 
-EVERYTHING = Include(blocks=True, tools=True, tags=True, secrets=True, identities=True, managed_group=True)
+EVERYTHING = Include(
+    blocks=True, tools=True, tags=True, secrets=True, identities=True, managed_group=True, pending_approval=True
+)

@@ -10,7 +10,8 @@ KelpieError
 │   ├── Gone                 it existed and is no longer kept
 │   ├── Conflict
 │   │   ├── ConversationBusy the conversation has a turn under way; carries its run
-│   │   └── AgentStopped     the agent was stopped by its operator
+│   │   ├── AgentStopped     the agent was stopped by its operator
+│   │   └── PendingApproval  calls of the conversation wait for an answer; names the message that asks
 │   └── Overloaded           a bound was reached; carries how long to wait
 │       └── MailboxFull
 ├── ModelError               the model provider failed or refused; see its `kind`
@@ -97,6 +98,17 @@ class ConversationBusy(Conflict):
 
 class AgentStopped(Conflict):
     """The agent is stopped. Start it before sending messages."""
+
+
+class PendingApproval(Conflict):
+    """Calls of this conversation wait for an answer."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"Tool calls of {request_id} wait for approval or for a result from the client. Answer them, or cancel "
+            "them, before you send something new."
+        )
+        self.request_id = request_id
 
 
 class Overloaded(CallerError):

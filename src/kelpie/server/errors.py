@@ -1,7 +1,8 @@
 """Where the error tree of `core/errors.py` meets HTTP, and the only place that does.
 
-Every refusal has one of three bodies, as Letta's clients know them: `{"detail": text}`, `{"error": {...}}` for failures
-of a model provider, and `{"trace_id", "detail", "examples"?}` for a request that does not validate.
+Every refusal has one of four bodies, as Letta's clients know them: `{"detail": text}`, `{"detail": {...}}` while calls
+wait for an answer, `{"error": {...}}` for failures of a model provider, and `{"trace_id", "detail", "examples"?}` for a
+request that does not validate.
 """
 
 import math
@@ -29,6 +30,7 @@ from kelpie.core.errors import (
     ModelFault,
     NotFound,
     Overloaded,
+    PendingApproval,
     StorageError,
     TurnBroken,
     Unauthorized,
@@ -119,6 +121,9 @@ def refusal(error: KelpieError) -> Refusal:
 def answer(error: KelpieError) -> Answer:
     """The HTTP answer for an error of ours."""
     told = refusal(error)
+    if isinstance(error, PendingApproval):
+        pending = {"code": "PENDING_APPROVAL", "message": told.message, "pending_request_id": error.request_id}
+        return Answer({"detail": pending}, told.status, told.headers)
     if isinstance(error.cause if isinstance(error, Halfway) else error, ModelError):
         body: dict[str, Any] = {"type": told.type, "message": told.message, "detail": told.detail}
         if told.hint:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kelpie.core.agents import Agent, AgentView, Include
 from kelpie.core.ids import AgentId
-from kelpie.storage import agents, blocks, groups, identities, messages, tools
+from kelpie.storage import agents, approvals, blocks, groups, identities, messages, tools
 from kelpie.world.database import Tx
 
 
@@ -24,6 +24,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     secrets_of = agents.secrets_of(tx, ids) if include.secrets else {}
     identities_of = identities.of_agents.of_rows(tx, ids) if include.identities else {}
     groups_of = groups.led_by(tx, ids) if include.managed_group else {}
+    requests_of = approvals.requests_of(tx, ids) if include.pending_approval else {}
     return [
         AgentView(
             agent=agent,
@@ -33,6 +34,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
             secrets=secrets_of.get(agent.id, ()),
             identities=tuple(identities_of.get(agent.id, ())),
             managed_group=groups_of.get(agent.id),
+            pending_approval=requests_of.get(agent.id),
         )
         for agent in found
     ]

@@ -164,6 +164,24 @@ def has_run(tx: Tx, run_id: RunId) -> bool:
     return tx.execute(_SOME_OF_RUN, {"of_run": run_id}).scalar() is not None
 
 
+_ANSWERING = (
+    select(messages)
+    .where(messages.c.agent_id == bindparam("of_agent"), messages.c.answers.is_not(None))
+    .order_by(messages.c.seq.desc())
+    .limit(bindparam("most"))
+)
+
+
+def answering(tx: Tx, agent_id: AgentId, most: int) -> list[Message]:
+    """The newest rows of an agent that answer calls which waited, the newest first."""
+    return [from_row(row) for row in tx.execute(_ANSWERING, {"of_agent": agent_id, "most": most})]
+
+
+def of_runs(tx: Tx, run_ids: Sequence[RunId]) -> list[Message]:
+    """What the runs of one turn have said, one run after the other."""
+    return [row for run_id in run_ids for row in of_run(tx, run_id)]
+
+
 def of_step(tx: Tx, step_id: StepId) -> list[Message]:
     return [from_row(row) for row in tx.execute(_OF_STEP, {"of_step": step_id})]
 
@@ -241,7 +259,7 @@ def _apart(joined: str | None) -> tuple[MessageId, ...]:
 
 def context_messages(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
     """The newest messages of a context, at most so many, oldest first."""
-    return next(context_pages(tx, agent_id, conversation, most), [])
+    return next(context_pages(tx, agent_id, conversation, most), list[Message]())
 
 
 def context_pages(tx: Tx, agent_id: AgentId, conversation: str, size: int) -> Iterator[list[Message]]:

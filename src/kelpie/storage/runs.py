@@ -31,7 +31,8 @@ class Given:
 
     messages: tuple[NewMessage, ...]
     max_steps: int
-    answers: tuple[CallAnswer, ...] = ()  # to all the calls of `request` that waited
+    answers: tuple[CallAnswer, ...] = ()  # to calls that wait; once they were matched with `request`, to all of them
+    partial: bool = False  # whether they may leave some of the calls waiting
     request: MessageId | None = None
     earlier: tuple[RunId, ...] = ()  # the runs of the same turn before this one
     client_tools: tuple[ClientTool, ...] = ()
@@ -60,8 +61,10 @@ def _given_to_json(given: Given) -> dict[str, Any]:
 def _waited_to_json(given: Given) -> dict[str, Any]:
     """What only some turns have: answers to calls that waited, tools of the client's own, other agents behind it."""
     found: dict[str, Any] = {}
+    if given.answers:
+        found["answers"], found["partial"] = answers_to_json(given.answers), given.partial
     if given.request is not None:
-        found["request"], found["answers"] = given.request, answers_to_json(given.answers)
+        found["request"] = given.request
     if given.earlier:
         found["earlier"] = list(given.earlier)
     if given.client_tools:
@@ -86,6 +89,7 @@ def _given_from_json(data: Mapping[str, Any]) -> Given:
         messages,
         data["max_steps"],
         answers_from_json(data.get("answers")),
+        data.get("partial", False),
         MessageId(data["request"]) if "request" in data else None,
         tuple(RunId(run_id) for run_id in data.get("earlier", ())),
         tuple(ClientTool(*tool) for tool in data.get("client_tools", ())),
@@ -143,6 +147,14 @@ def take_up(tx: Tx, run_id: RunId, node: Node) -> bool:
     """A lane begins, or goes on, with a run. False when it has ended in the meantime."""
     values = {"of_run": run_id, "node_id": node.id, "node_incarnation": node.incarnation}
     return tx.execute(_TAKE_UP, values).rowcount == 1
+
+
+_REGIVE = update(runs).where(runs.c.id == bindparam("of_run")).values(input=bindparam("new_input"))
+
+
+def regive(tx: Tx, run_id: RunId, given: Given) -> None:
+    """Keeps what a run is to do as it was understood when its lane took it up."""
+    tx.execute(_REGIVE, {"of_run": run_id, "new_input": _given_to_json(given)})
 
 
 _RUN = select(runs).where(runs.c.id == bindparam("of_run"))

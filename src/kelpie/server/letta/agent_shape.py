@@ -15,6 +15,7 @@ from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.budget_body import budget_shape
 from kelpie.server.letta.group_shape import group_shape
 from kelpie.server.letta.identity_shape import identity_shape
+from kelpie.server.letta.message_shape import request_shape
 from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, embedding_config, endpoint_type
 from kelpie.server.letta.times import timestamp
 from kelpie.server.letta.tool_shape import tool_shape
@@ -82,7 +83,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "entity_id": agent.entity_id,
         "identity_ids": [identity.id for identity in view.identities],
         "identities": [identity_shape(identity) for identity in view.identities],
-        "pending_approval": None,
+        "pending_approval": request_shape(view.pending_approval) if view.pending_approval else None,
         "message_buffer_autoclear": agent.message_buffer_autoclear,
         "enable_sleeptime": agent.enable_sleeptime,
         "multi_agent_group": group,

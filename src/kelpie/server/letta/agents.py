@@ -66,6 +66,7 @@ async def included(
         secrets="agent.secrets" in asked,
         identities="agent.identities" in asked,
         managed_group="agent.managed_group" in asked,
+        pending_approval="agent.pending_approval" in asked,
     )
 
 

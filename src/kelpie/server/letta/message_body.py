@@ -1,14 +1,16 @@
 """What a client may send to an agent, and its translation into a command for the agent's lane."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.agent.commands import MAX_STEPS_DEFAULT, Send
+from kelpie.core.errors import InvalidInput
 from kelpie.core.messages import NewMessage, Role
 from kelpie.core.overrides import Override, Skill
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta import unsupported
+from kelpie.server.letta.approval_body import CLIENT_TOOLS_MAX, Answering, ClientToolBody, client_tools
 from kelpie.server.letta.content_body import Content, content_parts
 from kelpie.server.letta.message_shape import View
 
@@ -18,10 +20,10 @@ SKILLS_MAX = 200
 SKILL_CHARS_MAX = 2_000
 
 
-class MessageBody(BaseModel):
+class MessageBody(Answering):
     """One message. Approvals and results of client tools have their own type."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="ignore")
 
     type: Literal["message", "approval", "tool_return"] | None = "message"
     role: Literal["user", "system", "assistant"] | None = None
@@ -39,10 +41,9 @@ class MessageBody(BaseModel):
 
     @property
     def kind(self) -> str:
-        extra = self.model_extra or {}
-        if "approvals" in extra or "approve" in extra:
+        if self.approvals is not None or self.approve is not None:
             return "approval"
-        return "tool_return" if "tool_returns" in extra else self.type or "message"
+        return "tool_return" if self.tool_returns is not None else self.type or "message"
 
 
 class ClientSkill(BaseModel):
@@ -74,7 +75,9 @@ class SendBody(BaseModel):
     stream_tokens: bool = Field(False, description="Stream the model's words as they come, not whole messages.")
     include_pings: bool = True
     background: bool = False
-    client_tools: list[Any] | None = None
+    client_tools: Annotated[list[ClientToolBody], Field(max_length=CLIENT_TOOLS_MAX)] | None = Field(
+        None, description="Tools that the client runs: a call of one ends the turn and waits for its result."
+    )
     client_skills: Annotated[list[ClientSkill], Field(max_length=SKILLS_MAX)] | None = Field(
         None, description="What the client's surroundings know how to do; named in the prompt of this turn."
     )
@@ -117,12 +120,20 @@ def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_
     unsupported.refuse({name: getattr(body, name) for name in unsupported.SEND_FIELDS}, unsupported.SEND_FIELDS)
     if body.messages is not None and not body.messages:
         raise Unprocessable("messages: must not be empty")
+    given = body.messages or ()
     if body.input is not None:
         messages = (NewMessage(Role.user, content_parts(body.input, "input")),)
     else:
-        messages = tuple(new_message(message) for message in body.messages or ())
+        messages = tuple(new_message(message) for message in given if message.kind == "message")
+    answering = [message for message in given if message.kind != "message"]
+    answers = tuple(answer for message in answering for answer in message.answers())
+    if answering and not answers:
+        raise InvalidInput("approvals", "answer at least one of the tool calls that wait")
     return Send(
         messages,
+        answers=answers,
+        partial=any(message.partial for message in answering),
+        client_tools=client_tools(body.client_tools or []),
         max_steps=max_steps if body.max_steps is None else body.max_steps,
         deltas=streaming and body.stream_tokens,
         run_type="send_message_streaming" if streaming else "send_message",
@@ -146,7 +157,6 @@ def _override(body: SendBody) -> Override | None:
 
 def new_message(body: MessageBody) -> NewMessage:
     """Raises InvalidInput."""
-    unsupported.refuse({body.kind: True}, unsupported.MESSAGE_TYPES)
     return NewMessage(
         Role(body.role or Role.user),
         content_parts(body.content or "", "content"),

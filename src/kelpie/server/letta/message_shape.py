@@ -13,12 +13,14 @@ import orjson
 from kelpie.agent.summary import read_summary
 from kelpie.core.ids import MessageId
 from kelpie.core.messages import (
+    CallAnswer,
     HiddenReasoning,
     Image,
     Message,
     Part,
     Reasoning,
     Role,
+    Ruling,
     Text,
     ToolCall,
     ToolReturn,
@@ -57,10 +59,12 @@ def wire_messages(row: Message, view: View = PLAIN) -> list[dict[str, Any]]:
     """The wire messages of one row."""
     if row.role is Role.tool:
         found = _tool_returns(row, view)
-    elif row.role in (Role.assistant, Role.approval):
+    elif row.is_reply:
         found = _assistant(row, view)
     elif row.role is Role.summary and view.compaction:
         found = [_summary(row)]
+    elif row.role is Role.approval:
+        found = [_answers(row)]
     else:
         found = [_said(row)]
     return [message for message in found if view.shows(message["message_type"])]
@@ -174,16 +178,46 @@ def _assistant(row: Message, view: View) -> list[dict[str, Any]]:
                 add("assistant_message", assistant_id=row.agent_id, content=[part_shape(part)])
     calls: list[ToolCall] = []
     for call in row.tool_calls:
-        answer = answer_in(call, view.tool_kwarg) if view.answers_with(call.name) else None
+        answer = answer_in(call, view.tool_kwarg) if view.answers_with(call.name) and not call.awaits else None
         if answer is None:
             calls.append(call)
         else:
             add("assistant_message", assistant_id=row.agent_id, content=answer)
-    if calls:
-        shapes = [call_shape(call) for call in calls]
-        kind = "approval_request_message" if row.role is Role.approval else "tool_call_message"
-        add(kind, tool_call=shapes[0], tool_calls=shapes)
+    if shapes := [call_shape(call) for call in calls if not call.awaits]:
+        add("tool_call_message", tool_call=shapes[0], tool_calls=shapes)
+    if shapes := [call_shape(call) for call in calls if call.awaits]:
+        request = _of_row(row, "approval_request_message", row.id, row.name)
+        found.append(request | {"tool_call": shapes[0], "tool_calls": shapes})
     return found
+
+
+def request_shape(row: Message) -> dict[str, Any]:
+    """The message that asks, of a reply with calls that wait."""
+    return _assistant(row, PLAIN)[-1]
+
+
+def _answers(row: Message) -> dict[str, Any]:
+    """What somebody said to calls that waited; the old single fields tell the first of it."""
+    first = row.answers[0] if row.answers else None
+    ruling = first if isinstance(first, Ruling) else None
+    return _of_row(row, "approval_response_message", row.otid, row.name) | {
+        "approvals": [_answer_shape(answer) for answer in row.answers],
+        "approve": ruling.approve if ruling else None,
+        "approval_request_id": ruling.call_id if ruling else None,
+        "reason": ruling.reason if ruling else None,
+    }
+
+
+def _answer_shape(answer: CallAnswer) -> dict[str, Any]:
+    if isinstance(answer, ToolReturn):
+        return _return_shape(answer)
+    shape = {
+        "type": "approval",
+        "tool_call_id": answer.call_id,
+        "approve": answer.approve,
+        "reason": answer.reason,
+    }
+    return shape if answer.arguments is None else shape | {"arguments": answer.arguments}
 
 
 def _tool_returns(row: Message, view: View) -> list[dict[str, Any]]:
@@ -195,7 +229,8 @@ def _tool_returns(row: Message, view: View) -> list[dict[str, Any]]:
     shapes = [_return_shape(result) for result in shown]
     # The deprecated fields beside the list know text alone.
     first = {key: value for key, value in shapes[0].items() if key != "type"} | {"tool_return": shown[0].text}
-    message = _of_row(row, "tool_return_message", place_otid(row.id, 0), shown[0].name)
+    named = row.name is None or row.name in {result.name for result in shown}
+    message = _of_row(row, "tool_return_message", place_otid(row.id, 0), row.name if named else shown[0].name)
     return [message | first | {"tool_returns": shapes}]
 
 

@@ -2,7 +2,8 @@
 
 Step mode sends whole messages when they are durable. Token mode sends deltas that share id and `otid` with the
 message they belong to, and leaves out messages that went out as deltas. Tool calls as deltas leave out their null
-keys, and their `tool_calls` is the single delta, as Letta's SDKs have learned to expect.
+keys, except for those that wait for approval, and their `tool_calls` is the single delta, as Letta's SDKs have learned
+to expect.
 """
 
 from collections.abc import Iterator, Mapping
@@ -65,7 +66,7 @@ class Frames:
         return sse.frame(envelope("ping", f"ping-{ping_uuid}", at=at, otid=None, run_id=self._run_id))
 
     def _call(self, event: CallDelta) -> Iterator[bytes]:
-        if event.name is not None and self._view.answers_with(event.name):
+        if event.name is not None and self._view.answers_with(event.name) and not event.awaits:
             self._answers[event.call_id] = StringField(self._view.tool_kwarg)
         if event.call_id in self._answers:
             text = self._answers[event.call_id].feed(event.arguments or "")
@@ -73,6 +74,10 @@ class Frames:
                 yield from self._answer(event, text)
             return
         pieces = {"name": event.name, "arguments": event.arguments, "tool_call_id": event.call_id}
+        if event.awaits:
+            fields = {"tool_call": pieces, "tool_calls": pieces, "otid": event.message_id}
+            yield from self._delta("approval_request_message", event, fields)
+            return
         call = {key: value for key, value in pieces.items() if value is not None}
         yield from self._delta("tool_call_message", event, {"tool_call": call, "tool_calls": call})
 

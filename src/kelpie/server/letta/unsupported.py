@@ -22,15 +22,9 @@ AGENT_FIELDS: dict[str, str] = {
 
 SEND_FIELDS: dict[str, str] = {
     "background": f"background streams: {_NOT_YET}",
-    "client_tools": f"tools run by the client: {_NOT_YET}",
     "return_logprobs": _NO_TOKENS,
     "top_logprobs": _NO_TOKENS,
     "return_token_ids": _NO_TOKENS,
-}
-
-MESSAGE_TYPES: dict[str, str] = {
-    "approval": f"approvals: {_NOT_YET}",
-    "tool_return": f"results of tools run by the client: {_NOT_YET}",
 }
 
 

@@ -20,10 +20,11 @@ from sqlalchemy import (
 
 from kelpie.storage.tables.metadata import metadata
 
-# Most messages belong to no conversation and no group; these indexes hold the others only.
+# Most messages belong to no conversation and no group and answer no call that waited; these indexes hold the others.
 _THREADED = column("conversation_id").is_not(None)
 _GROUPED = column("group_id").is_not(None)
 _DUE = column("callback_due_at").is_not(None)
+_ANSWERING = column("answers").is_not(None)
 
 messages = Table(
     "messages",
@@ -51,6 +52,7 @@ messages = Table(
     Index(None, "created_at"),
     Index(None, "conversation_id", "seq", sqlite_where=_THREADED, postgresql_where=_THREADED),
     Index(None, "group_id", sqlite_where=_GROUPED, postgresql_where=_GROUPED),
+    Index("ix_messages_answering", "agent_id", "seq", sqlite_where=_ANSWERING, postgresql_where=_ANSWERING),
 )
 
 # What the model sees, in order. The default conversation is the empty string, because it is part of the key.

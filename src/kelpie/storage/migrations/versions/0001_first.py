@@ -471,6 +471,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("agent_id", "seq", name=op.f("uq_messages_agent_id_seq")),
     )
     op.create_index(
+        "ix_messages_answering",
+        "messages",
+        ["agent_id", "seq"],
+        unique=False,
+        sqlite_where=sa.text("answers IS NOT NULL"),
+        postgresql_where=sa.text("answers IS NOT NULL"),
+    )
+    op.create_index(
         op.f("ix_messages_conversation_id_seq"),
         "messages",
         ["conversation_id", "seq"],
