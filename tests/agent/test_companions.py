@@ -113,6 +113,25 @@ async def test_it_goes_with_its_agent_but_not_when_it_has_other_work(house):
     assert [g.id for g in await groups(house).list(GroupQuery())] == [second.id]
 
 
+async def test_a_block_that_comes_later_is_shared_too(house):
+    main, aide, _ = await sleepy(house)
+    doors = house.kelpie.doors(DEFAULT_CALLER)
+    block = await doors.blocks.create(NewBlock("project", "Build it"))
+    await doors.blocks.attach(main, block.id)
+    assert block.id in [b.id for b in (await house.kelpie.agents.get(aide)).blocks]
+    clash = await doors.blocks.create(NewBlock("memory_persona", "mine"))
+    await doors.blocks.attach(main, clash.id)
+    assert clash.id not in [b.id for b in (await house.kelpie.agents.get(aide)).blocks]
+
+
+async def test_a_companion_that_was_deleted_is_replaced_when_asked_for(house):
+    main, aide, group_id = await sleepy(house)
+    await house.kelpie.agents.delete(aide)
+    assert ended(await house.say(main, "hello")).run_ids == ()
+    view = await house.kelpie.agents.update(main, {"enable_sleeptime": True})
+    assert view.managed_group.id == group_id and len(view.managed_group.agent_ids) == 1
+
+
 async def test_turns_are_counted_and_every_nth_gives_it_work(house):
     main, aide, group_id = await sleepy(house, every=2)
     house.script(main, *[says("", ("send_message", {"message": f"m{i}"})) for i in range(4)])

@@ -51,8 +51,9 @@ def prepare(ids: Ids, now: Micros, block_limit: int, caller: Caller) -> Hire:
 
 
 def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
-    """Gives the agent a companion, unless it has one."""
-    if (there := groups.background_of(tx, main.id)) is not None:
+    """Gives the agent a companion, unless it has one; a group that has lost its own gets the new one."""
+    there = groups.background_of(tx, main.id)
+    if there is not None and there.agent_ids:
         return there
     voice = spec_of(main.agent_type).needs_companion
     new = NewAgent(
@@ -72,6 +73,9 @@ def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
         blocks.attach(tx, agent.id, block.id)
     tools.give_to_new(tx, agent.id, [tool.id for tool in attached])
     histories.begin(tx, Loaded(agent, (*shared, *own), attached), hired.first)
+    if there is not None:
+        groups.set_agents(tx, there.id, (agent.id,))
+        return groups.get(tx, main.organization_id, there.id)
     group = _group(main, agent, hired)
     groups.add(tx, group, main.organization_id)
     return group

@@ -129,7 +129,7 @@ class Post:
             letter.begun = True
             await activation.turn(send, letter.turn)
 
-        reply = self._dispatcher.submit(other, DEFAULT_LANE, deliver)
+        reply = self._dispatcher.submit(other, DEFAULT_LANE, deliver, letter.turn.run_id)
         reply.add_done_callback(partial(tell_failure, letter.turn))
 
 

@@ -16,7 +16,7 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, Organization
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.memory.edits import cleaned
-from kelpie.storage import agent_views, scope
+from kelpie.storage import agent_views, groups, scope
 from kelpie.storage import blocks as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -143,23 +143,33 @@ class Blocks:
     async def attach(self, agent_id: AgentId, block_id: BlockId) -> AgentView:
         """Hangs the block on the agent and gives the agent as it is then.
 
-        Raises NotFound, or Conflict when it has another block of that label.
+        Raises NotFound, or Conflict when it has another block of that label. Its companion shares it.
         """
-        return await self._change(
-            agent_id, lambda tx: rows.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
-        )
+
+        def change(tx: Tx) -> tuple[AgentId, ...]:
+            rows.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
+            return rows.share(tx, block_id, groups.companions_of(tx, agent_id))
+
+        return await self._change(agent_id, change)
 
     async def detach(self, agent_id: AgentId, block_id: BlockId) -> AgentView:
         """Takes the block off the agent and gives the agent as it is then. Raises NotFound when it has it not."""
-        return await self._change(agent_id, lambda tx: rows.detach(tx, self._our_agent(tx, agent_id), block_id))
 
-    async def _change(self, agent_id: AgentId, change: Callable[[Tx], object]) -> AgentView:
-        def write(tx: Tx) -> AgentView:
-            change(tx)
-            return agent_views.one(tx, agent_id, EVERYTHING)
+        def change(tx: Tx) -> tuple[AgentId, ...]:
+            rows.detach(tx, self._our_agent(tx, agent_id), block_id)
+            return ()
 
-        view = await self._world.database.transact(write)
-        self._touched((agent_id,))
+        return await self._change(agent_id, change)
+
+    async def _change(self, agent_id: AgentId, change: Callable[[Tx], tuple[AgentId, ...]]) -> AgentView:
+        """Carries a change out and tells the agent, and the others that it gives."""
+
+        def write(tx: Tx) -> tuple[AgentView, tuple[AgentId, ...]]:
+            others = change(tx)
+            return agent_views.one(tx, agent_id, EVERYTHING), others
+
+        view, others = await self._world.database.transact(write)
+        self._touched((agent_id, *others))
         return view
 
     def _ours(self, tx: Tx, block_id: BlockId) -> BlockId:

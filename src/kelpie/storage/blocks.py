@@ -263,6 +263,15 @@ def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
     return True
 
 
+def share(tx: Tx, block_id: BlockId, agent_ids: Sequence[AgentId]) -> tuple[AgentId, ...]:
+    """Hangs a block that exists on agents as well, but for those that have another of its label; gives the others."""
+    label = tx.execute(_LABEL, {"of_block": block_id}).scalar()
+    free = [a for a in agent_ids if tx.execute(_HOLDER_OF_LABEL, {"of_agent": a, "of_label": label}).first() is None]
+    for agent_id in free:
+        attach(tx, agent_id, block_id)
+    return tuple(free)
+
+
 def give_to_new(tx: Tx, agent_id: AgentId, made: Sequence[Block]) -> None:
     """Writes new blocks, all of different labels, and hangs them on an agent that was just made."""
     if not made:

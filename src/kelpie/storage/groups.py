@@ -6,11 +6,12 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, Update, bindparam, delete, func, insert, or_, select, update
 
+from kelpie.core.agents import AgentType
 from kelpie.core.errors import NotFound
 from kelpie.core.groups import Group, GroupQuery, Manager, ManagerType
 from kelpie.core.ids import AgentId, BlockId, GroupId, OrganizationId
 from kelpie.storage.paging import Paging
-from kelpie.storage.tables import group_agents, group_blocks, groups
+from kelpie.storage.tables import agents, group_agents, group_blocks, groups
 from kelpie.world.database import Tx
 
 _C = groups.c
@@ -146,6 +147,26 @@ def background_of(tx: Tx, agent_id: AgentId) -> Group | None:
     """The group that works for this agent in the background; the newest if there are several."""
     row = tx.execute(_BACKGROUND, {"leader": agent_id}).first()
     return None if row is None else _whole(tx, [row])[0]
+
+
+_COMPANIONS = (
+    select(group_agents.c.agent_id)
+    .join(groups, _C.id == group_agents.c.group_id)
+    .join(agents, agents.c.id == group_agents.c.agent_id)
+    .where(
+        _C.manager_agent_id == bindparam("leader"),
+        _C.manager_type.in_([ManagerType.sleeptime.value, ManagerType.voice_sleeptime.value]),
+        agents.c.agent_type.in_([AgentType.sleeptime_agent.value, AgentType.voice_sleeptime_agent.value]),
+        agents.c.id != bindparam("leader"),
+    )
+    .distinct()
+    .order_by(group_agents.c.agent_id)
+)
+
+
+def companions_of(tx: Tx, agent_id: AgentId) -> list[AgentId]:
+    """The agents that look after the memory of this one."""
+    return [AgentId(row.agent_id) for row in tx.execute(_COMPANIONS, {"leader": agent_id})]
 
 
 _COUNT_WITH = select(func.count()).select_from(group_agents).where(group_agents.c.agent_id == bindparam("of_agent"))

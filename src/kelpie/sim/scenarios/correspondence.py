@@ -165,7 +165,7 @@ CORRESPONDENCE = scenario(
         *cuts("step", 2, 5, 9),
         *cuts("reply", 1, 4),
         *cuts("result", 1, 4),
-        (Aim(AFTER, "journal.reply", nth=2), Aim(BEFORE, "journal.recover", nth=1)),
+        (Aim(AFTER, "journal.reply", nth=1), Aim(BEFORE, "journal.recover", nth=1)),
         (Aim(AFTER, "journal.step", nth=7), Aim(AFTER, "journal.open", nth=8)),
     ),
     swarm=(Fault.network_delay, Fault.storage_latency, Fault.storage_busy, Fault.vanishing_client),
