@@ -201,7 +201,7 @@ class Agents:
                 archives.remove_owned(tx, one)
                 conversations.remove_blocks_of_agent(tx, one)
                 agents.remove(tx, one)
-                fulltext.remove_scope(tx, "message", one)
+                fulltext.give_up_scope(tx, "message", one)
             return gone
 
         for gone in await self._world.database.transact(write):

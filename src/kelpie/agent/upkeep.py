@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.search import fulltext
 from kelpie.storage import archives, journal_keys, run_events
 from kelpie.world.world import World
 
@@ -19,10 +20,12 @@ class Upkeep:
         self._pruned_s: float | None = None
 
     async def sweep(self) -> None:
-        """Deletes what removed archives, streams past their time and old turns have left. Raises StorageError."""
+        """Deletes what removed archives and agents, old streams and old turns have left. Raises StorageError."""
         database = self._world.database
         while await database.read(archives.is_unswept):
             await database.transact(archives.sweep)
+        while await database.read(fulltext.is_unswept):
+            await database.transact(fulltext.sweep)
         await self._drop_streams()
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:

@@ -12,7 +12,7 @@ import orjson
 
 from kelpie.core.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text, ToolCall
 from kelpie.llm.images import LOST
-from kelpie.llm.json_bytes import array, dumps
+from kelpie.llm.json_bytes import array, dumps, kept
 from kelpie.llm.port import Prepared
 
 WIRE = "anthropic"
@@ -61,7 +61,7 @@ def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
     """The blocks of a row, separated by commas; empty when it has none. Without `thoughts` it is so from now on."""
     encoded = row.wire.get(WIRE)
     if encoded is None or not thoughts:
-        encoded = b",".join(map(dumps, _blocks(row.message, thoughts)))
+        encoded = kept(_blocks(row.message, thoughts))
         row.wire[WIRE] = encoded
         row.wire[_SIDE] = _side(row.message)
     return encoded

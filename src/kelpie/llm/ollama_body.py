@@ -11,7 +11,7 @@ import orjson
 
 from kelpie.core.images import TOKENS_PER_IMAGE
 from kelpie.core.messages import Image, Message, Role
-from kelpie.llm.json_bytes import array, dumps
+from kelpie.llm.json_bytes import array, dumps, kept
 from kelpie.llm.port import Prepared, Request, ToolSchema
 
 WIRE = "ollama"
@@ -85,7 +85,7 @@ def encode_message(prepared: Prepared) -> bytes:
     """The JSON of the messages a row becomes, separated by commas; empty when it becomes none."""
     encoded = prepared.wire.get(WIRE)
     if encoded is None:
-        encoded = b",".join(map(dumps, _messages(prepared.message)))
+        encoded = kept(_messages(prepared.message))
         prepared.wire[WIRE] = encoded
     return encoded
 

@@ -13,7 +13,7 @@ import orjson
 
 from kelpie.core.messages import Image, Message, Role, Text
 from kelpie.llm.images import HANDED, LOST
-from kelpie.llm.json_bytes import array, dumps, plain
+from kelpie.llm.json_bytes import array, dumps, kept, plain
 from kelpie.llm.port import Prepared, Request, ToolSchema
 
 WIRE = "openai_chat"
@@ -81,7 +81,7 @@ def encode_message(prepared: Prepared) -> bytes:
     """The JSON of the messages a row becomes, separated by commas; empty when it becomes none."""
     encoded = prepared.wire.get(WIRE)
     if encoded is None:
-        encoded = b",".join(map(dumps, _messages(prepared.message)))
+        encoded = kept(_messages(prepared.message))
         prepared.wire[WIRE] = encoded
     return encoded
 

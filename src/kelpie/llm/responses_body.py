@@ -11,7 +11,7 @@ import orjson
 
 from kelpie.core.messages import HiddenReasoning, Image, Message, Part, Reasoning, Role, Text
 from kelpie.llm.images import LOST
-from kelpie.llm.json_bytes import array, dumps, plain
+from kelpie.llm.json_bytes import array, dumps, kept, plain
 from kelpie.llm.openai_body import O_SERIES, image_url, reasons, thinking
 from kelpie.llm.port import Prepared, Request, ToolSchema
 
@@ -43,7 +43,7 @@ def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
     """The items of a row, separated by commas; empty when it has none. Without `thoughts` it is so from now on."""
     encoded = row.wire.get(WIRE)
     if encoded is None or not thoughts:
-        encoded = b",".join(map(dumps, _items(row.message, thoughts)))
+        encoded = kept(_items(row.message, thoughts))
         row.wire[WIRE] = encoded
     return encoded
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     bindparam,
     column,
     delete,
+    insert,
     literal_column,
     select,
 )
@@ -29,12 +30,13 @@ from sqlalchemy import text as plain_sql
 from sqlalchemy.dialects import sqlite
 
 from kelpie.core.errors import InvariantBroken
-from kelpie.search.tables import search_items
+from kelpie.search.tables import search_items, search_removed
 
 Kind: TypeAlias = Literal["message", "passage"]
 
 QUERY_TERMS_MAX = 32
 QUERY_CHARS_MAX = 2000
+PIECE = 500  # items that are taken out in one transaction: about 5 ms
 
 ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
 
@@ -61,6 +63,7 @@ class _Statements:
     put_text: Executable  # kind, item_id, text
     drop_text: Executable  # kind, item_id
     drop_texts: Executable  # kind, scope
+    drop_numbers: Executable  # numbers
     # (scoped, condition) -> kind, scope, any_term, all_terms, limit, offset -> item_id, score
     search: Callable[[bool, ColumnElement[bool] | None], Executable]
 
@@ -101,6 +104,36 @@ def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
     wanted = {"the_kind": kind, "the_scope": scope}
     tx.execute(_statements(tx).drop_texts, wanted)
     tx.execute(_DROP_ITEMS, wanted)
+
+
+def give_up_scope(tx: Connection, kind: Kind, scope: str) -> None:
+    """The owner of the scope is gone: its items are taken out now, or, when they are many, piece by piece later."""
+    if len(_some_of(tx, kind, scope)) < PIECE:
+        remove_scope(tx, kind, scope)
+    else:
+        tx.execute(_GIVE_UP, {"kind": kind, "scope": scope})
+
+
+def is_unswept(tx: Connection) -> bool:
+    """Whether there is something left of a scope that was given up."""
+    return tx.execute(_GIVEN_UP).first() is not None
+
+
+def sweep(tx: Connection) -> None:
+    """Takes out a piece of what a given-up scope has left, and with its last the memory of it."""
+    found = tx.execute(_GIVEN_UP).first()
+    if found is None:
+        return
+    if numbers := _some_of(tx, found.kind, found.scope):
+        tx.execute(_statements(tx).drop_numbers, {"numbers": numbers})
+        tx.execute(_DROP_NUMBERED, {"numbers": numbers})
+    if len(numbers) < PIECE:
+        tx.execute(_FORGET, {"the_kind": found.kind, "the_scope": found.scope})
+
+
+def _some_of(tx: Connection, kind: str, scope: str) -> list[int]:
+    wanted = {"the_kind": kind, "the_scope": scope, "most": PIECE}
+    return [row.id for row in tx.execute(_SOME_NUMBERS, wanted)]
 
 
 def search(
@@ -151,6 +184,13 @@ _of_item = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.item
 _of_scope = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.scope == bindparam("the_scope"))
 _DROP_ITEM = delete(search_items).where(_of_item)
 _DROP_ITEMS = delete(search_items).where(_of_scope)
+_SOME_NUMBERS = select(search_items.c.id).where(_of_scope).limit(bindparam("most", type_=Integer))
+_DROP_NUMBERED = delete(search_items).where(search_items.c.id.in_(bindparam("numbers", expanding=True)))
+_GIVE_UP = insert(search_removed)
+_GIVEN_UP = select(search_removed).order_by(search_removed.c.kind, search_removed.c.scope).limit(1)
+_FORGET = delete(search_removed).where(
+    search_removed.c.kind == bindparam("the_kind"), search_removed.c.scope == bindparam("the_scope")
+)
 
 
 # CROSS JOIN fixes the order: asking the text index per item of the scope took 451 s, once for all 0.1 s (150,000 rows).
@@ -191,6 +231,7 @@ def _sqlite_statements() -> _Statements:
         .prefix_with("OR REPLACE"),
         drop_text=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_item))),
         drop_texts=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_scope))),
+        drop_numbers=delete(fts).where(fts.c.rowid.in_(bindparam("numbers", expanding=True))),
         search=_sqlite_search,
     )
 

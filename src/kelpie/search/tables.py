@@ -1,4 +1,4 @@
-"""The table that numbers what can be searched. It stands here because storage builds on search, not the other way."""
+"""The tables of what can be searched. They stand here because storage builds on search, not the other way."""
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, UniqueConstraint
 
@@ -12,4 +12,12 @@ search_items = Table(
     Column("item_id", Text, nullable=False),
     UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
     Index("ix_search_items_kind_scope", "kind", "scope"),
+)
+
+# Scopes whose owner is gone, so that nobody finds their items any more; they are swept up in pieces.
+search_removed = Table(
+    "search_removed",
+    MetaData(),
+    Column("kind", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
 )

@@ -202,6 +202,12 @@ def upgrade() -> None:
     )
     op.create_index("ix_search_items_kind_scope", "search_items", ["kind", "scope"], unique=False)
     op.create_table(
+        "search_removed",
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("kind", "scope", name=op.f("pk_search_removed")),
+    )
+    op.create_table(
         "tools",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("organization_id", sa.Text(), nullable=False),
@@ -866,6 +872,7 @@ def downgrade() -> None:
     op.drop_table("agent_blocks")
     op.drop_table("agent_archives")
     op.drop_table("tools")
+    op.drop_table("search_removed")
     op.drop_table("search_items")
     op.drop_table("sandbox_configs")
     op.drop_table("organizations")
