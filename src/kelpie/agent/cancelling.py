@@ -7,13 +7,13 @@ answered when nothing later can have an effect.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent import journal
 from kelpie.agent.activation import Activation
 from kelpie.agent.broadcast import Broadcast
-from kelpie.agent.calls import cancelled
+from kelpie.agent.calls import cancelled, unwanted
 from kelpie.agent.events import MessageCommitted, TurnEnded
 from kelpie.agent.history import left_open
 from kelpie.agent.listener import Turn
@@ -22,11 +22,11 @@ from kelpie.agent.underway import Underway, Work
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
-from kelpie.core.messages import Message, Usage
+from kelpie.core.messages import Message, Role, Usage
 from kelpie.core.paging import Page
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason
 from kelpie.core.time import Micros
-from kelpie.storage import agents, conversations, messages, runs, scope
+from kelpie.storage import agents, approvals, conversations, messages, runs, scope
 from kelpie.storage.heads import Node
 from kelpie.storage.runs import Given, Unfinished
 from kelpie.tools.identity import stable_uuid
@@ -149,7 +149,8 @@ class Cancelling:
                 if found.run.id not in held and wanted(found.run.id, found.run.conversation_id or "")
             ]
             said = [_close(tx, found, at) for found in left]
-            return _Closed(tuple(found.run.id for found in left), any(said))
+            denied = _deny(tx, agent_id, wanted, at)
+            return _Closed((*(found.run.id for found in left), *denied), any(said) or bool(denied))
 
         closed = await self._world.database.transact(write)
         if closed.said:
@@ -194,6 +195,24 @@ def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
     told = [MessageCommitted(row) for row in orphans]
     cleared = journal.finish(tx, run, agents.get(tx, run.agent_id), conversation, said=told)
     return cleared or bool(orphans)
+
+
+def _deny(tx: Tx, agent_id: AgentId, wanted: Wanted, at: Micros) -> list[RunId]:
+    """Answers the calls that wait for somebody's word, as denied; gives the runs that asked."""
+    found: list[RunId] = []
+    for pending in approvals.of_agent(tx, agent_id):
+        asker = pending.runs[-1]
+        request = next(iter(messages.get_many(tx, [pending.request])), None)
+        if request is None or not wanted(asker, pending.conversation) or not approvals.move(tx, pending, None):
+            continue
+        row_id = MessageId(f"{MessageId.prefix}-{stable_uuid(asker, pending.request, ENDED)}")
+        results = tuple(unwanted(call) for call in request.tool_calls)
+        row = replace(
+            request, id=row_id, role=Role.tool, content=(), tool_calls=(), tool_returns=results, created_at=at
+        )
+        messages.append(tx, [replace(row, name=results[0].name)], pending.conversation)
+        found.append(asker)
+    return found
 
 
 def _existing(tx: Tx, agent_id: AgentId, ids: Sequence[str]) -> set[str]:
