@@ -6,11 +6,11 @@ import pytest
 
 from kelpie.agent.cancellation import Cancellation, Cancelled
 from kelpie.agent.commands import Send
-from kelpie.core.agents import NewAgent
+from kelpie.core.agents import NewAgent, ToolRule
 from kelpie.core.blocks import NewBlock
-from kelpie.core.errors import Conflict, DiskFull, NotFound, StorageError
+from kelpie.core.errors import Conflict, DiskFull, InvalidInput, NotFound, StorageError
 from kelpie.core.ids import AgentId, RunId
-from kelpie.core.messages import MessageQuery, NewMessage, Role, Text
+from kelpie.core.messages import MessageQuery, NewMessage, Role, Ruling, Text
 from kelpie.core.runs import RunQuery, RunStatus, StepQuery, StepStatus, StopReason
 from kelpie.core.tools import NewTool
 from kelpie.storage import journal_keys
@@ -333,3 +333,59 @@ async def test_a_server_that_stops_goes_before_the_wish(first):
         one()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+# --- calls that wait, and runs in the background ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["agent", "run", "conversation"])
+async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop, how):
+    agent_id = await shop.agent()
+    rules = (ToolRule("requires_approval", "outside"),)
+    await shop.kelpie.agents.update(agent_id, {"tool_rules": rules})
+    shop.model.script = [call("a", "b")]
+    asker = ended(await shop.say(agent_id, "go"))
+    assert asker.stop_reason is StopReason.requires_approval
+    door = shop.kelpie.doors(shop.kelpie.agents._caller).cancelling
+    if how == "conversation":
+        told = await door.of_default(agent_id)
+    else:
+        told = await door.of_agent(agent_id, [asker.run_id] if how == "run" else None)
+    assert told == {asker.run_id: "cancelled"} and shop.began == []
+    results = [r for m in await shop.history(agent_id) for r in m.tool_returns]
+    assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", False)]
+    assert all("user cancelled" in r.text for r in results)
+    assert (await shop.kelpie.agents.get(agent_id)).pending_approval is None
+    turn = await shop.kelpie.agents.send(agent_id, Send((), answers=(Ruling("call_0", True),)))
+    assert isinstance(ended(await heard(turn)).error, InvalidInput), "nothing waits any more"
+    with pytest.raises(Conflict, match="no active run"):
+        await door.of_default(agent_id)
+    await answers(shop, agent_id)
+
+
+async def in_background(shop, agent_id, text):
+    send = Send((NewMessage(Role.user, (Text(text),)),))
+    return (await shop.kelpie.doors(shop.kelpie.agents._caller).streams.accept(agent_id, send)).id
+
+
+async def followed(shop, run_id):
+    async with asyncio.timeout(WAIT_S):
+        return [event async for event in shop.kelpie.doors(shop.kelpie.agents._caller).streams.follow(run_id)]
+
+
+async def test_background_runs_end_in_order_whether_they_wait_or_run(shop):
+    agent_id = await shop.agent()
+    shop.model.hold = asyncio.Event()
+    first = await in_background(shop, agent_id, "one")
+    await asked(shop)
+    second = await in_background(shop, agent_id, "two")
+    assert (await shop.run(second)).status is RunStatus.created
+    assert await shop.cancel(agent_id, [second]) == {second: "cancelled"}
+    assert ended(await followed(shop, second)).stop_reason is StopReason.cancelled
+    assert (await shop.run(first)).status is RunStatus.running
+    assert await shop.cancel(agent_id) == {first: "cancelled"}
+    assert ended(await followed(shop, first)).stop_reason is StopReason.cancelled
+    assert {(await shop.run(run_id)).status for run_id in (first, second)} == {RunStatus.cancelled}
+    assert await shop.history(agent_id) == []
+    await answers(shop, agent_id)
+    assert len(shop.model.requests) == 2, "what was cancelled is never taken up"
