@@ -15,6 +15,7 @@ from kelpie.agent import changing, companions, histories, making, outfits, overv
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.listener import Turn
+from kelpie.agent.occupancy import require_free
 from kelpie.agent.overview import Overview
 from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import system_text
@@ -33,7 +34,7 @@ from kelpie.core.agents import (
     NewAgent,
 )
 from kelpie.core.budgets import Budget
-from kelpie.core.errors import Conflict, ConversationBusy, InvalidInput, InvariantBroken, KelpieError, NotFound
+from kelpie.core.errors import Conflict, InvalidInput, InvariantBroken, KelpieError, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
@@ -286,10 +287,8 @@ class Agents:
         await self._require(agent_id)
         if not outfits.is_plain(send):
             send = await outfits.outfitted(self._world, self._models, self._settings, agent_id, send)
-        if send.alone:  # nothing is awaited between this look and the submitting
-            for kept_by in self._dispatcher.kept_by(agent_id, send.conversation):
-                if isinstance(kept_by, Turn) and not kept_by.has_ended:
-                    raise ConversationBusy(kept_by.run_id)
+        if send.alone:
+            await require_free(self._world.database, self._dispatcher, agent_id, send.conversation)
         turn = Turn(self._world.ids.new(RunId))
         if live := self._dispatcher.handler(agent_id):
             live.check(send)
