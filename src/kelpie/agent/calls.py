@@ -1,5 +1,6 @@
 """Tool calls: checked when they are executed, not only when tools are listed, and answered exactly once each."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -189,6 +190,35 @@ def run_inside(tx: Tx, planned: Planned, context: CallContext) -> tuple[ToolRetu
         return _failed(planned, str(error)), None
     savepoint.commit()
     return _returned(planned, outcome), outcome
+
+
+def batches(planned: Sequence[Planned]) -> list[list[Planned]]:
+    """The calls in their order: neighbours whose tools may run side by side together, every other one alone."""
+    found: list[list[Planned]] = []
+    for p in planned:
+        if found and _side_by_side(p) and _side_by_side(found[-1][0]):
+            found[-1].append(p)
+        else:
+            found.append([p])
+    return found
+
+
+def _side_by_side(planned: Planned) -> bool:
+    return planned.external is not None and planned.tool is not None and bool(planned.tool.enable_parallel_execution)
+
+
+async def run_together(calls: Sequence[tuple[Planned, CallContext]]) -> list[ToolReturn]:
+    """Runs external calls at once and gives their results in order; when one breaks, or all are cancelled, none runs
+    on."""
+    if len(calls) == 1:
+        return [await run_outside(*calls[0])]
+    tasks = [asyncio.create_task(run_outside(planned, context)) for planned, context in calls]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def run_outside(planned: Planned, context: CallContext) -> ToolReturn:

@@ -12,7 +12,7 @@ from typing import Any
 from kelpie.agent import approvals, journal, sleeptime
 from kelpie.agent.asking import Asked, ask
 from kelpie.agent.broadcast import Broadcast
-from kelpie.agent.calls import NO_WORDS, Planned, Words, cancelled, interrupted, plan, run_outside
+from kelpie.agent.calls import NO_WORDS, Planned, Words, batches, cancelled, interrupted, plan, run_together
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.freshness import Forgotten, catch_up
@@ -266,28 +266,32 @@ class TurnLoop:
     async def _answer_one_by_one(
         self, step_id: StepId, planned: list[Planned], of_step: list[Planned] | None = None
     ) -> bool:
-        """Each result is committed before the next call begins. `of_step` are all calls, if some have a result."""
-        goes_on = True
-        for i, p in enumerate(planned):
-            uuid = self._world.ids.uuid()
+        """Results are committed before the next calls begin. `of_step` are all calls, if some have a result."""
+        goes_on, later = True, list(planned)
+        for batch in batches(planned):
+            uuids, later = [self._world.ids.uuid() for _ in batch], later[len(batch) :]
             try:
-                done = await self._run_outside(p, uuid) if p.external else self._turn.cancellation.check()
+                done = await self._run_outside(batch, uuids)
             except Cancelled:
                 await self._end(StopReason.cancelled)
                 return False
-            ending = self._ending(of_step or planned, "tool_calls") if i == len(planned) - 1 else None
-            left = tuple(later.call for later in planned[i + 1 :])
-            write = self._write("result", step_id, answers=(Answer(p, uuid, done),), left=left, ending=ending)
-            goes_on = await self._commit(write)
+            answers = tuple(Answer(p, uuid, result) for p, uuid, result in zip(batch, uuids, done, strict=True))
+            ending = None if later else self._ending(of_step or planned, "tool_calls")
+            left = tuple(p.call for p in later)
+            goes_on = await self._commit(self._write("result", step_id, answers=answers, left=left, ending=ending))
             if not goes_on:
                 break
         return goes_on
 
-    async def _run_outside(self, planned: Planned, uuid: str) -> ToolReturn:
+    async def _run_outside(self, batch: Sequence[Planned], uuids: Sequence[str]) -> Sequence[ToolReturn | None]:
+        """Runs those calls of a batch that run outside, all at once. Raises Cancelled."""
         now, conversation = self._world.clock.now(), self._position.run.conversation_id
-        context = CallContext(self._lane.agent, now, uuid, conversation, chain=self._given.chain)
+        if not batch[0].external:
+            self._turn.cancellation.check()
+            return [None]
+        contexts = [CallContext(self._lane.agent, now, uuid, conversation, chain=self._given.chain) for uuid in uuids]
         with self._turn.cancellation.abortable():
-            return await run_outside(planned, context)
+            return await run_together(list(zip(batch, contexts, strict=True)))
 
     async def _commit(self, write: Write) -> bool:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
