@@ -14,13 +14,14 @@ import pytest
 from kelpie.accounts import gate
 from kelpie.accounts.identities import Identities
 from kelpie.actors import actor, mailbox
-from kelpie.agent import activation, agents, asking, journal, turn
+from kelpie.agent import activation, agents, asking, journal, sleeptime, turn
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.journal import Committed
 from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.listener import Turn
 from kelpie.agent.upkeep import Upkeep
+from kelpie.agent.waits import Waits
 from kelpie.app import Kelpie
 from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
@@ -45,6 +46,14 @@ class Mutation:
     scenario: str
     seeds: int
     broken: str = ""
+
+
+def those_who_ask_each_other_wait(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Waits, "_reaches", lambda self, start, goal: False)
+
+
+def the_work_of_a_companion_is_counted_and_not_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sleeptime, "_begin", lambda *arguments: ())
 
 
 def an_open_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
@@ -356,6 +365,7 @@ def a_conversation_that_could_not_be_closed_is_told_closed(patch: pytest.MonkeyP
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
+_AGENTS = "agents-write-to-each-other"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
@@ -399,6 +409,8 @@ MUTATIONS = (
     Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
     Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),
     Mutation(an_interrupted_outside_call_is_run_again, _CRASH, _POINTS, "an outside tool never runs twice"),
+    Mutation(those_who_ask_each_other_wait, _AGENTS, 5, "nobody waits for the time-out"),
+    Mutation(the_work_of_a_companion_is_counted_and_not_written, _AGENTS, 5, "a companion works after every nth turn"),
     Mutation(a_turn_that_goes_on_forgets_its_calls, _RULES, _RULED, "every step is offered what the rules allow"),
     Mutation(a_call_that_was_turned_away_counts, _RULES, _RULED),
     Mutation(a_commit_that_failed_is_acknowledged, _FULL, 15),

@@ -11,7 +11,7 @@ from typing import Any
 
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
-from kelpie.sim.scenarios.crashes import AFTER, BEFORE, cuts
+from kelpie.sim.scenarios.crashes import AFTER, BEFORE, TRIES_MAX, cuts
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 from kelpie.tools.identity import stable_uuid
@@ -50,6 +50,7 @@ class Correspondence(Play):
                 self._meets(people[4]),
             )
         )
+        await self._asks_all(people[0], cid, ben)
 
     async def _cast(self) -> None:
         await self.make_agents(3, types=("letta_v1_agent",), tools=[ASK, ASK_TAGGED, TELL])
@@ -74,18 +75,29 @@ class Correspondence(Play):
         """One asks the other, who asks back, which must be refused; and both may do so at the same moment."""
         for _ in range(ROUNDS):
             back = call(ASK, message=self._mark(), other_agent_id=one)
-            await person.say(one, call(ASK, message=f"{self._mark()}\n{back}", other_agent_id=other))
-            await person.pause()
+            await self._insists(person, one, call(ASK, message=f"{self._mark()}\n{back}", other_agent_id=other))
 
     async def _writes(self, person: Person, one: str, first: str, second: str) -> None:
-        """One writes to two others without waiting, and asks everybody."""
+        """One writes to two others without waiting, and is written to by one of them."""
         both = " & ".join(call(TELL, message=self._mark(), other_agent_id=other) for other in (first, second))
         answer = call(TELL, message=self._mark(), other_agent_id=one)
-        await person.say(one, both, call(TELL, message=f"{self._mark()}\n{answer}", other_agent_id=first))
-        await self.person("operator").insist("POST", f"/v1/agents/{second}/stop")
-        await person.say(one, call(ASK_TAGGED, message=self._mark(), match_all=[TEAM], match_some=[]))
-        await self.person("operator").insist("POST", f"/v1/agents/{second}/start")
-        await person.say(one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
+        lines = (both, call(TELL, message=f"{self._mark()}\n{answer}", other_agent_id=first))
+        await self._insists(person, one, *lines)
+
+    async def _asks_all(self, person: Person, one: str, stopped: str) -> None:
+        """One asks everybody while one of them is stopped, and once more when it is not."""
+        operator = self.person("operator")
+        await operator.insist("POST", f"/v1/agents/{stopped}/stop")
+        await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[TEAM], match_some=[]))
+        await operator.insist("POST", f"/v1/agents/{stopped}/start")
+        await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
+
+    async def _insists(self, person: Person, agent_id: str, *lines: str) -> None:
+        """Whoever hears nothing says it again, but not for ever."""
+        for _ in range(TRIES_MAX):
+            if (await person.say(agent_id, *lines)).acknowledged:
+                return
+            await person.pause()
 
     async def _talks(self, person: Person) -> None:
         for _ in range(2 * ROUNDS):
@@ -168,5 +180,5 @@ CORRESPONDENCE = scenario(
         (Aim(AFTER, "journal.reply", nth=1), Aim(BEFORE, "journal.recover", nth=1)),
         (Aim(AFTER, "journal.step", nth=7), Aim(AFTER, "journal.open", nth=8)),
     ),
-    swarm=(Fault.network_delay, Fault.storage_latency, Fault.storage_busy, Fault.vanishing_client),
+    swarm=(Fault.network_delay, Fault.storage_latency, Fault.storage_busy),
 )
