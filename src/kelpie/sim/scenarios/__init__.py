@@ -1,6 +1,7 @@
 """The scenarios, by name."""
 
 from kelpie.sim.scenario import Scenario
+from kelpie.sim.scenarios.budgets import BUDGETS
 from kelpie.sim.scenarios.cancels import CANCELLING
 from kelpie.sim.scenarios.clients import CLIENTS
 from kelpie.sim.scenarios.clocks import CLOCKS
@@ -51,6 +52,7 @@ SCENARIOS: dict[str, Scenario] = {
         CUT_OFF,
         CANCELLING,
         RESTS,
+        BUDGETS,
         LIFECYCLE,
         REMOVALS,
         RIVALS,
