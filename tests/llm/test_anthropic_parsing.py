@@ -101,7 +101,10 @@ async def test_thoughts_are_streamed():
     async with fake() as made:
         made.will(events(*framed(*SHAPES["streams"]["thoughts and calls"])))
         given = await ours(made, asking(deltas=True))
-    assert [event.text for event in given if isinstance(event, ReasoningDelta)] == ["Two ", "sums."]
+    thoughts = [event for event in given if isinstance(event, ReasoningDelta)]
+    assert [event.text for event in thoughts if not event.hidden] == ["Two ", "sums."]
+    hidden = [part.data for part in given[-1].content if isinstance(part, HiddenReasoning)]
+    assert [event.text for event in thoughts if event.hidden] == hidden != []
 
 
 async def test_a_whole_reply_where_a_stream_was_asked_for():

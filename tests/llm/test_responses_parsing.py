@@ -105,8 +105,9 @@ async def test_thoughts_are_streamed_with_their_parts_apart():
     async with fake() as made:
         made.will(events(*framed(*STREAMS["thoughts and calls"])))
         given = await ours(made, ask(deltas=True))
-    thoughts = [event.text for event in given if isinstance(event, ReasoningDelta)]
-    assert thoughts == ["Two ", "sums.", "\n\n", "First one."]
+    thoughts = [(event.text, event.hidden) for event in given if isinstance(event, ReasoningDelta)]
+    assert [text for text, hidden in thoughts if not hidden] == ["Two ", "sums.", "\n\n", "First one."]
+    assert [text for text, hidden in thoughts if hidden] == ["gAAAAABtwo"]
 
 
 async def test_what_was_not_streamed_is_told_at_the_end():

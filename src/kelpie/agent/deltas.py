@@ -52,6 +52,7 @@ class Preview:
         self._kinds: list[str] = []  # the parts of the message so far, in order
         self._calls: dict[int, _Call] = {}
         self._thinks = False  # whether a thought has come
+        self._hidden = 0  # how many thoughts that the provider keeps to itself
         self.started = False
 
     def take(self, delta: TextDelta | ReasoningDelta | ToolCallDelta) -> None:
@@ -60,6 +61,8 @@ class Preview:
             case TextDelta():
                 alone = self._inner_thoughts and not self._thinks  # no call has brought a thought that stands before it
                 self._answer(delta.text, 0 if alone else self._part("answer"))
+            case ReasoningDelta(hidden=True):
+                self._hide(delta.text)
             case ReasoningDelta():
                 self._thought(delta.text, native=True)
             case ToolCallDelta():
@@ -98,10 +101,12 @@ class Preview:
 
     def _part(self, kind: str) -> int:
         if self._inner_thoughts:  # the stored message has its thoughts first, in whatever order they came
-            return 0 if kind == "thought" else 1
-        if kind not in self._kinds:
+            return 0 if kind == "thought" else 1 + self._hidden
+        if kind == "call" and kind in self._kinds:  # all calls are one part
+            return self._kinds.index(kind)
+        if not self._kinds or self._kinds[-1] != kind or kind == "hidden":
             self._kinds.append(kind)
-        return self._kinds.index(kind)
+        return len(self._kinds) - 1
 
     def _answer(self, text: str, part: int) -> None:
         self._tell(AnswerDelta(self._message_id, self._step_id, self._at, part, text))
@@ -109,6 +114,11 @@ class Preview:
     def _thought(self, text: str, *, native: bool) -> None:
         self._thinks = True
         self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, self._part("thought"), text, native))
+
+    def _hide(self, data: str) -> None:
+        part = int(self._thinks) + self._hidden if self._inner_thoughts else self._part("hidden")
+        self._hidden += 1
+        self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, part, data, native=True, hidden=True))
 
     def _tell_call(self, call: _Call, *, name: str | None = None, arguments: str | None = None) -> None:
         part, awaits = self._part("call"), call.name in self._waiting

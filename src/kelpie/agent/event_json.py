@@ -34,7 +34,8 @@ def to_json(event: TurnEvent) -> dict[str, Any]:
         case AnswerDelta():
             return {"kind": "answer", **_place(event), "text": event.text}
         case ThoughtDelta():
-            return {"kind": "thought", **_place(event), "text": event.text, "native": event.native}
+            thought = {"text": event.text, "native": event.native, "hidden": event.hidden}
+            return {"kind": "thought", **_place(event), **thought}
         case CallDelta():
             call = {"call_id": event.call_id, "name": event.name, "arguments": event.arguments}
             return {"kind": "call", **_place(event), **call, **({"awaits": True} if event.awaits else {})}
@@ -74,7 +75,7 @@ def from_json(data: Mapping[str, Any]) -> TurnEvent:
         case "answer":
             return AnswerDelta(*_placed(data), data["text"])
         case "thought":
-            return ThoughtDelta(*_placed(data), data["text"], data["native"])
+            return ThoughtDelta(*_placed(data), data["text"], data["native"], data.get("hidden", False))
         case "call":
             return CallDelta(
                 *_placed(data), data["call_id"], data["name"], data["arguments"], data.get("awaits", False)

@@ -43,6 +43,7 @@ class ThoughtDelta:
     part: int
     text: str
     native: bool
+    hidden: bool = False  # the text is the provider's opaque form, and all of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from kelpie.core.budgets import Period
 from kelpie.core.errors import InvalidInput
 
 UNKNOWN = "unknown"
+PERIODS = tuple(period.value for period in Period)
 FORM = "write '5 usd a day', '200000 tokens', or 'none' to take it away; the period is hour, day or month, or none"
 
 
@@ -46,6 +47,6 @@ def parse_budget(text: str) -> dict[str, Any] | None:
             found[unit] = float(number) if unit == "usd" else int(number)
         except ValueError:
             raise InvalidInput("budget", f"'{number[:40]}' is not a number; {FORM}") from None
-    if not found or len(words) > 1 or (words and words[0] not in Period):
+    if not found or len(words) > 1 or (words and words[0] not in PERIODS):
         raise InvalidInput("budget", f"'{text[:80]}' is no budget; {FORM}")
     return found | {"period": words[0] if words else Period.total.value}

@@ -88,7 +88,7 @@ class Assembly:
                 block.secret = _text(given.get("signature"))
                 yield from self._blocks.grow(block, given.get("thinking"))
             case "redacted_thinking":
-                self._blocks.begin(index, "hidden").secret = _text(given.get("data"))
+                yield from self._blocks.hide(self._blocks.begin(index, "hidden"), _text(given.get("data")))
             case "tool_use":
                 yield from self._blocks.begin_call(index, given.get("name"), given.get("id"))
                 self._blocks.at(index).given = _arguments(given.get("input"))

@@ -88,6 +88,11 @@ class Blocks:
             case _:
                 return
 
+    def hide(self, block: Block, secret: str) -> Iterator[Delta]:
+        """Makes it a thought that the provider keeps to itself."""
+        block.kind, block.secret = "hidden", secret
+        yield ReasoningDelta(secret, hidden=True)
+
     def parts(self) -> tuple[tuple[Part, ...], tuple[ToolCall, ...]]:
         """Content and calls, in the order of their numbers."""
         content: list[Part] = []

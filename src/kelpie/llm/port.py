@@ -56,7 +56,10 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
+    """A piece of a thought; of a `hidden` one its whole opaque form, in one piece."""
+
     text: str
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class Assembly:
             secret = given.get("encrypted_content")
             item.secret = secret if isinstance(secret, str) else ""
             if item.secret and not item.pieces:
-                item.kind = "hidden"
+                yield from self._items.hide(item, item.secret)
 
     def _think(self, item: Block, data: Mapping[str, Any]) -> Iterator[Delta]:
         part = data.get("summary_index", data.get("content_index"))

@@ -4,6 +4,7 @@ The wire code speaks httpx, whose transports the simulation can replace; on real
 the CPU of this one (docs/decisions/0008). It follows no redirect, keeps no cookie and adds no header of its own accord.
 """
 
+import errno
 import socket
 from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import contextmanager
@@ -81,7 +82,7 @@ class _PublicResolver(aiohttp.ThreadedResolver):
     ) -> list[aiohttp.abc.ResolveResult]:
         found = await super().resolve(host, port, family)
         if not all(is_public(each["host"]) for each in found):
-            raise OSError(NOT_PUBLIC.format(host))
+            raise OSError(errno.EACCES, NOT_PUBLIC.format(host))
         return found
 
 

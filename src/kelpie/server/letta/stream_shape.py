@@ -48,6 +48,9 @@ class Frames:
                     yield from (sse.frame(message) for message in shown(event, self._view))
             case AnswerDelta():
                 yield from self._answer(event, event.text)
+            case ThoughtDelta(hidden=True):
+                fields = {"state": "redacted", "hidden_reasoning": event.text}
+                yield from self._delta("hidden_reasoning_message", event, fields)
             case ThoughtDelta():
                 source = "reasoner_model" if event.native else "non_reasoner_model"
                 fields = {"source": source, "reasoning": event.text, "signature": None}
