@@ -13,6 +13,7 @@ from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
 from kelpie.agent.backlog import Backlog
 from kelpie.agent.broadcast import Broadcast
+from kelpie.agent.callbacks import Callbacks
 from kelpie.agent.making import check_timezone
 from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
@@ -77,6 +78,7 @@ class Kelpie:
         self.data_dir = data_dir
         self._node: Node | None = None
         self._recovery: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._upkeep = Upkeep(world, settings.stream_kept_s)
         self.models = Models(world, settings, providers)
         self.dispatcher: Dispatcher[Activation] = Dispatcher(
@@ -93,7 +95,8 @@ class Kelpie:
         self.gate = Gate(world, settings, password_kept)
         self._wanted = asyncio.Event()  # recovery, soon
         self._broadcast = Broadcast()
-        self.backlog = Backlog(self.dispatcher, self._wanted.set)
+        self._callbacks = Callbacks(world, settings)
+        self.backlog = Backlog(self.dispatcher, self._wanted.set, self._callbacks.hurry)
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
@@ -145,6 +148,7 @@ class Kelpie:
             self.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))
         self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
         self._recovery = asyncio.create_task(self._keep_recovering())
+        self._telling = asyncio.create_task(self._callbacks.run())
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within a bound and closes everything."""

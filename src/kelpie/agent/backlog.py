@@ -4,26 +4,40 @@ Whatever keeps a run from its lane now (a full mailbox, a server that stops, an 
 stored as waiting, and recovery brings it here again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.reply import Reply
 from kelpie.agent.activation import Activation
+from kelpie.agent.listener import Turn
 from kelpie.core.errors import AgentStopped, KelpieError, NotFound
-from kelpie.core.ids import RunId
+from kelpie.core.ids import AgentId, RunId
 from kelpie.observe import logs
 from kelpie.storage.runs import InBackground
 
 _log = logs.get("agent")
 
 
+def busy_with(tokens: Iterable[object]) -> RunId | None:
+    """The first run among those that a lane has, as far as they have not ended."""
+    for token in tokens:
+        if isinstance(token, RunId):
+            return token
+        if isinstance(token, Turn) and not token.has_ended:
+            return token.run_id
+    return None
+
+
 class Backlog:
     """The background runs that wait or are worked on in this process."""
 
-    def __init__(self, dispatcher: Dispatcher[Activation], hurry: Callable[[], None]) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher[Activation], hurry: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
         self._dispatcher = dispatcher
         self._hurry = hurry  # asks for recovery soon
+        self._ended = ended  # is told that a run may have ended
         self._held: set[RunId] = set()
 
     def submit(self, waiting: InBackground) -> None:
@@ -39,8 +53,13 @@ class Backlog:
         self._held.add(run_id)
         reply.add_done_callback(partial(self._done, run_id))
 
+    def keeper(self, agent_id: AgentId, lane: str) -> RunId | None:
+        """The run that a conversation is busy with, or that waits there already."""
+        return busy_with(self._dispatcher.kept_by(agent_id, lane))
+
     def _done(self, run_id: RunId, reply: Reply[None]) -> None:
         self._held.discard(run_id)
+        self._ended()
         if reply.cancelled():
             return
         error = reply.exception()

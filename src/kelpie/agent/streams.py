@@ -13,7 +13,15 @@ from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.commands import Send
 from kelpie.agent.events import StreamCut, TurnEnded, TurnEvent
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.errors import AgentStopped, Gone, InvalidInput, MailboxFull, NotFound, PendingApproval
+from kelpie.core.errors import (
+    AgentStopped,
+    ConversationBusy,
+    Gone,
+    InvalidInput,
+    MailboxFull,
+    NotFound,
+    PendingApproval,
+)
 from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.core.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.settings import Settings
@@ -51,7 +59,7 @@ class Streams:
     async def accept(self, agent_id: AgentId, send: Send) -> Run:
         """Stores a run that its lane will take up; the same messages under the same ids are the run they were before.
 
-        Raises NotFound, AgentStopped, PendingApproval, MailboxFull, StorageError.
+        Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError.
         """
         run = Run(
             id=self._world.ids.new(RunId),
@@ -65,12 +73,14 @@ class Streams:
             callback_url=send.callback_url,
         )
 
-        given = send.given
+        given, keeper = send.given, self._backlog.keeper(agent_id, send.conversation) if send.alone else None
 
         def write(tx: Tx) -> Run:
             scope.agent(tx, self._organization, agent_id)
             if (same := _same(tx, run, given)) is not None:
                 return same
+            if send.alone and (busy := keeper or runs.newest_in_background(tx, agent_id, send.conversation)):
+                raise ConversationBusy(busy)
             if agents.get(tx, agent_id).stopped:
                 raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
             if not given.answers and (pending := approvals.get(tx, agent_id, send.conversation)):
@@ -96,14 +106,14 @@ class Streams:
             raise Gone(f"The stream of {run_id} is no longer kept; read the messages of the run instead.")
         return run
 
-    async def latest(self, agent_id: AgentId, conversation_id: ConversationId | None, otid: str | None) -> Run:
+    async def latest(self, agent_id: AgentId, conversation: str, otid: str | None) -> Run:
         """The run of a message's id, or without one the newest that has not ended. Raises NotFound, InvalidInput."""
 
         def read(tx: Tx) -> RunId | None:
             scope.agent(tx, self._organization, agent_id)
             if otid is not None:
                 return run_otids.latest(tx, agent_id, otid)
-            return runs.newest_in_background(tx, agent_id, conversation_id)
+            return runs.newest_in_background(tx, agent_id, conversation)
 
         run_id = await self._world.database.read(read)
         if run_id is None:

@@ -3,9 +3,10 @@
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
-from kelpie.core.errors import ConfigurationError
+from kelpie.core.errors import ConfigurationError, InvalidInput
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_INSIDE = (".localhost", ".local", ".internal")
 _OCTETS = frozenset(str(number) for number in range(256))
 _PORTS = {"http": 80, "https": 443}
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -42,6 +43,24 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def check_callback(url: str, *, private: bool) -> None:
+    """Raises InvalidInput for an address that nothing may be sent to. A name is looked up only when it is used."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in _PORTS and parts.port != 0 and parts.username is None
+        host = (parts.hostname or "").rstrip(".").lower() if plain else ""
+    except ValueError:
+        host = ""
+    if not host:
+        raise InvalidInput("callback_url", "must be an address like https://example.com/done")
+    outside = is_public(host) if is_address(host) else not host.isdigit() and not host.endswith(_INSIDE)
+    if private or (outside and host not in LOOPBACK):
+        return
+    raise InvalidInput(
+        "callback_url", "leads into a private network; use a public address, or set KELPIE_CALLBACK_PRIVATE"
+    )
 
 
 def origin_of(url: str) -> str | None:

@@ -31,7 +31,7 @@ def error(data: Mapping[str, Any]) -> bytes:
 
 
 class EventStream(Response):
-    """Sends frames as they come; with `ping`, one at once and one per `ping_s` of silence."""
+    """Sends frames as they come; with `ping`, one at once if it `greets`, and one per `ping_s` of silence."""
 
     media_type = "text/event-stream"
 
@@ -42,6 +42,7 @@ class EventStream(Response):
         ping: Callable[[], bytes] | None = None,
         ping_s: float = PING_S,
         stall_s: float = STALL_S,
+        greets: bool = True,
     ) -> None:
         self.status_code = 200
         self.background: BackgroundTask | None = None
@@ -50,6 +51,7 @@ class EventStream(Response):
         self._ping = ping
         self._ping_s = ping_s
         self._stall_s = stall_s
+        self._greets = greets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -68,7 +70,7 @@ class EventStream(Response):
     async def _pump(self, line: "_Line") -> None:
         try:
             await line.put({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if self._ping:
+            if self._ping and self._greets:
                 await line.send(self._ping())
             async for data in self._frames:
                 await line.send(data)

@@ -35,9 +35,9 @@ _TRIED = (
     .values(
         callback_due_at=bindparam("due"),
         callback_attempts=runs.c.callback_attempts + 1,
-        callback_sent_at=bindparam("sent"),
-        callback_status_code=bindparam("status"),
-        callback_error=bindparam("error"),
+        callback_sent_at=bindparam("tried_at"),
+        callback_status_code=bindparam("new_code"),
+        callback_error=bindparam("new_error"),
     )
 )
 
@@ -55,4 +55,4 @@ def due(tx: Tx, now: Micros, most: int) -> list[Owed]:
 
 def tried(tx: Tx, run_id: RunId, at: Micros, status: int | None, error: str | None, again_at: Micros | None) -> None:
     """Records a try; without `again_at` it was the last."""
-    tx.execute(_TRIED, {"of_run": run_id, "due": again_at, "sent": at, "status": status, "error": error})
+    tx.execute(_TRIED, {"of_run": run_id, "due": again_at, "tried_at": at, "new_code": status, "new_error": error})

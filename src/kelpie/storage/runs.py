@@ -402,8 +402,7 @@ _NEWEST_IN_BACKGROUND = (
 )
 
 
-def newest_in_background(tx: Tx, agent_id: AgentId, conversation_id: ConversationId | None) -> RunId | None:
+def newest_in_background(tx: Tx, agent_id: AgentId, conversation: str) -> RunId | None:
     """The newest background run of a conversation that has not ended."""
-    of = {"of_agent": agent_id, "of_conversation": conversation_id or ""}
-    found = tx.execute(_NEWEST_IN_BACKGROUND, of).scalar()
+    found = tx.execute(_NEWEST_IN_BACKGROUND, {"of_agent": agent_id, "of_conversation": conversation}).scalar()
     return None if found is None else RunId(found)

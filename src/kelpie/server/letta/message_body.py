@@ -106,6 +106,14 @@ class SendBody(BaseModel):
         )
 
 
+class AsyncBody(SendBody):
+    """The same for a send that nobody waits for."""
+
+    callback_url: str | None = Field(
+        None, max_length=2048, description="Who is told by a POST when the run has ended: an http or https address."
+    )
+
+
 class ThreadSendBody(SendBody):
     """The same for a conversation, where the answer comes as a stream unless that is switched off."""
 

@@ -16,6 +16,7 @@ from kelpie.core.messages import MessageQuery
 from kelpie.server.answer import Answer
 from kelpie.server.errors import Halfway, Unprocessable
 from kelpie.server.house import House
+from kelpie.server.letta.following import following
 from kelpie.server.letta.ids import AgentPath, MessagePath
 from kelpie.server.letta.message_body import SendBody, send_command
 from kelpie.server.letta.message_shape import View, messages, wire_messages
@@ -102,6 +103,9 @@ async def respond(
     send = send_command(body, streaming=streaming, max_steps=kelpie.settings.max_steps)
     if conversation is not None:
         send = replace(send, conversation=conversation, alone=True, run_type="send_conversation_message")
+    if body.background:
+        run = await kelpie.streams.accept(agent_id, send)
+        return following(kelpie, run, include_pings=body.include_pings)
     turn = await kelpie.agents.send(agent_id, send)
     return _streamed(kelpie, agent_id, body, turn) if streaming else Answer(await _whole(turn, body.view))
 

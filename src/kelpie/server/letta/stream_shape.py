@@ -3,7 +3,8 @@
 Step mode sends whole messages when they are durable. Token mode sends deltas that share id and `otid` with the
 message they belong to, and leaves out messages that went out as deltas. Tool calls as deltas leave out their null
 keys, except for those that wait for approval, and their `tool_calls` is the single delta, as Letta's SDKs have learned
-to expect.
+to expect. The frames of a background run are numbered: made again from the same events they are the same, so
+a reader can go on after any of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,12 +16,15 @@ from kelpie.agent.events import (
     Compacting,
     Lagged,
     MessageCommitted,
+    StepAbandoned,
+    StreamCut,
     ThoughtDelta,
     TurnEnded,
     TurnEvent,
     TurnOpened,
 )
 from kelpie.agent.partial_json import StringField
+from kelpie.core.errors import KelpieError
 from kelpie.core.ids import AgentId, RunId
 from kelpie.core.messages import Role, Usage
 from kelpie.core.time import Micros
@@ -28,14 +32,22 @@ from kelpie.server import sse
 from kelpie.server.errors import error_frame
 from kelpie.server.letta.message_shape import View, envelope, place_otid, wire_messages
 
+LAGGED = "This stream was read too slowly and has ended"
+CUT = "This stream is longer than what is kept of one"
+
 
 class Frames:
-    """Makes the frames of one turn. It remembers which tool call a fragment belongs to, and nothing else."""
+    """Makes the frames of one turn. It remembers which tool call a fragment belongs to, and how far it has counted.
 
-    def __init__(self, agent_id: AgentId, run_id: RunId, view: View) -> None:
+    With `after`, frames are numbered, and those up to it are left out; number 1 is the ping that opens the stream.
+    """
+
+    def __init__(self, agent_id: AgentId, run_id: RunId, view: View, after: int | None = None) -> None:
         self._agent_id = agent_id
         self._run_id = run_id
         self._view = view
+        self._after = after
+        self._number = 1
         self._answers: dict[str, StringField] = {}
 
     def of(self, event: TurnEvent) -> Iterator[bytes]:
@@ -44,8 +56,8 @@ class Frames:
             case TurnOpened():
                 return
             case MessageCommitted():
-                if not event.previewed:
-                    yield from (sse.frame(message) for message in shown(event, self._view))
+                for message in () if event.previewed else shown(event, self._view):
+                    yield from self._frame(message)
             case AnswerDelta():
                 yield from self._answer(event, event.text)
             case ThoughtDelta(hidden=True):
@@ -58,15 +70,58 @@ class Frames:
             case CallDelta():
                 yield from self._call(event)
             case Compacting():
-                yield from (sse.frame(message) for message in told(event, self._view))
+                for message in told(event, self._view):
+                    yield from self._frame(message)
+            case StepAbandoned():
+                yield from self._frame(_abandoned(event, self._run_id))
             case TurnEnded():
-                yield from ending(event)
+                yield from self._ending(event)
             case Lagged():
-                yield from _lagged(event)
+                yield from self._incomplete(LAGGED)
+            case StreamCut():
+                yield from self._incomplete(CUT)
+
+    def opening(self, at: Micros) -> bytes:
+        """The ping that opens a numbered stream, the same whenever the stream is read; nothing when that is past."""
+        if self._after:
+            return b""
+        return self.ping(self._run_id.uuid, at)
+
+    def broken(self, error: KelpieError) -> Iterator[bytes]:
+        """The end of a stream that cannot be read on; these frames have no number, because the next reader gets
+        others in their place."""
+        yield sse.frame(stop_shape("error"))
+        yield sse.error(error_frame(error, self._run_id))
+        yield sse.DONE
 
     def ping(self, ping_uuid: str, at: Micros) -> bytes:
-        """Tells the client that the line is alive."""
-        return sse.frame(envelope("ping", f"ping-{ping_uuid}", at=at, otid=None, run_id=self._run_id))
+        """Tells the client that the line is alive, and in a numbered stream after which frame it would go on."""
+        head = envelope("ping", f"ping-{ping_uuid}", at=at, otid=None, run_id=self._run_id)
+        return sse.frame(head if self._after is None else head | {"seq_id": max(self._number, self._after)})
+
+    def _frame(self, data: dict[str, Any], *, error: bool = False) -> Iterator[bytes]:
+        self._number += 1
+        if self._after is not None:
+            if self._number <= self._after:
+                return
+            if "seq_id" in data:
+                data = data | {"seq_id": self._number}
+        yield sse.error(data) if error else sse.frame(data)
+
+    def _ending(self, event: TurnEnded) -> Iterator[bytes]:
+        yield from self._frame(stop_shape(event.stop_reason, event.detail, event.budget))
+        if event.error:
+            yield from self._frame(error_frame(event.error, event.run_id), error=True)
+        else:
+            yield from self._frame(usage_shape(event.usage, event.step_count, event.context_tokens, event.run_ids))
+        yield sse.DONE
+
+    def _incomplete(self, why: str) -> Iterator[bytes]:
+        text = f"{why}; the turn goes on as {self._run_id}, read its messages there."
+        shape = {"message_type": "error_message", "run_id": self._run_id, "error_type": "stream_incomplete"}
+        yield from self._frame(stop_shape("error"))
+        yield from self._frame(shape | {"message": text, "detail": text, "seq_id": None}, error=True)
+        yield sse.DONE
 
     def _call(self, event: CallDelta) -> Iterator[bytes]:
         if event.name is not None and self._view.answers_with(event.name) and not event.awaits:
@@ -100,7 +155,7 @@ class Frames:
             step_id=event.step_id,
             run_id=self._run_id,
         )
-        yield sse.frame(head | fields)
+        yield from self._frame(head | fields)
 
 
 def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
@@ -117,16 +172,6 @@ def told(event: Compacting, view: View) -> list[dict[str, Any]]:
     head = envelope("event_message", event.event_id, at=event.at, otid=None, step_id=event.step_id, run_id=event.run_id)
     data = {"trigger": event.trigger, "context_token_estimate": event.tokens, "context_window": event.window}
     return [head | {"event_type": "compaction", "event_data": data}]
-
-
-def ending(event: TurnEnded) -> Iterator[bytes]:
-    """The last frames of a turn."""
-    yield sse.frame(stop_shape(event.stop_reason, event.detail, event.budget))
-    if event.error:
-        yield sse.error(error_frame(event.error, event.run_id))
-    else:
-        yield sse.frame(usage_shape(event.usage, event.step_count, event.context_tokens, event.run_ids))
-    yield sse.DONE
 
 
 def stop_shape(reason: str, detail: str | None = None, budget: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -158,19 +203,9 @@ def usage_shape(
     }
 
 
-def _lagged(event: Lagged) -> Iterator[bytes]:
-    text = (
-        f"This stream was read too slowly and has ended; the turn goes on as {event.run_id}, read its messages there."
+def _abandoned(event: StepAbandoned, run_id: RunId) -> dict[str, Any]:
+    """A ping to clients that know no better; `kelpie_abandoned` names the message whose deltas count for nothing."""
+    head = envelope(
+        "ping", f"ping-{event.message_id.uuid}", at=event.at, otid=None, step_id=event.step_id, run_id=run_id
     )
-    yield sse.frame(stop_shape("error"))
-    yield sse.error(
-        {
-            "message_type": "error_message",
-            "run_id": event.run_id,
-            "error_type": "stream_incomplete",
-            "message": text,
-            "detail": text,
-            "seq_id": None,
-        }
-    )
-    yield sse.DONE
+    return head | {"kelpie_abandoned": event.message_id}

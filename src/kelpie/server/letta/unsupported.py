@@ -21,7 +21,6 @@ AGENT_FIELDS: dict[str, str] = {
 }
 
 SEND_FIELDS: dict[str, str] = {
-    "background": f"background streams: {_NOT_YET}",
     "return_logprobs": _NO_TOKENS,
     "top_logprobs": _NO_TOKENS,
     "return_token_ids": _NO_TOKENS,
