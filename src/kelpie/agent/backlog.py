@@ -19,11 +19,9 @@ from kelpie.storage.runs import InBackground
 _log = logs.get("agent")
 
 
-def busy_with(tokens: Iterable[object]) -> RunId | None:
-    """The first run among those that a lane has, as far as they have not ended."""
+def _busy_with(tokens: Iterable[object]) -> RunId | None:
+    """The run of the first turn with a listener that has not ended; the others are known to the database."""
     for token in tokens:
-        if isinstance(token, RunId):
-            return token
         if isinstance(token, Turn) and not token.has_ended:
             return token.run_id
     return None
@@ -54,8 +52,8 @@ class Backlog:
         reply.add_done_callback(partial(self._done, run_id))
 
     def keeper(self, agent_id: AgentId, lane: str) -> RunId | None:
-        """The run that a conversation is busy with, or that waits there already."""
-        return busy_with(self._dispatcher.kept_by(agent_id, lane))
+        """The run that somebody listens to in a conversation, or waits for there."""
+        return _busy_with(self._dispatcher.kept_by(agent_id, lane))
 
     def _done(self, run_id: RunId, reply: Reply[None]) -> None:
         self._held.discard(run_id)
