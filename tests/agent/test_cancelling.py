@@ -363,6 +363,26 @@ async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop,
     await answers(shop, agent_id)
 
 
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_call_that_was_allowed_and_is_running_gets_its_result(shop, live):
+    agent_id = await shop.agent()
+    await shop.kelpie.agents.update(agent_id, {"tool_rules": (ToolRule("requires_approval", "outside"),)})
+    shop.model.script = [call("a", "hold")]
+    await shop.say(agent_id, "go")
+    allowed = (Ruling("call_0", True), Ruling("call_1", True))
+    turn = await shop.kelpie.agents.send(agent_id, Send((), answers=allowed))
+    await asyncio.wait_for(shop.holding.wait(), WAIT_S)
+    if not live:
+        shop.kelpie.underway._works.clear()
+    assert await shop.cancel(agent_id) == {turn.run_id: "cancelled"}
+    shop.let_go.set()
+    assert ended(await heard(turn)).stop_reason is StopReason.cancelled
+    results = [r for m in await shop.history(agent_id) for r in m.tool_returns]
+    assert [(r.call_id, r.ok) for r in results] == [("call_0", True), ("call_1", False)]
+    await shop.kelpie.agents.update(agent_id, {"tool_rules": ()})
+    await answers(shop, agent_id)
+
+
 async def in_background(shop, agent_id, text):
     send = Send((NewMessage(Role.user, (Text(text),)),))
     return (await shop.kelpie.doors(shop.kelpie.agents._caller).streams.accept(agent_id, send)).id

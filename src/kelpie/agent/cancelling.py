@@ -15,7 +15,7 @@ from kelpie.agent.activation import Activation
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.calls import cancelled, unwanted
 from kelpie.agent.events import MessageCommitted, TurnEnded
-from kelpie.agent.history import left_open
+from kelpie.agent.history import LeftOpen, left_open
 from kelpie.agent.listener import Turn
 from kelpie.agent.rows import tool_row
 from kelpie.agent.underway import Underway, Work
@@ -187,7 +187,7 @@ def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
         journal.finish_waiting(tx, run)
         return False
     orphans: list[Message] = []
-    if (opened := left_open(messages.of_run(tx, run.id))) is not None:
+    if (opened := _open_calls(tx, left)) is not None:
         reply, calls = opened
         row_id = MessageId(f"{MessageId.prefix}-{stable_uuid(run.id, reply.id, ENDED)}")
         orphans.append(tool_row(run, row_id, reply.step_id, tuple(cancelled(call) for call in calls), at))
@@ -195,6 +195,14 @@ def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
     told = [MessageCommitted(row) for row in orphans]
     cleared = journal.finish(tx, run, agents.get(tx, run.agent_id), conversation, said=told)
     return cleared or bool(orphans)
+
+
+def _open_calls(tx: Tx, left: Unfinished) -> LeftOpen | None:
+    """What a run was about to answer. Calls that it has not taken up yet wait for others, and are left to them."""
+    run_id, given = left.run.id, left.given
+    if given.request is not None and not messages.has_run(tx, run_id):
+        return None
+    return left_open(messages.of_runs(tx, (*given.earlier, run_id)))
 
 
 def _deny(tx: Tx, agent_id: AgentId, wanted: Wanted, at: Micros) -> list[RunId]:
