@@ -64,4 +64,16 @@ FOUND = (
         19,
         "a conversation deleted while a tool ran outside: the call stayed in the history without a result",
     ),
+    Found(
+        "two-servers-one-disk",
+        6,
+        "memory and history were read in two reads, and another server committed between them: a prompt told of an edit "
+        "that the block beside it did not have",
+    ),
+    Found(
+        "two-servers-one-disk",
+        34,
+        "memory and history were read in two reads, and another server committed between them: a prompt told of an edit "
+        "that the block beside it did not have",
+    ),
 )

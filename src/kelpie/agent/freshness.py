@@ -42,13 +42,17 @@ async def catch_up(database: Database, lane: Lane, position: Position) -> Contex
 
 
 async def _reload(database: Database, lane: Lane, position: Position) -> None:
-    known = lane.loaded
-    lane.loaded = await database.read(lambda tx: _refresh(tx, known))
-    if lane.context is None:
-        agent, forgotten = lane.agent, lane.forgotten
-        context = await database.read(lambda tx: _read_context(tx, agent, position))
-        if lane.forgotten == forgotten:
-            lane.context = context
+    """One snapshot for both: a history must not tell of an edit that the memory beside it does not have."""
+    known, forgotten, wanted = lane.loaded, lane.forgotten, lane.context is None
+    agent, spec = lane.agent, lane.spec
+
+    def read(tx: Tx) -> tuple[Loaded, Context | None]:
+        loaded = _refresh(tx, known)
+        return loaded, _read_context(tx, agent, position) if wanted else None
+
+    lane.loaded, context = await database.read(read)
+    if context is not None and lane.forgotten == forgotten and lane.spec is spec:  # else it is read once more
+        lane.context = context
 
 
 def _refresh(tx: Tx, known: Loaded) -> Loaded:
