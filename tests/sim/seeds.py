@@ -67,13 +67,13 @@ FOUND = (
     Found(
         "two-servers-one-disk",
         6,
-        "memory and history were read one after the other, and another server committed in between: a prompt told of an "
-        "edit that the block beside it did not have",
+        "memory and history were read one after the other, and another server committed in between: a prompt told of "
+        "an edit that the block beside it did not have",
     ),
     Found(
         "two-servers-one-disk",
         34,
-        "memory and history were read one after the other, and another server committed in between: a prompt told of an "
-        "edit that the block beside it did not have",
+        "memory and history were read one after the other, and another server committed in between: a prompt told of "
+        "an edit that the block beside it did not have",
     ),
 )
