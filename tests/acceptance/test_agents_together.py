@@ -177,4 +177,8 @@ async def test_a_group_is_spoken_to(client: Any, model: WireModel, server: Serve
         model.will("Five.")
         answer = (await raw.post(path, json={"input": "And?"})).json()
         assert [f["agent_id"] for f in answer["kelpie_failures"]] == [ben.id] and len(answer["messages"]) == 1
-        assert (await raw.post(path, json={"input": "x", "client_tools": [{"name": "y"}]})).status_code in (400, 422)
+        for refused in ({"stream_tokens": True}, {"background": True}, {"override_model": handle}):
+            assert (await raw.post(f"{path}/stream", json={"input": "x", **refused})).status_code == 400, refused
+        approval = {"type": "approval", "approvals": [{"type": "approval", "tool_call_id": "c", "approve": True}]}
+        answer = await raw.post(path, json={"messages": [approval]})
+        assert answer.status_code == 400 and "not to its group" in answer.text

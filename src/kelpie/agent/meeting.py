@@ -52,6 +52,7 @@ class Ended:
     usage: Usage
     step_count: int
     error: KelpieError | None = None
+    run_ids: tuple[RunId, ...] = ()  # of companions that the members' turns gave something to do
 
 
 MeetingEvent = Spoke | Failed | Ended
@@ -108,6 +109,7 @@ class Meeting:
         self.members = tuple(members)
         self.leader = leader
         self.usage, self.step_count = Usage(), 0
+        self.run_ids: tuple[RunId, ...] = ()
         self.stopped: StopReason | None = None  # why nobody is given the word any more
         self.failure: KelpieError | None = None  # of whoever failed last
         self._agents = agents
@@ -157,6 +159,7 @@ class Meeting:
 
     def _close(self, member: Agent, run_id: RunId, event: TurnEnded, said: Sequence[str]) -> str | None:
         self.usage, self.step_count = self.usage + event.usage, self.step_count + event.step_count
+        self.run_ids += event.run_ids
         if event.error is not None:
             return self._fail(Failed(member, event.error, run_id))
         if event.stop_reason in ENDING:
@@ -169,4 +172,4 @@ class Meeting:
 
     def close(self, reason: StopReason, error: KelpieError | None = None) -> None:
         """The meeting is over."""
-        self._ear.tell(Ended(self.stopped or reason, self.usage, self.step_count, error))
+        self._ear.tell(Ended(self.stopped or reason, self.usage, self.step_count, error, self.run_ids))

@@ -33,7 +33,7 @@ _STREAMS: dict[int | str, dict[str, Any]] = {
         "content": {"text/event-stream": {}},
     }
 }
-_NOT_IN_GROUPS = ("background", "client_tools", "override_model", "override_system", "stream_tokens")
+_NOT_IN_GROUPS = ("background", "client_tools", "override_model", "override_system", "system", "stream_tokens")
 
 
 @router.post("/{group_id}/messages", summary="Send messages to a group", responses=_STREAMS, response_model=None)
@@ -58,6 +58,8 @@ async def _sent(kelpie: House, group_id: GroupPath, body: SendBody, *, streaming
         if getattr(body, name, None):
             raise InvalidInput(name, "has no meaning in a group; leave it out, or write to the agent itself")
     send = send_command(body, streaming=streaming, max_steps=kelpie.settings.max_steps)
+    if send.answers:
+        raise InvalidInput("messages", "what a call waits for is sent to the agent that made it, not to its group")
     return await kelpie.groups.send(group_id, send)
 
 
@@ -77,7 +79,7 @@ async def _whole(ear: Listener, view: View) -> dict[str, Any]:
                     return {
                         "messages": found,
                         "stop_reason": stop_shape(event.stop_reason),
-                        "usage": usage_shape(event.usage, event.step_count, None),
+                        "usage": usage_shape(event.usage, event.step_count, None, event.run_ids),
                         "logprobs": None,
                         "turns": None,
                         "kelpie_failures": failures,
@@ -112,7 +114,7 @@ async def _frames(ear: Listener, view: View) -> AsyncIterator[bytes]:
                     if event.error:
                         yield sse.error(error_frame(event.error, None))
                     else:
-                        yield sse.frame(usage_shape(event.usage, event.step_count, None))
+                        yield sse.frame(usage_shape(event.usage, event.step_count, None, event.run_ids))
                     yield sse.DONE
 
 
