@@ -28,6 +28,7 @@ from kelpie.agent.runs import Runs
 from kelpie.agent.streams import Backstage, Streams
 from kelpie.agent.tags import Tags
 from kelpie.agent.underway import Underway
+from kelpie.agent.windows import Windows
 from kelpie.core.accounts import Caller
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
@@ -59,6 +60,7 @@ class Doors:
     jobs: Jobs
     recall: Recall
     drafts: Drafts
+    windows: Windows
     archives: Archives
     identities: Identities
     tags: Tags
@@ -101,6 +103,7 @@ def open_doors(
         deployments=Deployments(world, agents, blocks, groups, caller),
         jobs=Jobs(world, caller),
         recall=Recall(world, caller),
+        windows=Windows(world, dispatcher, caller),
         drafts=Drafts(world, models, settings, caller),
         archives=Archives(world, models, caller),
         identities=Identities(world, caller),

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kelpie.agent.context import Context
 from kelpie.agent.history import weight
-from kelpie.agent.state import Context
 from kelpie.agent.types import spec_of
 from kelpie.core.agents import AgentType
 from kelpie.core.ids import AgentId, MessageId

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kelpie.agent import state
+from kelpie.agent.context import Context
 from kelpie.agent.freshness import RELOADS_MAX, catch_up
 from kelpie.agent.journal import Position
 from kelpie.core.agents import NewAgent
@@ -104,7 +104,7 @@ class Emptied:
         self.reads += 1
         if self.reads <= self._times:
             self._lane.forget()
-        self.latest = state.Context([])
+        self.latest = Context([])
         return self._lane.loaded, self.latest
 
 

@@ -208,17 +208,6 @@ async def test_a_listing_has_relations_only_when_asked(house):
     assert {b.label for b in full.blocks} == {"human", "persona"} and full.secrets[0].value == "v"
 
 
-async def test_a_history_larger_than_the_window_is_cut_where_the_user_speaks(house):
-    agent = await make(house, context_window_limit=4_000)
-    for i in range(12):
-        house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": str(i)})), says("x" * 500)]
-        await house.say(agent.id, f"{i} " + "y" * 500)
-    shown = [p.message for p in house.model.requests[-2].messages]
-    assert shown[0].role is Role.user and shown[-1].text.startswith("11 ")
-    assert 3 < len(shown) < 4 * 11
-    assert len(await house.kelpie.agents.messages(agent.id, MessageQuery(limit=None))) == 1 + 12 * 4
-
-
 async def test_deleting_an_agent_leaves_nothing_behind(house):
     agent = await make(house, tools=("archival_memory_insert",))
     house.model.script = [says("", ("archival_memory_insert", {"content": "a fact"})), says("done")]

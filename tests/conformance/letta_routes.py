@@ -9,9 +9,7 @@ LOOP, MEANING, RUNNING, MCP, FILES, SCHEDULES = 4, 5, 6, 7, 8, 9  # the issues t
 
 _FILES = ("folders.", "agents.folders.", "agents.files.", "templates.", "agents.export_file", "agents.import_file")
 _LATER_SDK = {
-    "agents.messages.compact": LOOP,
     "agents.messages.create_async": LOOP,
-    "conversations.messages.compact": LOOP,
     "conversations.messages.stream": LOOP,
     "runs.messages.stream": LOOP,
     "agents.tools.run": RUNNING,

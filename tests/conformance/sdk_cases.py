@@ -48,7 +48,9 @@ CASES: dict[str, Case] = {
     "agents.identities.attach": lambda sdk, t: sdk.agents.identities.attach(t.identity(), agent_id=t.agent()),
     "agents.identities.detach": lambda sdk, t: sdk.agents.identities.detach(t.identity(), agent_id=t.agent()),
     "agents.messages.cancel": lambda sdk, t: sdk.agents.messages.cancel(t.busy()),
-    "agents.messages.compact": lambda sdk, t: sdk.agents.messages.compact(t.talked.agent),
+    "agents.messages.compact": lambda sdk, t: sdk.agents.messages.compact(
+        t.talked.agent, compaction_settings={"mode": "all"}
+    ),
     "agents.messages.create": lambda sdk, t: sdk.agents.messages.create(t.agent(), messages=HELLO),
     "agents.messages.create_async": lambda sdk, t: sdk.agents.messages.create_async(t.agent(), messages=HELLO),
     "agents.messages.list": lambda sdk, t: sdk.agents.messages.list(t.talked.agent),
@@ -108,7 +110,9 @@ CASES: dict[str, Case] = {
     "conversations.update": lambda sdk, t: sdk.conversations.update(t.conversation(), summary="new"),
     "conversations.recompile": lambda sdk, t: sdk.conversations.recompile(t.conversation(), dry_run=True),
     "conversations.cancel": lambda sdk, t: sdk.conversations.cancel("default", agent_id=t.busy()),
-    "conversations.messages.compact": lambda sdk, t: sdk.conversations.messages.compact(t.conversation()),
+    "conversations.messages.compact": lambda sdk, t: sdk.conversations.messages.compact(
+        t.fork(), compaction_settings={"mode": "all"}
+    ),
     "conversations.messages.create": lambda sdk, t: sdk.conversations.messages.create(t.conversation(), messages=HELLO),
     "conversations.messages.list": lambda sdk, t: sdk.conversations.messages.list(t.conversation()),
     "conversations.messages.stream": lambda sdk, t: sdk.conversations.messages.stream(t.conversation()),

@@ -76,6 +76,10 @@ class Things:
     def new_identity(self) -> dict[str, Any]:
         return {"identifier_key": self.word(), "name": "Ann", "identity_type": "user"}
 
+    def fork(self) -> str:
+        """A conversation in which something was said."""
+        return self.call("POST", "/v1/conversations/default/fork", params={"agent_id": self.talked.agent})["id"]
+
     def conversation(self) -> str:
         return self.call("POST", "/v1/conversations/", params={"agent_id": self.agent()}, json={})["id"]
 

@@ -5,8 +5,9 @@ and a turn whose client was told of a failure is closed.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kelpie.agent import answers, journal, recording, state
 from kelpie.agent.answers import Replay
@@ -14,6 +15,9 @@ from kelpie.agent.approvals import refuse_while
 from kelpie.agent.calls import interrupted
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.commands import Send
+from kelpie.agent.compaction import Compacted
+from kelpie.agent.compaction_request import on_request
+from kelpie.agent.context import load_context
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.freshness import enter
 from kelpie.agent.history import LeftOpen, left_open
@@ -195,6 +199,17 @@ class Activation:
         with self._hot.using(lane), lane.wearing(begun.given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
             await loop.begin()
 
+    async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> Compacted:
+        """Compacts a conversation because somebody asked for it. Raises CallerError, ModelError, StorageError."""
+        world = self._equipment.world
+        await self.recover(conversation)
+        lane = await enter(world.database, self._hot, conversation)
+        thread = ConversationId(conversation) if conversation else None
+        run = Run(world.ids.new(RunId), self.agent_id, RunStatus.running, world.clock.now(), conversation_id=thread)
+        with self._hot.using(lane), logs.bind(agent_id=self.agent_id):
+            position = Position(self._hot.claim, run, 0, conversation)
+            return await on_request(world, self._equipment.models, lane, position, given)
+
     # --- what an earlier life left behind ------------------------------------------------------------------------
 
     async def _settle(self, unfinished: Unfinished) -> None:
@@ -332,7 +347,7 @@ class Activation:
 
 def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[Hot, list[Unfinished]]:
     agent = agents.get(tx, claim.agent_id)
-    main = Lane("", state.load(tx, agent), choose, state.load_context(tx, agent, ""))
+    main = Lane("", state.load(tx, agent), choose, load_context(tx, agent, ""))
     return Hot(claim, main), runs.unfinished_of(tx, agent.id)
 
 

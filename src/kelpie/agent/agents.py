@@ -11,12 +11,11 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import changing, companions, histories, making, outfits, overview, state
+from kelpie.agent import changing, companions, histories, making, outfits, state
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.listener import Turn
 from kelpie.agent.occupancy import require_free
-from kelpie.agent.overview import Overview
 from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import system_text
 from kelpie.agent.status import shown_status
@@ -270,11 +269,6 @@ class Agents:
 
         database = self._world.database
         return await (database.read(write) if dry_run else database.transact(write))
-
-    async def overview(self, agent_id: AgentId) -> Overview:
-        """Where the agent's context window goes. Raises NotFound."""
-        now = self._world.clock.now()
-        return await self._world.database.read(lambda tx: overview.of_agent(tx, self._ours(tx, agent_id), now))
 
     # --- life ----------------------------------------------------------------------------------------------------
 

@@ -31,16 +31,16 @@ class Cuttable:
 
     def __init__(self, said: Sequence[Message], *, pinned: bool) -> None:
         self._said = said
-        self._asked = _asked(said) if pinned else []
         self._places = _places(said)
+        self._pinned = pinned or self._places[-1] != len(said)  # what waits for an answer was asked for
+        self._asked = _asked(said) if self._pinned else []
         self._before = [0, *accumulate(map(weight, said))]
-        self._pinned = pinned
 
     def sliding(self, share: float, room: int) -> Cut | None:
-        """The smallest share above the given one, in tenths, whose rest fits; None when none does."""
+        """The smallest share above the given one, in tenths, whose rest fits and is more than a last word; or None."""
         total, tries = len(self._said) + 1, 0  # the system message counts
         while (portion := share + (tries := tries + 1) * _STEP) < 1:
-            at = self._answer_up_to(round(portion * total) - 1)
+            at = self._answer_up_to(min(round(portion * total) - 1, len(self._said) - 2))
             if at is not None and self._kept_weight(at) <= room and (cut := self._at(at)).tells_something:
                 return cut
         return None

@@ -10,8 +10,10 @@ from typing import Any
 
 from kelpie.agent import making, state
 from kelpie.agent.asking import request_for
+from kelpie.agent.context import load_context
 from kelpie.agent.lanes import Lane, chooser
 from kelpie.agent.prompt import prepare
+from kelpie.agent.room import fitting
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent, ModelChoice
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
@@ -57,8 +59,8 @@ class Drafts:
 
         def read(tx: Tx) -> tuple[Lane, list[Prepared]]:
             lane = self._lane(tx, thread)
-            context = state.load_context(tx, lane.agent, lane.conversation)
-            return lane, context.within(lane.history_chars(now))
+            context = load_context(tx, lane.agent, lane.conversation)
+            return lane, context.within(fitting(lane, context, lane.frame_weight(now)))
 
         lane, entries = await self._world.database.read(read)
         agent, system = lane.agent, lane.system(now)

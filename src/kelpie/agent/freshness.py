@@ -3,9 +3,10 @@ is asked, so that a prompt is never older than the last edit acknowledged before
 """
 
 from kelpie.agent import state
+from kelpie.agent.context import Context, load_context
 from kelpie.agent.journal import Position
 from kelpie.agent.lanes import Hot, Lane
-from kelpie.agent.state import Context, Loaded
+from kelpie.agent.state import Loaded
 from kelpie.core.agents import Agent
 from kelpie.core.errors import KelpieError, StorageBusy
 from kelpie.storage import conversations, messages
@@ -64,4 +65,4 @@ def _refresh(tx: Tx, known: Loaded) -> Loaded:
 def _read_context(tx: Tx, agent: Agent, position: Position) -> Context:
     if position.rests_on_history and not messages.has_run(tx, position.run.id):
         raise Forgotten
-    return state.load_context(tx, agent, position.conversation)
+    return load_context(tx, agent, position.conversation)

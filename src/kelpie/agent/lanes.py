@@ -10,11 +10,14 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import orjson
+
 from kelpie.agent import changing, rules
 from kelpie.agent.approvals import with_client
+from kelpie.agent.context import Context
 from kelpie.agent.prompt import system_text, tool_schemas, with_skills
 from kelpie.agent.rules import Verdict
-from kelpie.agent.state import Context, Loaded
+from kelpie.agent.state import Loaded
 from kelpie.agent.stop import exits_of
 from kelpie.agent.types import TypeSpec, spec_for, spec_of
 from kelpie.core.agents import Agent
@@ -24,13 +27,12 @@ from kelpie.core.conversations import Conversation
 from kelpie.core.messages import Message
 from kelpie.core.overrides import Override
 from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.core.tokens import weigh
 from kelpie.llm.models import Models
 from kelpie.llm.port import ToolSchema
 from kelpie.storage.heads import Claim
 
 _DAY = 24 * 3600 * MICROS_PER_SECOND
-_CHARS_PER_TOKEN = 3  # on the safe side: English has about four
-_CHARS_MIN = 4_000
 IDLE_LANES_MAX = 8  # that are kept without being in use, beside the default one
 
 Choose = Callable[[Agent, Conversation], Agent]
@@ -51,6 +53,7 @@ class Lane:
     _agent: tuple[Loaded, Agent] | None = None
     _system: tuple[Loaded, Micros, str] | None = None
     _schemas: tuple[Loaded, tuple[ToolSchema, ...]] | None = None
+    _frame: tuple[str, tuple[ToolSchema, ...], int] | None = None
 
     def forget(self) -> None:
         """What is held may no longer be what is stored, the history included: all of it is read again."""
@@ -126,11 +129,13 @@ class Lane:
         text = system_text(self.agent, self.loaded.blocks, now) if own.system is None else own.system
         return with_skills(text, own.skills)
 
-    def history_chars(self, now: Micros) -> int:
-        """How much history fits beside instructions and answer. Until compaction exists the oldest is left out."""
-        choice = self.agent.model
-        tokens = choice.context_window - min(choice.max_tokens or 0, choice.context_window // 2)
-        return max(tokens * _CHARS_PER_TOKEN - len(self.system(now)), _CHARS_MIN)
+    def frame_weight(self, now: Micros) -> int:
+        """What instructions and tools take of every prompt, in bytes; weighed anew only when they changed."""
+        system, tools = self.system(now), self.schemas()
+        if self._frame is None or self._frame[0] is not system or self._frame[1] is not tools:
+            told = sum(len(t.name) + weigh(t.description) + len(orjson.dumps(t.parameters)) for t in tools)
+            self._frame = (system, tools, weigh(system) + told)
+        return self._frame[2]
 
     def schemas(self, client: Sequence[ClientTool] = ()) -> tuple[ToolSchema, ...]:
         if client:

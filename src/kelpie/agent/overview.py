@@ -7,12 +7,15 @@ from typing import Any
 import orjson
 
 from kelpie.agent import prompt, state
+from kelpie.agent.context import CONTEXT_ROWS_MAX
+from kelpie.agent.history import weight
 from kelpie.agent.stop import exits_of
 from kelpie.agent.types import spec_for
 from kelpie.core.agents import Agent
+from kelpie.core.ids import AgentId
 from kelpie.core.messages import Message, Role
 from kelpie.core.time import Micros
-from kelpie.core.tokens import estimate
+from kelpie.core.tokens import estimate, tokens_in
 from kelpie.llm.port import ToolSchema
 from kelpie.storage import messages, passages
 from kelpie.world.database import Tx
@@ -36,10 +39,20 @@ class Overview:
 
     @cached_property
     def history_tokens(self) -> int:
-        """What was said; the system message is counted by its parts."""
+        """What was said; the system message is counted by its parts, a summary by itself."""
         spec = spec_for(self.agent)
-        shown = (prompt.prepare(m, spec).message for m in self.history if m.role is not Role.system)
-        return sum(estimate(_text(message)) for message in shown)
+        said = (m for m in self.history if m.role not in (Role.system, Role.summary))
+        return sum(tokens_in(weight(prompt.prepare(m, spec).message)) for m in said)
+
+    @cached_property
+    def summary(self) -> str | None:
+        """What stands for messages that have left the context."""
+        told = [message.text for message in self.history if message.role is Role.summary]
+        return "\n".join(told) if told else None
+
+    @property
+    def summary_tokens(self) -> int:
+        return estimate(self.summary or "")
 
     @cached_property
     def functions(self) -> list[dict[str, Any]]:
@@ -56,18 +69,13 @@ class Overview:
     @property
     def tokens(self) -> int:
         parts = (self.agent.system, self.memory, self.facts)
-        return sum(map(estimate, parts)) + self.tool_tokens + self.history_tokens
+        return sum(map(estimate, parts)) + self.tool_tokens + self.summary_tokens + self.history_tokens
 
 
-def _text(message: Message) -> str:
-    calls = (f"{call.name}{call.arguments}" for call in message.tool_calls)
-    returns = (result.text for result in message.tool_returns)
-    return "\n".join((message.text, *calls, *returns))
-
-
-def of_agent(tx: Tx, agent: Agent, now: Micros) -> Overview:
-    """The overview of an agent's default conversation, in a bounded number of statements."""
-    loaded = state.load(tx, agent)
+def of_agent(tx: Tx, agent_id: AgentId, conversation: str, now: Micros) -> Overview:
+    """The overview of one of an agent's conversations, in a bounded number of statements. Raises NotFound."""
+    loaded = state.load_thread(tx, agent_id, conversation)
+    agent = loaded.agent
     memory, facts = prompt.memory_parts(agent, loaded.blocks, now)
     spec = spec_for(agent)
     return Overview(
@@ -75,7 +83,7 @@ def of_agent(tx: Tx, agent: Agent, now: Micros) -> Overview:
         memory=memory,
         facts=facts,
         tools=prompt.tool_schemas(loaded.tools, spec, exits_of(spec, agent.tool_rules)),
-        history=tuple(messages.context_messages(tx, agent.id, "", state.CONTEXT_ROWS_MAX)),
-        said=messages.count_of_agent(tx, agent.id),
-        archived=passages.count_of_agent(tx, agent.id),
+        history=tuple(messages.context_messages(tx, agent_id, conversation, CONTEXT_ROWS_MAX)),
+        said=messages.count_of_agent(tx, agent_id),
+        archived=passages.count_of_agent(tx, agent_id),
     )

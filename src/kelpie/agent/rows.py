@@ -157,6 +157,7 @@ def answered_by(step: Step, reply: Reply) -> Step:
 _REASONS = {
     ModelFault.malformed: StopReason.invalid_llm_response,
     ModelFault.insufficient_credits: StopReason.insufficient_credits,
+    ModelFault.instructions_overflow: StopReason.context_window_overflow_in_system_prompt,
 }
 
 

@@ -1,26 +1,15 @@
 """What a conversation of an agent goes by, as last committed: settings, blocks, tools, and what was said in it."""
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
 
-from kelpie.agent.history import healed, weight
-from kelpie.agent.prompt import prepare
-from kelpie.agent.types import TypeSpec, spec_for
 from kelpie.core.agents import Agent
-from kelpie.core.approvals import Pending
 from kelpie.core.blocks import Block
 from kelpie.core.conversations import Conversation
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId
-from kelpie.core.messages import Message, Role
 from kelpie.core.tools import Tool
-from kelpie.llm.port import Prepared
-from kelpie.storage import agents, approvals, blocks, conversations, messages, tools
+from kelpie.storage import agents, blocks, conversations, tools
 from kelpie.world.database import Tx
-
-CONTEXT_ROWS_MAX = 5_000  # of one conversation in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,49 +68,3 @@ def refresh(tx: Tx, known: Loaded) -> Loaded:
     if thread and not conversations.is_live(tx, thread):
         return known
     return load_thread(tx, known.agent.id, thread)
-
-
-class Context:
-    """What the model sees of one conversation: the history, encoded once and weighed once; and what it waits for."""
-
-    __slots__ = ("_weights", "entries", "pending")
-
-    def __init__(self, entries: Sequence[Prepared], pending: Pending | None = None) -> None:
-        self.pending = pending
-        self.entries: list[Prepared] = []
-        self._weights: list[int] = []  # roughly what the entries up to and with each take, in characters
-        self._add(entries)
-
-    def extend(self, new: Sequence[Message], spec: TypeSpec) -> None:
-        self._add([prepare(message, spec) for message in new if not message.answers])
-
-    def _add(self, entries: Sequence[Prepared]) -> None:
-        self.entries += entries
-        sums = accumulate((weight(entry.message) for entry in entries), initial=self.chars)
-        self._weights += islice(sums, 1, None)
-
-    @property
-    def chars(self) -> int:
-        """Roughly what the entries take together."""
-        return self._weights[-1] if self._weights else 0
-
-    def within(self, chars_max: int) -> list[Prepared]:
-        """The entries, or the newest of them that fit, beginning with something the user said.
-
-        However little fits, the user's last message and what followed it are there.
-        """
-        if self.chars <= chars_max:
-            return self.entries[:]
-        first = bisect_left(self._weights, self.chars - chars_max) + 1
-        later, earlier = range(first, len(self.entries)), range(first - 1, -1, -1)
-        start = next((i for i in chain(later, earlier) if self.entries[i].message.role is Role.user), 0)
-        return self.entries[start:]
-
-
-def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
-    """Reads the newest part of a context; what stands before it would not fit into a prompt anyway."""
-    spec = spec_for(agent)
-    found = messages.context_messages(tx, agent.id, conversation, CONTEXT_ROWS_MAX)
-    said = found[1:] if found and found[0].role is Role.system else found
-    pending = approvals.get(tx, agent.id, conversation)
-    return Context([prepare(m, spec) for m in healed(said, pending.request if pending else None)], pending)

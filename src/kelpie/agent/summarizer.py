@@ -16,7 +16,7 @@ from kelpie.core.compaction import CompactionSettings, Mode
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId
 from kelpie.core.messages import Message, Role, Text, Usage
-from kelpie.core.tokens import estimate
+from kelpie.core.tokens import estimate, weigh
 from kelpie.llm.models import Models
 from kelpie.llm.port import Prepared, Reply, Request, ToolSchema
 from kelpie.observe import logs
@@ -73,6 +73,7 @@ class Summarizer:
     async def _piece_by_piece(self, choice: ModelChoice, evicted: Sequence[Message], mode: Mode) -> Told:
         lines, prompt = list(transcript(evicted)), self._prompt(mode)
         size = int(choice.context_window * _PIECE_SHARE - estimate(prompt)) * _PIECE_BYTES_PER_TOKEN
+        size = min(size, sum(weigh(line) + 1 for line in lines))
         for attempt in range(HALVINGS_MAX + 1):
             try:
                 return await self._roll(choice, prompt, pieces(lines, max(size >> attempt, _PIECE_BYTES_MIN)))
@@ -108,7 +109,7 @@ class Summarizer:
             messages=messages,
             max_tokens=choice.max_tokens,
             temperature=choice.temperature,
-            user=self._agent.id,
+            user=self._agent.id if tools else None,  # a transcript is not the agent speaking
             options=_without_forms(choice.settings),
             **tools,
         )

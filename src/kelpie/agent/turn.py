@@ -23,8 +23,8 @@ from kelpie.agent.ledger import DETAIL, Exhausted, afford, book
 from kelpie.agent.listener import Turn
 from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.pause import Pauses
-from kelpie.agent.prompt import prepare
 from kelpie.agent.recording import Recorder
+from kelpie.agent.room import Ended, Room
 from kelpie.agent.rows import (
     answer_row,
     answered_by,
@@ -42,16 +42,19 @@ from kelpie.agent.underway import Underway
 from kelpie.core.approvals import Pending
 from kelpie.core.blocks import DEFAULT_LIMIT
 from kelpie.core.budgets import BUDGET_KEY
-from kelpie.core.errors import KelpieError, ModelError
+from kelpie.core.errors import KelpieError, ModelError, StorageError
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
-from kelpie.core.messages import Message, ToolCall, ToolReturn
+from kelpie.core.messages import Message, ToolCall, ToolReturn, Usage
 from kelpie.core.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.core.tools import Tool, ToolType
 from kelpie.llm.models import Models
+from kelpie.observe import logs
 from kelpie.storage.runs import Given
 from kelpie.storage.traces import NewTrace, Tracing
 from kelpie.tools.port import CallContext, ExternalTool
 from kelpie.world.world import World
+
+_log = logs.get("agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class TurnLoop:
         self._deltas = deltas
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
+        self._step_usage = Usage()  # of the latest step
+        self._room = Room(equipment.world, equipment.models, lane, turn)
         self._said = list(said)  # the rows of the turn, which the tool rules go by
         self._waited = waited
         self._client = frozenset(tool.name for tool in given.client_tools)
@@ -133,7 +138,8 @@ class TurnLoop:
         elif isinstance(error, Exhausted):
             await self._run_dry(error)
         elif error is not None:
-            await self._fail(error)
+            if await self._went_on_after(error):
+                await self.go_on()
         elif asked is not None and await self._step(asked):
             await self.go_on()
 
@@ -167,7 +173,8 @@ class TurnLoop:
             try:
                 asked = await self._ask()
             except (ModelError, Cancelled) as error:
-                await self._fail(error)
+                if await self._went_on_after(error):
+                    continue
                 return
             except Forgotten:
                 await self._end(StopReason.cancelled)
@@ -202,8 +209,7 @@ class TurnLoop:
         context = await catch_up(self._world.database, self._lane, self._position)
         if self._lane.loaded.agent.budget is not None:
             await afford(self._world.database, self._equipment.models, self._hot, self._lane, self._world.clock.now())
-        entries = context.within(self._lane.history_chars(self._world.clock.now()))
-        entries += [prepare(message, self._lane.spec) for message in self._waiting]
+        entries = self._room.show(context, self._waiting)
         listen = self._turn.tell if self._deltas else None
         client = self._given.client_tools
         allowed = self._lane.verdict(self._said, client)
@@ -306,9 +312,14 @@ class TurnLoop:
         heartbeats = self._lane.spec.heartbeats
         for event in told(committed.rows, write.nudge_id, previewed=write.previewed, heartbeats=heartbeats):
             self._turn.tell(event)
-        if committed.stop is not None:
-            self._tell_end(committed.run, None, sleeptime.run_ids(committed.begun))
-        return committed.stop is None
+        goes_on = committed.stop is None
+        try:
+            if write.ending is not None and (goes_on or committed.run.status is RunStatus.completed):
+                await self._tidy(write.step_id, goes_on=goes_on)
+        finally:
+            if not goes_on:
+                self._tell_end(committed.run, None, sleeptime.run_ids(committed.begun))
+        return goes_on
 
     def _take_in(self, committed: Committed) -> None:
         lane, agent_id = self._lane, self._hot.claim.agent_id
@@ -328,6 +339,36 @@ class TurnLoop:
             self._equipment.touched(others)
         if committed.begun:
             self._equipment.summon(committed.begun)
+
+    async def _went_on_after(self, error: ModelError | Cancelled) -> bool:
+        """Makes room for a prompt that was too long; ends the turn when that is no help. Raises StorageError."""
+        position: Position | None = None
+        try:
+            if isinstance(error, ModelError):
+                position = await self._room.make(self._position, error, self._waiting)
+        except Cancelled as wish:
+            error = wish
+        if position is None:
+            await self._fail(error)
+            return False
+        self._position = position
+        return True
+
+    async def _tidy(self, step_id: StepId, *, goes_on: bool) -> None:
+        """Compacts a context that the step has filled. After the turn's end nothing that goes wrong there matters to
+        whoever waits for it: its answer is committed, and the next turn looks again. Raises StorageError."""
+        try:
+            step = Ended(step_id, self._step_usage, goes_on)
+            self._position, left = await self._room.after_step(self._position, step)
+            if left is not None and self._context_tokens is not None:
+                self._context_tokens = left
+        except Cancelled:
+            return  # the next step is not begun
+        except StorageError as error:
+            if goes_on:
+                raise
+            self._lane.forget()
+            _log.warning("a context could not be compacted after a turn", error=str(error))
 
     # --- the end -------------------------------------------------------------------------------------------------
 
@@ -393,6 +434,8 @@ class TurnLoop:
         run = replace(run, usage=run.usage + usage, step_count=run.step_count + 1, ttft_ns=ttft)
         self._position = replace(self._position, run=run)
         self._context_tokens = None if self._lane.spec.heartbeats else usage.total_tokens
+        self._step_usage = usage
+        self._room.counted(usage)
 
     def _reply(self, asked: Asked) -> Message:
         return reply_row(

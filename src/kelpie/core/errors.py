@@ -131,6 +131,7 @@ class ModelFault(StrEnum):
     rate_limit = "llm_rate_limit"
     bad_request = "llm_bad_request"
     context_overflow = "llm_context_overflow"
+    instructions_overflow = "context_window_overflow_in_system_prompt"
     timeout = "llm_timeout"
     connection = "llm_connection"
     server = "llm_error"

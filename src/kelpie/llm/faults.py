@@ -223,7 +223,7 @@ def _hint(kind: ModelFault, at: Endpoint, model: str | None, status: int | None)
             return f"Add credit to the account of {at.key_variable}, or give the agent another model."
         case ModelFault.rate_limit:
             return "Wait and try again, or ask the provider for a higher limit."
-        case ModelFault.context_overflow:
+        case ModelFault.context_overflow | ModelFault.instructions_overflow:
             return "Lower the agent's context_window_limit so that it compacts earlier, or reset its messages."
         case ModelFault.connection:
             return f"Check that {at.url_variable} ({at.shown}) is right and that the server there is running."

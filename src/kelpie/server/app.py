@@ -43,6 +43,7 @@ from kelpie.server.letta import (
     steps,
     tags,
     tools,
+    windows,
 )
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ _ROUTERS = (
     passages.agent_router,
     identities.agent_router,
     messages.router,
+    windows.router,
     identities.block_router,
     blocks.router,
     mcp_servers.old_router,

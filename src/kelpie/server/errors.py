@@ -79,6 +79,7 @@ _MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
     ModelFault.rate_limit: (429, "llm_rate_limit"),
     ModelFault.bad_request: (400, "llm_bad_request"),
     ModelFault.context_overflow: (400, "llm_context_overflow"),
+    ModelFault.instructions_overflow: (400, "context_window_overflow_in_system_prompt"),
     ModelFault.timeout: (504, "llm_timeout"),
     ModelFault.connection: (500, "llm_error"),
     ModelFault.server: (500, "llm_error"),

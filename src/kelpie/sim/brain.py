@@ -2,7 +2,8 @@
 
 Scripts are written in the user's text. Each line `call NAME {json}` is one step, `&` joins calls of the same step,
 `remember WORDS` writes to core memory with whatever tool is offered; when the script is done, and for every other text,
-the answer echoes the token of the input, so that a checker can match answers to questions.
+the answer echoes the token of the input, so that a checker can match answers to questions. Asked to sum something up,
+it tells every token that is in it.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from typing import Any
 
 Chat = Sequence[Mapping[str, Any]]
 
+_SUMMING_UP = re.compile(r"<transcript>|about to leave your context")
 _TOKEN = re.compile(r"\btok-[0-9a-z-]+")
 _CALL = re.compile(r"^\s*call\s+([A-Za-z_][\w-]*)\s*(\{.*\})?\s*$", re.DOTALL)
 _REMEMBER = re.compile(r"^\s*remember\s+(.+)$", re.DOTALL)
@@ -38,6 +40,9 @@ def decide(messages: Chat, tools: Sequence[str], tool_choice: Any = None) -> Dec
     """The reply to a chat, given the names of the tools on offer."""
     asked = _last_user(messages)
     text = _text_of(messages[asked]) if asked is not None else ""
+    if sums_up(messages):
+        told = "\n".join(_text_of(message) for message in messages if message.get("role") != "system")
+        return Decision(text=" ".join(["summary of", *dict.fromkeys(_TOKEN.findall(told))]))
     since = messages[asked + 1 :] if asked is not None else messages
     done = sum(1 for message in since if message.get("tool_calls"))
     script = _script(text, tools)
@@ -50,6 +55,12 @@ def decide(messages: Chat, tools: Sequence[str], tool_choice: Any = None) -> Dec
     if "send_message" in tools and not _sent(since):
         return Decision(calls=_numbered(messages, (("send_message", json.dumps({"message": answer})),)))
     return Decision(text=answer)
+
+
+def sums_up(messages: Chat) -> bool:
+    """Whether a summary is asked for."""
+    asked = _last_user(messages)
+    return asked is not None and _SUMMING_UP.search(_text_of(messages[asked])) is not None
 
 
 def token_of(text: str) -> str:
@@ -92,7 +103,7 @@ def _last_user(messages: Chat) -> int | None:
 
 def _is_event(message: Mapping[str, Any]) -> bool:
     text = str(message.get("content") or "").lstrip()
-    return text.startswith("{") and '"type": "heartbeat"' in text
+    return text.startswith("{") and ('"type": "heartbeat"' in text or '"type": "system_alert"' in text)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:

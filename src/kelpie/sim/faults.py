@@ -67,7 +67,8 @@ PLACES: dict[Fault, tuple[str, ...]] = {
 }
 
 # Places that only the real application has, in its journal and in the world around it; a swarm leaves them alone.
-_JOURNAL = tuple(f"journal.{kind}" for kind in ("open", "step", "reply", "result", "recover", "close"))
+_KINDS = ("open", "step", "reply", "result", "recover", "compact", "close")
+_JOURNAL = tuple(f"journal.{kind}" for kind in _KINDS)
 _TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
 HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_write_fail: (*_JOURNAL, *_TOLD),
@@ -75,6 +76,7 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.disk_full: (*_JOURNAL, "journal.group"),
     Fault.crash_before_write: (*_JOURNAL, "outside.effect"),
     Fault.crash_after_write: (*_JOURNAL, "outside.effect"),
+    Fault.llm_malformed: ("llm.overflow", "llm.summary_fails", "llm.summary_empty", "llm.summary_long"),
 }
 
 # How much of it: seconds, drawn evenly.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kelpie.sim.brain import Call, Decision, decide
+from kelpie.sim.brain import Call, Decision, decide, sums_up
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.http import Answer, Asked
 from kelpie.sim.loop import SimLoop
@@ -79,6 +79,8 @@ class ScriptedLlm:
         if self._faults.fires(Fault.llm_malformed, "llm.body"):
             await _raw(answer, b'{"id": "chatcmpl-broken", "choices": [{"mess')
             return
+        if await self._too_long(body, answer):
+            return
         decision = self._decide(body)
         if body.get("stream"):
             await self._stream(body, decision, answer)
@@ -93,12 +95,34 @@ class ScriptedLlm:
         await _reply(answer, _error("Rate limit reached.", "rate_limit_exceeded"), status=429, headers=headers)
         return True
 
+    async def _too_long(self, body: Mapping[str, Any], answer: Answer) -> bool:
+        if sums_up(body["messages"]):
+            if not self._faults.fires(Fault.llm_malformed, "llm.summary_fails"):
+                return False
+            await _reply(answer, _error("The server had an error.", "server_error"), status=500)
+            return True
+        if not self._faults.fires(Fault.llm_malformed, "llm.overflow"):
+            return False
+        told = _error("This model's maximum context length was exceeded.", "context_length_exceeded")
+        await _reply(answer, told, status=400)
+        return True
+
     def _decide(self, body: Mapping[str, Any]) -> Decision:
+        if sums_up(body["messages"]):
+            return self._sum_up(body)
         tools = [tool["function"]["name"] for tool in body.get("tools") or ()]
         decision = _going_on(self._mind(body["messages"], tools, body.get("tool_choice")), body)
         if decision.calls and self._faults.fires(Fault.llm_malformed, "llm.arguments"):
             first = replace(decision.calls[0], arguments='{"unfinished": ')
             return Decision(calls=(first, *decision.calls[1:]))
+        return decision
+
+    def _sum_up(self, body: Mapping[str, Any]) -> Decision:
+        decision = self._mind(body["messages"], ())
+        if self._faults.fires(Fault.llm_malformed, "llm.summary_empty"):
+            return replace(decision, text="")
+        if self._faults.fires(Fault.llm_malformed, "llm.summary_long"):
+            return replace(decision, text=f"{decision.text} {'and so on ' * 10_000}")
         return decision
 
     async def _whole(self, body: Mapping[str, Any], decision: Decision, answer: Answer) -> None:

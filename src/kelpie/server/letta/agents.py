@@ -16,7 +16,6 @@ from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_chang
 from kelpie.server.letta.agent_shape import Facts, agent_shape, memory_shape, status_shape
 from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.bounds import Part, Several
-from kelpie.server.letta.context_shape import overview_shape
 from kelpie.server.letta.ids import AgentPath
 from kelpie.server.letta.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.letta.resource import resource
@@ -191,11 +190,6 @@ class ResetMessages(BaseModel):
 async def reset_messages(kelpie: House, agent_id: AgentPath, body: ResetMessages | None = None) -> Answer:
     add_default_initial = body is not None and body.add_default_initial_messages
     return Answer(await shape(kelpie, await kelpie.agents.reset_messages(agent_id, add_default_initial)))
-
-
-@router.get("/{agent_id}/context", summary="See where an agent's context window goes", response_model=None)
-async def context_of_agent(kelpie: House, agent_id: AgentPath) -> Answer:
-    return Answer(overview_shape(await kelpie.agents.overview(agent_id)))
 
 
 @router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)

@@ -125,7 +125,7 @@ class Play(ABC):
         path = f"/v1/agents/{agent_id}/messages?limit=1000&order=asc&include_return_message_types=user_message"
         listed = [str(one["content"]) for one in await visitor.insist("GET", path)]
         rows = self.stage.disk.query(
-            "SELECT content FROM messages WHERE agent_id = ? AND role = 'user' ORDER BY seq", agent_id
+            "SELECT content FROM messages WHERE agent_id = ? AND role IN ('user', 'summary') ORDER BY seq", agent_id
         )
         stored = [json.loads(content)[0]["text"] for (content,) in rows]
         if listed != stored:

@@ -1,0 +1,45 @@
+"""Compaction because somebody asked for it: of a context that need not be full, to a summary or not at all."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.agent.compaction import Compacted, Compactor, Occasion
+from kelpie.agent.context import Context
+from kelpie.agent.freshness import catch_up
+from kelpie.agent.journal import Position
+from kelpie.agent.lanes import Lane
+from kelpie.agent.summary import read_summary
+from kelpie.core.compaction import Trigger
+from kelpie.core.errors import CallerError, StorageBusy
+from kelpie.core.messages import Role
+from kelpie.llm.models import Models
+from kelpie.world.world import World
+
+CHANGES_MAX = 3  # of the history, while it is summed up
+
+
+async def on_request(
+    world: World, models: Models, lane: Lane, position: Position, given: Mapping[str, Any] | None
+) -> Compacted:
+    """Raises CallerError when the context would not become shorter, InvalidInput, ModelError, StorageError."""
+    compactor, occasion = Compactor(world, models, lane), Occasion(Trigger.asked_for, given=given)
+    for _ in range(CHANGES_MAX):
+        context = await catch_up(world.database, lane, position)
+        if _is_summary(context):
+            row = context.entries[0].message
+            return Compacted(row, read_summary(row).text, compactor.unchanged(context), 2, 2)
+        if not compactor.would_shorten(context, occasion):
+            raise CallerError(
+                "There is too little in this context to compact: it would not become shorter. Send more messages "
+                "first, or use another mode in compaction_settings, such as 'all'."
+            )
+        plan = await compactor.plan(context, occasion)
+        compacted = plan and await compactor.carry_out(position, context, occasion, plan)
+        if compacted:
+            return compacted
+    raise StorageBusy("The history changed faster than it could be compacted. Ask again.")
+
+
+def _is_summary(context: Context) -> bool:
+    """Whether nothing was said since the last compaction."""
+    return [entry.message.role for entry in context.entries] == [Role.summary]
