@@ -49,11 +49,11 @@ async def new(client: Any, handle: str = OPENAI) -> str:
 class Sent:
     """A send that goes on in a thread of its own, with its raw frames or its whole answer."""
 
-    def __init__(self, url: str, agent_id: str, way: str) -> None:
+    def __init__(self, url: str, agent_id: str, way: str, *, background: bool = False) -> None:
         self.frames: list[str] = []
         self.answer: dict[str, Any] = {}
         self._path = f"{url}/v1/agents/{agent_id}/messages{'' if way == 'whole' else '/stream'}"
-        self._body = {"input": "a long story", "stream_tokens": way == "tokens"}
+        self._body = {"input": "a long story", "stream_tokens": way == "tokens", "background": background}
         self._thread = threading.Thread(target=self._send, args=(way,), daemon=True)
         self._thread.start()
 
@@ -101,6 +101,33 @@ async def test_the_model_is_hung_up_on_and_everything_ends_in_order(
     model.free()
     answer = await got(client.agents.messages.create(agent_id, input="and now?"))
     assert answer.messages[-1].content == "told" and answer.stop_reason.stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("handle", HANDLES)
+async def test_a_background_stream_ends_in_order_and_is_read_again_as_it_was(
+    client: Any, server: Served, model: SlowModel, handle: str
+) -> None:
+    agent_id = await new(client, handle)
+    model.hold(pieces=2)
+    sent = Sent(server.url, agent_id, "tokens", background=True)
+    await asyncio.to_thread(wait_for, "the model is asked", lambda: model.asking == 1, WAIT_S)
+    waiting = await got(client.agents.messages.create_async(agent_id, input="later"))
+    assert waiting.status == "created"
+    told = await got(client.agents.messages.cancel(agent_id))
+    assert told == dict.fromkeys(told, "cancelled") and waiting.id in told and len(told) == 2
+    await asyncio.to_thread(wait_for, "the model sees that nobody listens", lambda: model.hung_up == 1, WAIT_S)
+    assert sent.ended()[0] == "cancelled"
+    for run_id in told:
+        assert (await got(client.runs.retrieve(run_id))).status == "cancelled"
+        again = await every(await got(client.runs.messages.stream(run_id, starting_after=0)))
+        ends = [one for one in again if one.message_type in ("stop_reason", "usage_statistics")]
+        assert [one.message_type for one in ends] == ["stop_reason", "usage_statistics"]
+        assert ends[0].stop_reason == "cancelled"
+    model.free()
+    answer = await got(client.agents.messages.create(agent_id, input="and now?"))
+    assert answer.messages[-1].content == "told"
+    kept = await every(client.agents.messages.list(agent_id))
+    assert [one.message_type for one in kept] == ["system_message", "user_message", "assistant_message"]
 
 
 async def test_by_run_by_conversation_and_what_is_not_there(client: Any, server: Served, model: SlowModel) -> None:
