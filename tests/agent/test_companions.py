@@ -181,6 +181,15 @@ async def test_nothing_follows_when_it_is_switched_off_or_the_companion_stopped(
     assert run.id == run_id
 
 
+async def test_while_an_agent_is_paused_nothing_follows(house):
+    main, aide, _ = await sleepy(house, every=1, agent_type=AgentType.memgpt_agent, tools=("pause_heartbeats",))
+    pause = says("", ("pause_heartbeats", {"minutes": 5}))
+    house.script(main, pause, *[says("", ("send_message", {"message": "hi"}))] * 2)
+    for text in ("Rest.", "Still there?"):
+        assert ended(await house.say(main, text)).run_ids == ()
+    assert await runs_of(house, aide) == []
+
+
 async def test_companions_of_each_other_do_not_go_on_for_ever(house):
     main, _, _ = await sleepy(house, every=1)
     assert ended(await house.say(main, "hello", chain=Chain((), HOPS_MAX))).run_ids == ()

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kelpie.core.accounts import Caller
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import AgentType, NewAgent
 from kelpie.core.chains import HOPS_MAX, Chain
 from kelpie.core.errors import ModelError, ModelFault
@@ -13,6 +13,7 @@ from kelpie.core.messages import MessageQuery, Role
 from kelpie.core.runs import StopReason
 from tests.agent.agents_house import ASK, ASK_TAGGED, TELL, AgentsHouse, asks, asks_tagged, read, results
 from tests.agent.conftest import ended, rows, says
+from tests.agent.test_recovery import until
 
 UNKNOWN = "agent-00000000-0000-4000-8000-000000000001"
 
@@ -187,6 +188,29 @@ async def test_waiting_ends_after_the_time_allowed(tmp_path):
     said = [row.text for row in await house.kelpie.agents.messages(ben, MessageQuery()) if row.role is Role.user]
     assert len(said) == 2 and not any("second" in text for text in said)
     await house.stop()
+
+
+async def test_cancelling_the_one_who_asks_ends_the_wait(house):
+    ben, ann = await house.agent("Ben"), await house.agent("Ann")
+    gate = house.model.gate(ben)
+    busy = asyncio.create_task(house.say(ben, "Think."))
+    await soon(house.model.waiting[ben].wait())
+    house.script(ann, asks(ben, "never read"))
+    asking = asyncio.create_task(house.say(ann, "Go"))
+
+    async def has_asked():
+        return any(m.tool_calls for m in await house.kelpie.agents.messages(ann, MessageQuery()))
+
+    await until(has_asked)
+    cancelled = await soon(house.kelpie.doors(DEFAULT_CALLER).cancelling.of_agent(ann, None))
+    assert list(cancelled.values()) == ["cancelled"]
+    assert ended(await soon(asking)).stop_reason is StopReason.cancelled
+    gate.set()
+    await soon(busy)
+    await soon(house.say(ben, "Next."))
+    said = [m.text for m in await house.kelpie.agents.messages(ben, MessageQuery()) if m.role is Role.user]
+    assert said == ["Think.", "Next."]  # what nobody waits for any more is not delivered
+    assert rows(await soon(house.say(ann, "Are you well?")))[-1].text == "ok"
 
 
 async def test_depth_is_bounded(house):
