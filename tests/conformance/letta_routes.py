@@ -5,13 +5,10 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-LOOP, MEANING, RUNNING, MCP, FILES, SCHEDULES = 4, 5, 6, 7, 8, 9  # the issues that bring the engine
+MEANING, RUNNING, MCP, FILES, SCHEDULES = 5, 6, 7, 8, 9  # the issues that bring the engine
 
 _FILES = ("folders.", "agents.folders.", "agents.files.", "templates.", "agents.export_file", "agents.import_file")
 _LATER_SDK = {
-    "agents.messages.create_async": LOOP,
-    "conversations.messages.stream": LOOP,
-    "runs.messages.stream": LOOP,
     "agents.tools.run": RUNNING,
     "mcp_servers.refresh": MCP,
     "mcp_servers.tools.retrieve": MCP,

@@ -115,7 +115,7 @@ CASES: dict[str, Case] = {
     ),
     "conversations.messages.create": lambda sdk, t: sdk.conversations.messages.create(t.conversation(), messages=HELLO),
     "conversations.messages.list": lambda sdk, t: sdk.conversations.messages.list(t.conversation()),
-    "conversations.messages.stream": lambda sdk, t: sdk.conversations.messages.stream(t.conversation()),
+    "conversations.messages.stream": lambda sdk, t: sdk.conversations.messages.stream(t.slow_conversation()),
     # --- messages, runs, steps
     "messages.list": lambda sdk, t: (t.talked, sdk.messages.list(limit=5))[1],
     "messages.retrieve": lambda sdk, t: sdk.messages.retrieve(t.talked.message),
@@ -123,7 +123,7 @@ CASES: dict[str, Case] = {
     "runs.list": lambda sdk, t: sdk.runs.list(agent_id=t.talked.agent),
     "runs.retrieve": lambda sdk, t: sdk.runs.retrieve(t.talked.run),
     "runs.messages.list": lambda sdk, t: sdk.runs.messages.list(t.talked.run),
-    "runs.messages.stream": lambda sdk, t: sdk.runs.messages.stream(t.talked.run),
+    "runs.messages.stream": lambda sdk, t: sdk.runs.messages.stream(t.behind()),
     "runs.steps.list": lambda sdk, t: sdk.runs.steps.list(t.talked.run),
     "runs.trace.retrieve": lambda sdk, t: sdk.runs.trace.retrieve(t.talked.run),
     "runs.usage.retrieve": lambda sdk, t: sdk.runs.usage.retrieve(t.talked.run),

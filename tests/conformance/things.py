@@ -123,6 +123,18 @@ class Things:
         self.http.send(self.http.build_request("POST", f"/v1/agents/{agent}/messages/stream", json=body), stream=True)
         return agent
 
+    def behind(self, text: str = "hello") -> str:
+        """A run in the background."""
+        return self.call("POST", f"/v1/agents/{self.agent()}/messages/async", json={"input": text})["id"]
+
+    def slow_conversation(self) -> str:
+        """A conversation with a background run under way; nobody reads what it says."""
+        conversation = self.conversation()
+        body = {"input": '!script [{"text": "late", "wait_s": 1}]', "background": True}
+        path = f"/v1/conversations/{conversation}/messages"
+        self.http.send(self.http.build_request("POST", path, json=body), stream=True)
+        return conversation
+
     @cached_property
     def talked(self) -> "Talked":
         """An agent that had a turn."""

@@ -1,6 +1,7 @@
 """The scenarios, by name."""
 
 from kelpie.sim.scenario import Scenario
+from kelpie.sim.scenarios.background import BACKGROUND
 from kelpie.sim.scenarios.budgets import BUDGETS
 from kelpie.sim.scenarios.cancels import CANCELLING
 from kelpie.sim.scenarios.clients import CLIENTS
@@ -56,6 +57,7 @@ SCENARIOS: dict[str, Scenario] = {
         LIFECYCLE,
         REMOVALS,
         RIVALS,
+        BACKGROUND,
         EVERYTHING,
     )
 }
