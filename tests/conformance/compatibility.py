@@ -12,12 +12,11 @@ from fastapi import FastAPI
 
 from kelpie.core.settings import Settings
 from kelpie.server.app import create_app
-from tests.conformance.letta_routes import FILES, LOOP, MCP, MEANING, RUNNING, SCHEDULES, Route, letta_routes
+from tests.conformance.letta_routes import FILES, MCP, MEANING, RUNNING, SCHEDULES, Route, letta_routes
 
 PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
 SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
 COMES_WITH = {
-    LOOP: "runs in the background, cancelling, compaction on demand, turns inside conversations and groups",
     MEANING: "search by meaning",
     RUNNING: "the sandbox that runs tools",
     MCP: "the MCP client",
