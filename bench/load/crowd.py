@@ -14,8 +14,8 @@ from load.server import Server
 from load.turns import Outcome, tally, turn
 
 CROWD = 500
-STEADY_S = 20.0
-PAUSE_S = 5.0  # on average, between two turns of a conversation
+STEADY_S = 30.0
+PAUSE_S = 10.0  # on average, between two turns of a conversation
 RUSH = 1000
 BATCH = 64  # agents that are made, or woken, at once
 
