@@ -173,20 +173,35 @@ async def test_two_who_ask_each_other_at_once_do_not_wait_for_ever(house):
     assert "waiting for an answer of yours" in next(result.text for result in told if not result.ok)
 
 
-async def test_waiting_ends_after_the_time_allowed(tmp_path):
+async def test_a_question_that_is_not_read_in_time_is_taken_back(tmp_path):
     house = await AgentsHouse(tmp_path / "kelpie.db", reply_s=0.05).start()
     ben, ann = await house.agent("Ben"), await house.agent("Ann")
     gate = house.model.gate(ben)
-    house.script(ann, asks(ben), says("never mind"))
-    first = await soon(house.say(ann, "Go"))
-    assert "goes on as run-" in results(first)[0].text and rows(first)[-1].text == "never mind"
+    busy = asyncio.create_task(house.say(ben, "Think."))
+    await soon(house.model.waiting[ben].wait())
     house.script(ann, asks(ben, "second"), says("never mind"))
-    second = await soon(house.say(ann, "Go"))
-    assert "taken back" in results(second)[0].text
+    events = await soon(house.say(ann, "Go"))
+    assert "taken back" in results(events)[0].text and rows(events)[-1].text == "never mind"
+    gate.set()
+    await soon(busy)
+    await soon(house.say(ben, "Are you there?"))
+    said = [row.text for row in await house.kelpie.agents.messages(ben, MessageQuery()) if row.role is Role.user]
+    assert said == ["Think.", "Are you there?"]
+    await house.stop()
+
+
+async def test_a_question_that_is_not_answered_in_time_goes_on_without_its_asker(tmp_path):
+    house = await AgentsHouse(tmp_path / "kelpie.db", reply_s=2.0).start()
+    ben, ann = await house.agent("Ben"), await house.agent("Ann")
+    await house.say(ben, "Wake up.")
+    gate = house.model.gate(ben)
+    house.script(ann, asks(ben), says("never mind"))
+    events = await soon(house.say(ann, "Go"))
+    assert "goes on as run-" in results(events)[0].text and rows(events)[-1].text == "never mind"
     gate.set()
     await soon(house.say(ben, "Are you there?"))
     said = [row.text for row in await house.kelpie.agents.messages(ben, MessageQuery()) if row.role is Role.user]
-    assert len(said) == 2 and not any("second" in text for text in said)
+    assert len(said) == 3 and said[1].endswith("hello")
     await house.stop()
 
 
