@@ -96,7 +96,7 @@ def open_doors(
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),
-        streams=Streams(world, settings, backstage, caller),
+        streams=Streams(world, models, settings, backstage, caller),
         cancelling=Cancelling(world, dispatcher, underway, backstage.broadcast, caller),
         conversations=Conversations(world, models, agents.touched, caller),
         groups=groups,

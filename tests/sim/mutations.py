@@ -264,6 +264,10 @@ def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mailbox.Mailbox, "put", lambda self, job, size, retry: original(self, job, 10**9, retry))
 
 
+def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(turn, "book", lambda hot, step: None)
+
+
 def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch) -> None:
     original = actor.Actor._put_down
 
@@ -418,6 +422,7 @@ MUTATIONS = (
     Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 15),
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 5, "the mailbox is bounded"),
+    Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 10, "a budget is held"),
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 15, "the history is read as it was written"),

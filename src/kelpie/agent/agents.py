@@ -280,7 +280,8 @@ class Agents:
         """
         await self._require(agent_id)
         if not outfits.is_plain(send):
-            send = await outfits.outfitted(self._world, self._models, self._settings, agent_id, send)
+            doors = self._world, self._models, self._settings, self._organization
+            send = await outfits.outfitted(*doors, agent_id, send)
         if send.alone:
             await require_free(self._world.database, self._dispatcher, agent_id, send.conversation)
         turn = Turn(self._world.ids.new(RunId))

@@ -11,10 +11,12 @@ from kelpie.agent.commands import Send
 from kelpie.agent.lanes import Lane, chooser
 from kelpie.core.agents import Agent, ModelChoice
 from kelpie.core.errors import InvalidInput
-from kelpie.core.ids import AgentId
+from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.overrides import Override
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
+from kelpie.storage import scope
+from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 
@@ -22,9 +24,16 @@ def is_plain(send: Send) -> bool:
     return send.override_model is None and not pictures.has_images(send.messages)
 
 
-async def outfitted(world: World, models: Models, settings: Settings, agent_id: AgentId, send: Send) -> Send:
+async def outfitted(
+    world: World, models: Models, settings: Settings, organization: OrganizationId, agent_id: AgentId, send: Send
+) -> Send:
     """The send with its model found and its images ready. Raises NotFound, InvalidInput, ModelError, StorageError."""
-    loaded = await world.database.read(lambda tx: state.load_thread(tx, agent_id, send.conversation))
+
+    def read(tx: Tx) -> state.Loaded:
+        scope.agent(tx, organization, agent_id)
+        return state.load_thread(tx, agent_id, send.conversation)
+
+    loaded = await world.database.read(read)
     agent = Lane(send.conversation, loaded, chooser(models, settings.context_window)).agent
     handle = agent.model.handle
     if send.override_model is not None:

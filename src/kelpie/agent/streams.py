@@ -7,7 +7,7 @@ every follower sees the same, however late or slow it is, and holds up nobody.
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from kelpie.agent import event_json
+from kelpie.agent import event_json, outfits
 from kelpie.agent.backlog import Backlog
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.commands import Send
@@ -26,6 +26,7 @@ from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.core.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.llm.models import Models
 from kelpie.storage import agents, approvals, run_events, run_otids, runs, scope
 from kelpie.storage.heads import NOBODY
 from kelpie.storage.run_events import Batch
@@ -49,8 +50,16 @@ class Backstage:
 class Streams:
     """Background runs of the caller's organisation."""
 
-    def __init__(self, world: World, settings: Settings, backstage: Backstage, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        settings: Settings,
+        backstage: Backstage,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
         self._world = world
+        self._models = models
         self._settings = settings
         self._backlog = backstage.backlog
         self._broadcast = backstage.broadcast
@@ -61,6 +70,9 @@ class Streams:
 
         Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError.
         """
+        if not outfits.is_plain(send):
+            doors = self._world, self._models, self._settings, self._organization
+            send = await outfits.outfitted(*doors, agent_id, send)
         run = Run(
             id=self._world.ids.new(RunId),
             agent_id=agent_id,

@@ -1,0 +1,98 @@
+"""Another model or prompt for one turn: it goes by it to its end, over a crash too, and nothing of it stays."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kelpie.agent.commands import Send
+from kelpie.core.accounts import DEFAULT_CALLER
+from kelpie.core.agents import AgentType, ModelChoice, NewAgent
+from kelpie.core.errors import NotFound
+from kelpie.core.messages import NewMessage, Role, Text
+from kelpie.core.overrides import Override, Skill
+from kelpie.core.runs import RunQuery, RunStatus
+from kelpie.llm.port import ModelInfo
+from kelpie.storage.overrides import override_from_json, override_to_json
+from tests.agent.conftest import House, ScriptModel, ended, says
+
+OTHER = "test/other"
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
+
+
+class TwoModels(ScriptModel):
+    """One that is asked for its thoughts, and one that has its own."""
+
+    def describe(self, name: str) -> ModelInfo:
+        settings = THINKING if name == "other" else {}
+        return replace(super().describe(name), handle=f"test/{name}", settings=settings)
+
+    async def models(self):
+        return [self.describe("script"), self.describe("other")]
+
+
+@pytest.fixture
+async def house(tmp_path):
+    made = House(tmp_path / "kelpie.db")
+    made.model = TwoModels()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def test_it_is_stored_as_it_is():
+    choice = ModelChoice("a/b", 1000, 10, 0.5, True, {"x": 1})
+    for override in (Override(choice, "s", (Skill("n", "d", "l"),)), Override(), Override(system="")):
+        assert override_from_json(override_to_json(override)) == override
+    assert override_from_json(None) is None
+
+
+async def test_one_turn_has_it_and_the_next_does_not(house: House):
+    agent = (
+        await house.kelpie.agents.create(NewAgent(name="a", system="Own.", response_format={"type": "text"}))
+    ).agent
+    own = Override(system="Another.", skills=(Skill("sail", "Sails.", "s.md"),))
+    await house.say(agent.id, "one", override=own, override_model=OTHER)
+    await house.say(agent.id, "two")
+    first, second = house.model.requests
+    assert (first.model, second.model) == ("other", "script")
+    assert first.system.startswith("Another.") and "sail" in first.system and second.system.startswith("Own.")
+    assert first.options["thinking"] == THINKING["thinking"] and "thinking" not in second.options
+    assert [row.message.text for row in second.messages] == ["one", "ok", "two"]
+    with pytest.raises(NotFound, match="test/none"):
+        await house.say(agent.id, "x", override_model="test/none")
+
+
+async def test_the_history_has_the_form_of_the_model_that_reads_it(house: House):
+    """The thoughts of an older type stand in its calls, but not for a model that thinks by itself."""
+    new = NewAgent(name="m", agent_type=AgentType.memgpt_agent)
+    agent_id = (await house.kelpie.agents.create(new)).agent.id
+    call = ("send_message", {"thinking": "hm", "message": "hello"})
+    house.model.script = [says("", call), says("", ("send_message", {"message": "there"})), says("", call)]
+    for model in (None, OTHER, None):
+        assert ended(await house.say(agent_id, "hi", override_model=model)).error is None
+    inner = [
+        any('"thinking"' in c.arguments for r in q.messages for c in r.message.tool_calls) for q in house.model.requests
+    ]
+    assert inner == [True, False, True]  # the first messages of the type have a thought too
+    offered = ["thinking" in q.tools[0].parameters["properties"] for q in house.model.requests]
+    assert offered == [True, False, True]
+
+
+async def test_a_turn_in_the_background_has_it_still_after_a_crash(house: House):
+    agent_id = (await house.kelpie.agents.create(NewAgent(name="a"))).agent.id
+    said = (NewMessage(Role.user, (Text("go"),)),)
+    send = Send(said, override=Override(system="Another."), override_model=OTHER)
+    house.model.hold = asyncio.Event()
+    await house.kelpie.doors(DEFAULT_CALLER).streams.accept(agent_id, send)
+    async with asyncio.timeout(10):
+        while not house.model.requests:  # noqa: ASYNC110 - the model is asked in its own time
+            await asyncio.sleep(0.005)
+    await house.stop()  # in the middle of the model call
+    house.model.hold, asked = None, len(house.model.requests)
+    await house.start()
+    async with asyncio.timeout(10):
+        while [run.status for run in await house.kelpie.runs.list(RunQuery())] != [RunStatus.completed]:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    again = house.model.requests[asked]
+    assert (again.model, again.system) == ("other", "Another.")
