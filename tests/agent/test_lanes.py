@@ -6,7 +6,7 @@ import pytest
 
 from kelpie.agent.lanes import IDLE_LANES_MAX
 from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import NewAgent
+from kelpie.core.agents import NewAgent, ToolRule
 from kelpie.core.blocks import NewBlock
 from kelpie.core.conversations import NewConversation, ThreadQuery
 from kelpie.core.errors import ConversationBusy, NotFound
@@ -206,6 +206,23 @@ async def test_a_deleted_conversation_is_not_found_and_its_turn_ends(house):
     with pytest.raises(NotFound):
         await threads(house).lane(conversation)
     house.model.hold, house.model.script = None, []
+    assert rows(await house.say(agent.id, "still there?"))[-1].text == "ok"
+
+
+async def test_calls_that_wait_in_a_deleted_conversation_are_not_made(house):
+    agent = await make(house, tool_rules=(ToolRule("requires_approval", "memory_insert"),))
+    conversation = await opened(house, agent)
+    house.model.script = [says("", TEA)]
+    events = await house.say(agent.id, "I like tea", conversation=conversation)
+    assert ended(events).stop_reason is StopReason.requires_approval
+    fork = await threads(house).fork(conversation)
+    await threads(house).delete(conversation)
+    history = await house.kelpie.agents.messages(agent.id, MessageQuery(conversation_id=conversation))
+    (result,) = [result for message in history for result in message.tool_returns]
+    assert result.call_id == "call_0" and not result.ok
+    assert (await values(house, agent))["human"] == "Bob"
+    await house.say(agent.id, "well then", conversation=fork.id)
+    assert heard(house.model.requests[-1]) == ["I like tea", "well then"]
     assert rows(await house.say(agent.id, "still there?"))[-1].text == "ok"
 
 

@@ -83,6 +83,28 @@ async def test_a_busy_conversation_tells_whose_turn_it_is(
     assert after.status_code == 200 and after.json()["messages"][0]["content"] == "ok"
 
 
+async def test_a_turn_in_the_background_keeps_its_conversation_until_its_end(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    agent = await make_agent(client)
+    path = f"/v1/conversations/{(await opened(client, agent['id']))['id']}/messages"
+    go_on = asyncio.Event()
+    puppet.script.append(go_on)
+    first = asyncio.ensure_future(client.post(path, json={"input": "first", "background": True}))
+    async with asyncio.timeout(10):
+        await puppet.waiting.wait()
+    refusals = [
+        await client.post(path, json={"input": "second", "streaming": background, "background": background})
+        for background in (True, False)
+    ]
+    go_on.set()
+    heard = frames(await first)
+    assert heard[-1] == "[DONE]"
+    assert [(answer.status_code, answer.json()["run_id"]) for answer in refusals] == [(409, heard[0]["run_id"])] * 2
+    for _ in range(3):
+        assert (await client.post(path, json={"input": "next", "streaming": False})).status_code == 200
+
+
 async def test_a_deleted_conversation_is_not_found(client: httpx.AsyncClient) -> None:
     agent = await make_agent(client)
     conversation = (await opened(client, agent["id"]))["id"]

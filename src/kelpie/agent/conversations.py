@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kelpie.agent.calls import unwanted
 from kelpie.agent.commands import DEFAULT_LANE
 from kelpie.agent.history import left_open
 from kelpie.agent.prompt import system_text
@@ -20,7 +21,7 @@ from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId
 from kelpie.core.messages import Message, Role, Text
 from kelpie.core.time import Micros
 from kelpie.llm.models import Models
-from kelpie.storage import agents, blocks, messages, scope, threads
+from kelpie.storage import agents, approvals, blocks, messages, scope, threads
 from kelpie.storage import conversations as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -133,12 +134,13 @@ class Conversations:
     async def delete(self, conversation_id: ConversationId) -> None:
         """Closes a thread for good; what was said in it stays in the agent's history. Raises NotFound.
 
-        A turn that runs in it ends with its next commit and adds nothing more.
+        A turn that runs in it ends with its next commit and adds nothing more; calls that wait in it are not made.
         """
-        now = self._world.clock.now()
+        now, row_id = self._world.clock.now(), self._world.ids.new(MessageId)
 
         def write(tx: Tx) -> AgentId:
             found = rows.get(tx, self._organization, conversation_id)
+            _answer_waiting(tx, found, row_id, now)
             rows.remove(tx, found, now)
             return found.agent_id
 
@@ -239,6 +241,17 @@ def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
     if block is None:
         raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
     return block
+
+
+def _answer_waiting(tx: Tx, conversation: Conversation, row_id: MessageId, at: Micros) -> None:
+    """Gives the calls that wait for somebody's word in a conversation the result that nobody will say it."""
+    pending = approvals.get(tx, conversation.agent_id, conversation.id)
+    if pending is None or not approvals.move(tx, pending, None):
+        return
+    for request in messages.get_many(tx, [pending.request]):
+        results = tuple(unwanted(call) for call in request.tool_calls)
+        row = replace(request, id=row_id, role=Role.tool, content=(), tool_calls=(), tool_returns=results)
+        messages.append(tx, [replace(row, name=results[0].name, created_at=at)])
 
 
 def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:
