@@ -272,3 +272,29 @@ async def test_thoughts_go_back_to_who_signed_them_and_outlive_a_change_of_model
     await say(client, agent, override_model=OPENAI)
     await say(client, agent)
     assert "Let me see." not in json.dumps(model.asked[0]) and "c2ln" in json.dumps(model.asked[1])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("handle", HANDLES)
+async def test_a_clients_tool_may_give_back_an_image(client: Any, model: WireModel, handle: str, way: str) -> None:
+    agent = await new(client, handle)
+    tool = {"name": "snap", "description": "Takes a picture.", "parameters": {"type": "object", "properties": {}}}
+    model.will([("snap", {})], "a dot")
+    messages, stop, _ = await say(client, agent, way, client_tools=[tool])
+    assert stop.stop_reason == "requires_approval"
+    call_id = messages[-1].tool_call.tool_call_id
+    parts = picture(type="base64", media_type="image/png", data=PNG)
+    answer = {"type": "tool", "tool_call_id": call_id, "tool_return": parts, "status": "success"}
+    body = {"messages": [{"type": "approval", "approvals": [answer]}], "client_tools": [tool]}
+    said = await client.agents.messages.create(agent.id, **body)
+    assert said.messages[-1].content == "a dot"
+    listed = [one async for one in await got(client.agents.messages.list(agent.id, order="asc"))]
+    result = next(one for one in listed if one.message_type == "tool_return_message")
+    assert result.tool_return == "what is this" and result.tool_returns[0].tool_return[1].source.data == PNG
+    rows = model.asked[-1]["messages"]
+    if handle == ANTHROPIC:
+        given = next(part for part in rows[-1]["content"] if part["type"] == "tool_result")
+        assert given["content"][1]["source"]["data"] == PNG
+    else:
+        assert [row["role"] for row in rows[-2:]] == ["tool", "user"]
+        assert rows[-1]["content"][1]["image_url"]["url"] == f"data:image/png;base64,{PNG}"
