@@ -14,6 +14,7 @@ from kelpie.agent.activation import Activation
 from kelpie.agent.backlog import Backlog
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.callbacks import Callbacks
+from kelpie.agent.expiry import Expiry
 from kelpie.agent.making import check_timezone
 from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
@@ -97,6 +98,7 @@ class Kelpie:
         self._broadcast = Broadcast()
         self._callbacks = Callbacks(world, settings)
         self.backlog = Backlog(self.dispatcher, self._wanted.set, self._callbacks.hurry)
+        self._expiry = Expiry(world, self.backlog, settings.approval_s, settings.max_steps)
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
@@ -198,6 +200,7 @@ class Kelpie:
             try:
                 await self._recover()
                 await self._upkeep.sweep()
+                await self._expiry.sweep()
             except KelpieError as error:
                 _log.error("what was left unfinished could not be looked up yet", error=str(error))
             await self._pause()

@@ -4,8 +4,11 @@ import asyncio
 
 import pytest
 
+from kelpie.agent.activation import Activation
 from kelpie.agent.commands import Send
 from kelpie.agent.deltas import Preview
+from kelpie.agent.expiry import Expiry
+from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.agents import AgentType, Include, NewAgent, ToolRule
 from kelpie.core.approvals import ClientTool
 from kelpie.core.blocks import NewBlock
@@ -17,6 +20,7 @@ from kelpie.core.tools import NewTool
 from kelpie.llm.port import ToolCallDelta
 from kelpie.tools.port import Outcome
 from tests.agent.conftest import House, ended, rows, says
+from tests.agent.test_recovery import until
 
 APPEND = "core_memory_append"
 SOURCE = '''
@@ -401,3 +405,102 @@ async def test_cut_off_while_an_approved_tool_runs_outside_it_is_not_run_again(t
     assert "Interrupted" in result.text
     await well_formed(house, agent.id)
     await house.stop()
+
+
+# --- what ends a wait without an answer ------------------------------------------------------------------------------
+
+
+async def test_cancelling_denies_what_waits(house):
+    agent = await make(house, tools=(APPEND, "conversation_search"))
+    house.model.script = [says("", append(), ("conversation_search", {"query": "x"}))]
+    (request,) = rows(await house.say(agent.id, "go"))
+    assert await cancelling(house).of_agent(agent.id) == {request.run_id: "cancelled"}
+    assert await pending(house, agent.id) is None and await value(house, agent.id) == "Bob"
+    assert [r.ok for row in await history(house, agent.id) for r in row.tool_returns] == [False, False]
+    await well_formed(house, agent.id)
+
+
+def cancelling(house):
+    return house.kelpie.doors(DEFAULT_CALLER).cancelling
+
+
+async def test_what_nobody_answers_is_denied_in_time_and_the_turn_goes_on(tmp_path):
+    house = await House(tmp_path / "kelpie.db", approval_s=60).start()
+    agent = await make(house)
+    house.model.script = [says("", append())]
+    await house.say(agent.id, "go")
+    sweep = Expiry(house.kelpie.world, house.kelpie.backlog, 60, 50)
+    await sweep.sweep()
+    assert await pending(house, agent.id) is not None, "not yet"
+    house.model.script = [says("then not")]
+    await house.kelpie.world.database.transact(lambda tx: tx.exec_driver_sql("UPDATE approvals SET requested_at = 1"))
+    await sweep.sweep()
+    await until(lambda: _settled(house, agent.id))
+    said = await history(house, agent.id)
+    assert said[-1].text == "then not" and "Nobody answered within 60 seconds" in said[-2].tool_returns[0].text
+    await well_formed(house, agent.id)
+    await house.stop()
+
+
+async def _settled(house, agent_id):
+    return (await history(house, agent_id))[-1].role is Role.assistant
+
+
+async def test_a_fork_leaves_what_waits_to_its_origin(house):
+    agent = await make(house)
+    house.model.script = [says("", append())]
+    await house.say(agent.id, "go")
+    forked = await house.kelpie.doors(DEFAULT_CALLER).conversations.fork(agent.id)
+    house.model.script = [says("from the fork")]
+    assert rows(await house.say(agent.id, "hello", conversation=forked.id))[-1].text == "from the fork"
+    assert [m.message.role for m in house.model.requests[-1].messages] == [Role.user, Role.user]
+    await answer(house, agent.id, Ruling("call_0", True))
+    assert await value(house, agent.id) == "Bob\ntea"
+
+
+# --- repair ----------------------------------------------------------------------------------------------------------
+
+
+async def test_repair_closes_what_is_orphaned_once_and_leaves_what_waits(house):
+    agent = await make(house, rules=("conversation_search",), tools=(APPEND, "conversation_search"))
+    house.model.script = [says("", append()), says("done"), says("", ("conversation_search", {"query": "x"}))]
+    await house.say(agent.id, "go")
+    await house.say(agent.id, "and wait")
+    found = await history(house, agent.id)
+    result = next(row for row in found if row.tool_returns)
+
+    def spoil(tx):
+        tx.exec_driver_sql("DELETE FROM messages WHERE id = ?", (result.id,))
+
+    await house.kelpie.world.database.transact(spoil)
+    house.kelpie.dispatcher.tell(agent.id, Activation.forget_context)
+    done = await house.kelpie.agents.repair(agent.id)
+    assert len(done) == 2 and any("without a result" in line for line in done)
+    assert await house.kelpie.agents.repair(agent.id) == [], "the second time there is nothing to do"
+    assert await pending(house, agent.id) is not None
+    await answer(house, agent.id, Ruling("call_0", False))
+    await well_formed(house, agent.id)
+
+
+async def test_a_wait_for_a_tool_that_is_gone_is_ended_by_repair(house):
+    agent = await make(house)
+    house.model.script = [says("", append())]
+    await house.say(agent.id, "go")
+    tool = next(t for t in (await house.kelpie.agents.get(agent.id)).tools if t.name == APPEND)
+    await house.kelpie.tools.detach(agent.id, tool.id)
+    assert len(await house.kelpie.agents.repair(agent.id)) == 1 and await pending(house, agent.id) is None
+    await well_formed(house, agent.id)
+
+
+async def test_an_agent_mends_itself_when_it_is_loaded(house):
+    agent = await make(house, rules=())
+    house.model.script = [says("", append()), says("done")]
+    await house.say(agent.id, "go")
+    result = next(row for row in await history(house, agent.id) if row.tool_returns)
+    await house.kelpie.dispatcher.release(agent.id)
+    await house.kelpie.world.database.transact(
+        lambda tx: tx.exec_driver_sql("DELETE FROM messages WHERE id = ?", (result.id,))
+    )
+    await house.say(agent.id, "and?")
+    await well_formed(house, agent.id)
+    assert await house.kelpie.agents.repair(agent.id) == []

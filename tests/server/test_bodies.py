@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from kelpie.core.agents import ToolRule
 from kelpie.core.errors import InvalidId, InvalidInput
-from kelpie.core.messages import Image, NewMessage, Role, Text
+from kelpie.core.messages import CallAnswer, Image, NewMessage, Role, Ruling, Text, ToolReturn
 from kelpie.llm.providers import ALL_OFFERS
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta import unsupported
@@ -263,19 +263,46 @@ def test_other_parts_are_refused(part: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("field", sorted(unsupported.SEND_FIELDS))
 def test_send_options_not_carried_out_yet_are_refused_by_name(field: str) -> None:
-    values: dict[str, Any] = {"top_logprobs": 2, "client_tools": [{"name": "t"}]}
+    values: dict[str, Any] = {"top_logprobs": 2}
     with pytest.raises(InvalidInput, match=field):
         send_command(send(input="a", **{field: values.get(field, True)}), streaming=True)
 
 
 @pytest.mark.parametrize(
     "message",
+    [{"type": "approval", "approvals": []}, {"type": "tool_return", "tool_returns": []}, {"type": "approval"}],
+)
+def test_answers_without_any_are_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="approvals"):
+        send_command(send(messages=[message]), streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("message", "answer"),
     [
-        {"type": "approval", "approvals": []},
-        {"approve": True, "approval_request_id": "message-x"},
-        {"type": "tool_return", "tool_returns": []},
+        ({"approvals": [{"tool_call_id": "a", "approve": True}]}, Ruling("a", True)),
+        ({"type": "approval", "approve": False, "approval_request_id": "m", "reason": "no"}, Ruling("m", False, "no")),
+        (
+            {"approvals": [{"tool_call_id": "a", "approve": True, "arguments": {"x": 1}}]},
+            Ruling("a", True, arguments='{"x":1}'),
+        ),
+        (
+            {"tool_returns": [{"tool_call_id": "a", "tool_return": "r", "status": "error", "stdout": ["o"]}]},
+            ToolReturn("a", "", False, "r", ("o",)),
+        ),
+        (
+            {"approvals": [{"tool_call_id": "a", "tool_return": "r", "status": "success"}]},
+            ToolReturn("a", "", True, "r"),
+        ),
     ],
 )
-def test_approvals_and_client_returns_are_refused(message: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="does not carry it out yet"):
-        send_command(send(messages=[message]), streaming=False)
+def test_answers_are_known_by_what_they_hold(message: dict[str, Any], answer: CallAnswer) -> None:
+    made = send_command(send(messages=[message, {"role": "user", "content": "b"}]), streaming=False)
+    assert made.answers == (answer,) and [m.content for m in made.messages] == [(Text("b"),)]
+
+
+def test_client_tools_are_named_once() -> None:
+    tool = {"name": "t", "parameters": {"type": "object"}}
+    assert [t.name for t in send_command(send(input="a", client_tools=[tool]), streaming=False).client_tools] == ["t"]
+    with pytest.raises(InvalidInput, match="t"):
+        send_command(send(input="a", client_tools=[tool, tool]), streaming=False)

@@ -147,7 +147,7 @@ async def test_a_failing_provider_is_told_and_nothing_enters_the_history(
         ({"input": "a", "background": True}, 422),
         ({"messages": [{"role": "robot", "content": "x"}]}, 422),
         ({"input": ""}, 400),
-        ({"input": "a", "client_tools": [{"name": "t"}]}, 400),
+        ({"input": "a", "client_tools": [{"name": "not a name"}]}, 422),
         ({"input": "a", "override_model": "fake/none"}, 404),
         ({"messages": [{"type": "approval", "approvals": []}]}, 400),
     ],

@@ -25,6 +25,7 @@ from kelpie.agent.journal import Position
 from kelpie.agent.lanes import Choose, Hot, Lane, chooser
 from kelpie.agent.listener import Turn
 from kelpie.agent.recording import Recorder
+from kelpie.agent.repair import mend
 from kelpie.agent.rows import tool_row
 from kelpie.agent.turn import Equipment, TurnLoop
 from kelpie.core.errors import (
@@ -171,6 +172,8 @@ class Activation:
     async def _new_turn(self, send: Send, turn: Turn) -> None:
         world, conversation = self._equipment.world, send.conversation
         lane = await enter(world.database, self._hot, conversation)
+        if lane.context is not None and lane.context.damaged:
+            await self._mend(lane)
         run = Run(
             id=turn.run_id,
             agent_id=self.agent_id,
@@ -209,6 +212,19 @@ class Activation:
         with self._hot.using(lane), logs.bind(agent_id=self.agent_id):
             position = Position(self._hot.claim, run, 0, conversation)
             return await on_request(world, self._equipment.models, lane, position, given)
+
+    async def _mend(self, lane: Lane) -> None:
+        """Makes the repairs last that the prompt would need again and again. Raises StorageError."""
+        claim, at = self._hot.claim, self._equipment.world.clock.now()
+
+        def write(tx: Tx) -> list[str]:
+            heads.advance(tx, claim)
+            return mend(tx, claim.agent_id, lane.conversation, at)
+
+        done = await self._equipment.world.database.transact(write)
+        lane.reread()
+        if done:
+            _log.warning("mended a history", agent_id=claim.agent_id, conversation=lane.conversation, done=done)
 
     # --- what an earlier life left behind ------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from kelpie.agent.listener import Turn
 from kelpie.agent.occupancy import require_free
 from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import system_text
+from kelpie.agent.repair import mend
 from kelpie.agent.status import shown_status
 from kelpie.agent.types import spec_of
 from kelpie.agent.underway import Underway
@@ -269,6 +270,20 @@ class Agents:
 
         database = self._world.database
         return await (database.read(write) if dry_run else database.transact(write))
+
+    async def repair(self, agent_id: AgentId) -> list[str]:
+        """Mends what is broken in the agent's history; tells what was done. Raises NotFound, StorageError."""
+        at = self._world.clock.now()
+
+        def write(tx: Tx) -> "list[str]":  # type: ignore[valid-type]
+            scope.agent(tx, self._organization, agent_id)
+            lanes = messages.contexts_of(tx, agent_id)
+            return [done for lane in lanes for done in mend(tx, agent_id, lane, at)]
+
+        done = await self._world.database.transact(write)
+        if done:
+            self._dispatcher.tell(agent_id, Activation.forget_context)
+        return done
 
     # --- life ----------------------------------------------------------------------------------------------------
 

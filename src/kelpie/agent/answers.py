@@ -118,7 +118,7 @@ def _again(tx: Tx, lane: Lane, sent: Given) -> Begun | Replay:
 def _known(answer: CallAnswer, given: Given) -> bool:
     """Whether a run was given this very answer; one to the whole request stands for one to each call."""
     if isinstance(answer, Ruling) and answer.call_id in ("", given.request):
-        return all(_same(replace(answer, call_id=one.call_id), one) for one in given.answers)
+        return bool(given.answers) and all(_same(replace(answer, call_id=one.call_id), one) for one in given.answers)
     return any(_same(answer, one) for one in given.answers)
 
 

@@ -26,7 +26,6 @@ INTERRUPTED = (
     "check before you call it again."
 )
 CANCELLED = "Cancelled: the user cancelled this turn before the tool had a result. It may or may not have taken effect."
-UNWANTED = "Denied: the user cancelled while this call waited for an answer, so it was not run."
 PAUSED = "Interrupted by pause: it was not run, because you paused before it in the same reply."
 
 
@@ -238,11 +237,6 @@ def interrupted(call: ToolCall) -> ToolReturn:
 def cancelled(call: ToolCall) -> ToolReturn:
     """The result of a call that was open when its turn was cancelled."""
     return ToolReturn(call.id, call.name, False, CANCELLED, None, (CANCELLED,))
-
-
-def unwanted(call: ToolCall) -> ToolReturn:
-    """The result of a call that waited for somebody's word when its turn was cancelled."""
-    return ToolReturn(call.id, call.name, False, UNWANTED, None, (UNWANTED,), True)
 
 
 def paused(call: ToolCall) -> ToolReturn:

@@ -7,34 +7,36 @@ answered when nothing later can have an effect.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent import journal
 from kelpie.agent.activation import Activation
 from kelpie.agent.broadcast import Broadcast
-from kelpie.agent.calls import cancelled, unwanted
+from kelpie.agent.calls import cancelled
 from kelpie.agent.events import MessageCommitted, TurnEnded
 from kelpie.agent.history import LeftOpen, left_open
 from kelpie.agent.listener import Turn
 from kelpie.agent.rows import tool_row
 from kelpie.agent.underway import Underway, Work
+from kelpie.agent.withdrawal import withdraw
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, RunId
-from kelpie.core.messages import Message, Role, Usage
+from kelpie.core.messages import Message, Usage
 from kelpie.core.paging import Page
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason
 from kelpie.core.time import Micros
 from kelpie.storage import agents, approvals, conversations, messages, runs, scope
 from kelpie.storage.heads import Node
-from kelpie.storage.runs import Given, Unfinished
+from kelpie.storage.runs import Unfinished
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 WAIT_S = 30.0  # for a turn to end; only a tool that does not let go takes longer than a moment
 ENDED, NOT_ENDED = "cancelled", "failed"
+WITHDRAWN = "The user cancelled before anybody answered."
 _NOWHERE = Node("", 0)
 _OVER = tuple(status for status in RunStatus if status not in UNFINISHED)
 
@@ -149,8 +151,9 @@ class Cancelling:
                 if found.run.id not in held and wanted(found.run.id, found.run.conversation_id or "")
             ]
             said = [_close(tx, found, at) for found in left]
-            denied = _deny(tx, agent_id, wanted, at)
-            return _Closed((*(found.run.id for found in left), *denied), any(said) or bool(denied))
+            waiting = [p for p in approvals.of_agent(tx, agent_id) if wanted(p.runs[-1], p.conversation)]
+            said += [withdraw(tx, pending, WITHDRAWN, at) for pending in waiting]
+            return _Closed((*(found.run.id for found in left), *(p.runs[-1] for p in waiting)), any(said))
 
         closed = await self._world.database.transact(write)
         if closed.said:
@@ -177,7 +180,7 @@ def _open(tx: Tx, work: Work, organization: OrganizationId, at: Micros) -> None:
         request_config=send.request_config,
     )
     if not runs.get_many(tx, [run.id]):
-        runs.open_run(tx, run, organization, Given(send.messages, send.max_steps), _NOWHERE)
+        runs.open_run(tx, run, organization, send.given, _NOWHERE)
 
 
 def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
@@ -203,24 +206,6 @@ def _open_calls(tx: Tx, left: Unfinished) -> LeftOpen | None:
     if given.request is not None and not messages.has_run(tx, run_id):
         return None
     return left_open(messages.of_runs(tx, (*given.earlier, run_id)))
-
-
-def _deny(tx: Tx, agent_id: AgentId, wanted: Wanted, at: Micros) -> list[RunId]:
-    """Answers the calls that wait for somebody's word, as denied; gives the runs that asked."""
-    found: list[RunId] = []
-    for pending in approvals.of_agent(tx, agent_id):
-        asker = pending.runs[-1]
-        request = next(iter(messages.get_many(tx, [pending.request])), None)
-        if request is None or not wanted(asker, pending.conversation) or not approvals.move(tx, pending, None):
-            continue
-        row_id = MessageId(f"{MessageId.prefix}-{stable_uuid(asker, pending.request, ENDED)}")
-        results = tuple(unwanted(call) for call in request.tool_calls)
-        row = replace(
-            request, id=row_id, role=Role.tool, content=(), tool_calls=(), tool_returns=results, created_at=at
-        )
-        messages.append(tx, [replace(row, name=results[0].name)], pending.conversation)
-        found.append(asker)
-    return found
 
 
 def _existing(tx: Tx, agent_id: AgentId, ids: Sequence[str]) -> set[str]:

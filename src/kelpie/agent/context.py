@@ -30,11 +30,12 @@ _RESULT_CHARS_MIN = 1_000
 
 
 class Context:
-    __slots__ = ("_weights", "entries", "pending", "scale")
+    __slots__ = ("_weights", "damaged", "entries", "pending", "scale")
 
     def __init__(self, entries: Sequence[Prepared], pending: Pending | None = None, scale: float = 1.0) -> None:
         self.entries: list[Prepared] = []
         self.pending = pending  # what it waits for
+        self.damaged = False  # what is stored had to be healed, and is worth mending
         self.scale = scale  # tokens as the provider counts them, to one that is estimated
         self._weights: list[int] = []  # of the entries up to and with each
         self._add(entries)
@@ -123,4 +124,7 @@ def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
             break
     said = found[1:] if found and found[0].role is Role.system else found
     pending = approvals.get(tx, agent.id, conversation)
-    return Context([prepare(m, spec) for m in healed(said, pending.request if pending else None)], pending)
+    shown = healed(said, pending.request if pending else None)
+    context = Context([prepare(m, spec) for m in shown], pending)
+    context.damaged = said is not found and shown != [m for m in said if not m.answers]  # if all of it was read
+    return context

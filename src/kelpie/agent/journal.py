@@ -207,7 +207,9 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
         rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
     if write.group_id is not None:
         rows = said_in(write.group_id, rows)
-    messages.append(tx, rows, position.conversation)
+    if answering := [row for row in rows if row.answers]:  # which the model is never shown
+        messages.append(tx, answering)
+    messages.append(tx, [row for row in rows if not row.answers], position.conversation)
     if not write.waited and write.waits:
         approvals.move(tx, None, write.waits)
     _write_step(tx, write, decision.stop, loaded.agent.organization_id)

@@ -183,6 +183,26 @@ def cancel(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     print_cancelled(server.post(path("agents", found["id"], "messages", "cancel"), {}), as_json)
 
 
+@commands.command(epilog=examples("agents repair ada", "agents repair --json"))
+def repair(
+    agent: Annotated[str | None, typer.Argument(help="Name or id of one agent; without it, all are mended.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Mend histories that an import or an old fault left broken. What rightly waits for an answer is not touched."""
+    server = client(url)
+    body = {"agent_id": find(server, agent)["id"]} if agent else {}
+    found = server.post("/v1/kelpie/agents/repair", body)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        for done in each["done"]:
+            print(f"{each['agent_id']}: {done}")
+    if not any(each["done"] for each in found):
+        print("Nothing had to be mended.")
+
+
 def _switch(agent: str, how: str, as_json: bool, url: str | None) -> None:
     server = client(url)
     found = find(server, agent)

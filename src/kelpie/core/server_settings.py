@@ -240,6 +240,15 @@ class ServerSettings:
         default=300.0,
         seconds=True,
     )
+    approval_s: int = setting(
+        "agents.approval_seconds",
+        "After this long without an answer, tool calls that wait for approval or for a client are denied; 0 waits "
+        "for ever.",
+        "KELPIE_APPROVAL_SECONDS",
+        default=0,
+        low=0,
+        high=10 * 365 * 24 * 3600,
+    )
 
     @property
     def protected(self) -> bool:

@@ -11,6 +11,7 @@ from kelpie import __version__
 from kelpie.server import errors
 from kelpie.server.auth import Auth
 from kelpie.server.guard import Guard, Trace
+from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import keys, spending
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
@@ -98,6 +99,7 @@ _ROUTERS = (
     admin.user_router,
     access_tokens.router,
     auth.router,
+    agent_care.router,
     keys.router,
     spending.router,
 )

@@ -257,6 +257,14 @@ def _apart(joined: str | None) -> tuple[MessageId, ...]:
     return tuple(map(MessageId, joined.split(_ID_SEPARATOR))) if joined else ()
 
 
+_CONTEXTS = select(context.c.conversation_id).where(context.c.agent_id == bindparam("of_agent")).distinct()
+
+
+def contexts_of(tx: Tx, agent_id: AgentId) -> list[str]:
+    """The conversations that an agent has a context of; the default one is the empty string."""
+    return sorted(tx.execute(_CONTEXTS, {"of_agent": agent_id}).scalars())
+
+
 def context_messages(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
     """The newest messages of a context, at most so many, oldest first."""
     return next(context_pages(tx, agent_id, conversation, most), list[Message]())

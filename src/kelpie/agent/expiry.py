@@ -1,0 +1,75 @@
+"""Calls that have waited too long for somebody's word: they are denied, and the turn goes on with that.
+
+The denial is a background run like any other, stored before anything else happens, so it goes through the agent's lane
+and survives a crash. Off unless the operator sets a time.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from kelpie.agent.backlog import Backlog
+from kelpie.agent.withdrawal import withdraw
+from kelpie.core.approvals import Pending
+from kelpie.core.ids import ConversationId, RunId
+from kelpie.core.messages import Ruling
+from kelpie.core.runs import UNFINISHED, Run, RunStatus
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.observe import logs
+from kelpie.storage import agents, approvals, runs
+from kelpie.storage.heads import NOBODY
+from kelpie.storage.runs import Given, InBackground
+from kelpie.tools.identity import stable_uuid
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+AT_ONCE = 100  # of one sweep; the others come with the next
+RUN_TYPE = "approval_timeout"
+
+_log = logs.get("agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Denies what has waited longer than `after_s`; zero means never."""
+
+    world: World
+    backlog: Backlog
+    after_s: int
+    max_steps: int
+
+    async def sweep(self) -> None:
+        """Raises StorageError."""
+        if not self.after_s:
+            return
+        at = self.world.clock.now()
+        before = at - self.after_s * MICROS_PER_SECOND
+        for pending in await self.world.database.read(lambda tx: approvals.due(tx, before, AT_ONCE)):
+            found = await self.world.database.transact(partial(self._deny, pending=pending, at=at))
+            if found is not None:
+                _log.info("denied what nobody answered", agent_id=found.agent_id, request_id=pending.request)
+                self.backlog.submit(InBackground(found.id, found.agent_id, found.conversation_id))
+
+    def _deny(self, tx: Tx, pending: Pending, at: Micros) -> Run | None:
+        """The run that denies what waits; None when there is none to be worked on."""
+        why = f"Nobody answered within {self.after_s} seconds."
+        run_id = RunId(f"{RunId.prefix}-{stable_uuid(pending.request, RUN_TYPE)}")
+        if known := runs.get_many(tx, [run_id]):
+            if known[0].status in UNFINISHED:
+                return None  # it is on its way
+            withdraw(tx, pending, why, at)  # it came to nothing; the agent must not wait for ever all the same
+            return None
+        agent = agents.get(tx, pending.agent_id)
+        if agent.stopped or approvals.get(tx, pending.agent_id, pending.conversation) != pending:
+            return None
+        run = Run(
+            id=run_id,
+            agent_id=agent.id,
+            status=RunStatus.created,
+            created_at=at,
+            conversation_id=ConversationId(pending.conversation) if pending.conversation else None,
+            background=True,
+            metadata={"run_type": RUN_TYPE},
+        )
+        given = Given((), self.max_steps, answers=(Ruling(pending.request, False, why),))
+        runs.open_run(tx, run, agent.organization_id, given, NOBODY)
+        return run

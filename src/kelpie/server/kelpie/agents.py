@@ -1,0 +1,38 @@
+"""The care of agents: mending histories that something other than a turn has left broken."""
+
+from pydantic import BaseModel, Field
+
+from kelpie.core.agents import AgentQuery, Include
+from kelpie.core.ids import AgentId
+from kelpie.core.paging import Page
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.resource import resource
+
+router = resource("/kelpie/agents", "agents (Kelpie)")
+
+PAGE = 100
+
+
+class RepairBody(BaseModel):
+    """Which agent is meant."""
+
+    agent_id: str | None = Field(None, description="The agent to mend; without it, all of them.")
+
+
+@router.post("/repair", summary="Mend the histories of agents, and tell what was done (Kelpie)", response_model=None)
+async def repair(kelpie: House, body: RepairBody) -> Answer:
+    if body.agent_id is not None:
+        return Answer([await _repaired(kelpie, AgentId.parse(body.agent_id))])
+    found: list[dict[str, object]] = []
+    after: str | None = None
+    while page := await kelpie.agents.list(
+        AgentQuery(page=Page(limit=PAGE, after=after, descending=False), show_hidden=True), Include()
+    ):
+        found += [await _repaired(kelpie, view.agent.id) for view in page]
+        after = page[-1].agent.id
+    return Answer(found)
+
+
+async def _repaired(kelpie: House, agent_id: AgentId) -> dict[str, object]:
+    return {"agent_id": agent_id, "done": await kelpie.agents.repair(agent_id)}
