@@ -26,6 +26,7 @@ from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 from kelpie.sim.scenarios.threads import THREADS
 from kelpie.sim.scenarios.toolboxes import TOOLBOXES
+from kelpie.sim.scenarios.windows import WINDOWS
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -58,6 +59,7 @@ SCENARIOS: dict[str, Scenario] = {
         REMOVALS,
         RIVALS,
         BACKGROUND,
+        WINDOWS,
         EVERYTHING,
     )
 }
