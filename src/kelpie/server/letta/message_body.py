@@ -74,6 +74,9 @@ class SendBody(BaseModel):
     streaming: bool = Field(False, description="Answer with server-sent events.")
     stream_tokens: bool = Field(False, description="Stream the model's words as they come, not whole messages.")
     include_pings: bool = True
+    kelpie_stop_on_disconnect: bool = Field(
+        False, description="(Kelpie) Whether the turn is cancelled when the client leaves its stream."
+    )
     background: bool = False
     client_tools: Annotated[list[ClientToolBody], Field(max_length=CLIENT_TOOLS_MAX)] | None = Field(
         None, description="Tools that the client runs: a call of one ends the turn and waits for its result."

@@ -1,6 +1,6 @@
 """Sending messages to an agent, as one answer or as a stream, and reading its history."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, Any
@@ -145,10 +145,22 @@ def _streamed(kelpie: House, agent_id: AgentId, body: SendBody, turn: Turn) -> E
     world = kelpie.world
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
     settings = kelpie.settings
-    return EventStream(_frames(turn, frames), ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
+    told = _until_left(turn, frames) if body.kelpie_stop_on_disconnect else _frames(turn, frames)
+    return EventStream(told, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
-async def _frames(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:
+async def _until_left(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:
+    """The same for a client that wants the turn to end with its stream."""
+    try:
+        async with aclosing(_frames(turn, frames)) as told:
+            async for data in told:
+                yield data
+    finally:
+        if not turn.has_ended:
+            turn.cancellation.wish()
+
+
+async def _frames(turn: Turn, frames: Frames) -> AsyncGenerator[bytes, None]:
     """What is there already goes out in one write: the busier the server, the fewer writes a turn needs."""
     pending = b""
     async with aclosing(turn.events()) as events:
