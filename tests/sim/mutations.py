@@ -133,10 +133,6 @@ def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(heads, "advance", lambda *_: None)
 
 
-def a_deleted_conversation_leaves_its_calls_open(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(journal, "_last_results", lambda *_: ())
-
-
 def lanes_share_one_context(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Hot, "find", lambda self, _conversation: self.main)
 
@@ -391,7 +387,6 @@ MUTATIONS = (
     Mutation(
         a_conversation_that_could_not_be_closed_is_told_closed, _THREADS, 20, "a conversation is as its client was told"
     ),
-    Mutation(a_deleted_conversation_leaves_its_calls_open, _LANES, 20, "one result per tool call"),
     Mutation(lanes_share_one_context, _LANES, 5),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 10),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 20, "no change of the rules is lost"),
