@@ -16,8 +16,8 @@ async def _leave(port: int, path: str, body: dict[str, Any], puppet: Puppet) -> 
     """Asks for a stream, waits until the model is at work, and hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1:8283\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
-    writer.write(head.encode() + data)
+    lines = (f"POST {path} HTTP/1.1", "host: 127.0.0.1:8283", "content-type: application/json")
+    writer.write("\r\n".join((*lines, f"content-length: {len(data)}", "", "")).encode() + data)
     assert b" 200 " in await reader.readline()
     await puppet.waiting.wait()
     writer.close()
