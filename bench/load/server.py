@@ -83,9 +83,11 @@ class Server:
         line = next(s for s in Path(f"/proc/{self.pid}/status").read_text().splitlines() if s.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
 
-    async def new_agent(self) -> str:
+    async def new_agent(self, window: int | None = None) -> str:
+        """With a window of its own, or with the model's."""
         blocks = [{"label": "human", "value": "Name: Bob"}, {"label": "persona", "value": "I help."}]
-        made = await self.lean.call("POST", "/v1/agents/", {"model": self.model, "memory_blocks": blocks})
+        body = {"model": self.model, "memory_blocks": blocks} | ({"context_window_limit": window} if window else {})
+        made = await self.lean.call("POST", "/v1/agents/", body)
         return json.loads(made)["id"]
 
     async def get(self, path: str) -> bytes:
