@@ -21,6 +21,7 @@ from kelpie.tools.port import CallContext, ExternalTool, Outcome, TransactionalT
 from kelpie.tools.registry import transactional
 from kelpie.world.database import Tx
 
+UNWANTED = "Denied: this call waited for an answer that will not come, so it was not run."
 INTERRUPTED = (
     "Interrupted: the server stopped while this tool was running. It may or may not have taken effect; "
     "check before you call it again."
@@ -237,6 +238,11 @@ def interrupted(call: ToolCall) -> ToolReturn:
 def cancelled(call: ToolCall) -> ToolReturn:
     """The result of a call that was open when its turn was cancelled."""
     return ToolReturn(call.id, call.name, False, CANCELLED, None, (CANCELLED,))
+
+
+def unwanted(call: ToolCall) -> ToolReturn:
+    """The result of a call that waits for somebody's word elsewhere and will get none here."""
+    return ToolReturn(call.id, call.name, False, UNWANTED, None, (UNWANTED,), True)
 
 
 def paused(call: ToolCall) -> ToolReturn:
