@@ -14,7 +14,9 @@ import pytest
 from kelpie.accounts import gate
 from kelpie.accounts.identities import Identities
 from kelpie.actors import actor, mailbox
-from kelpie.agent import activation, agents, asking, journal, sleeptime, turn
+from kelpie.agent import activation, agents, asking, cancelling, journal, sleeptime, turn
+from kelpie.agent.calls import run_inside
+from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.journal import Committed
@@ -139,6 +141,27 @@ def lanes_share_one_context(patch: pytest.MonkeyPatch) -> None:
 
 def a_conversation_writes_to_the_agents_block(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(blocks, "own_by_label", lambda *_: None)
+
+
+def what_nobody_works_on_is_told_cancelled_and_stays(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_arguments: Any) -> Any:
+        return cancelling._Closed((), said=False)
+
+    patch.setattr(cancelling.Cancelling, "_close_rest", nothing)
+
+
+def a_cancelled_turn_goes_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cancellation, "wish", lambda self: None)
+    patch.setattr(cancelling, "WAIT_S", 0.0)
+    patch.setattr(cancelling, "NOT_ENDED", cancelling.ENDED)
+
+
+def calls_after_a_pause_are_made(patch: pytest.MonkeyPatch) -> None:
+    def forget(tx: Any, planned: Any, context: Any) -> Any:
+        given_back, outcome = run_inside(tx, planned, context)
+        return given_back, outcome and replace(outcome, ends_turn=None)
+
+    patch.setattr(journal, "run_inside", forget)
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -405,6 +428,9 @@ MUTATIONS = (
     ),
     Mutation(the_listener_is_not_told_of_a_failure, _STORAGE, 10),
     Mutation(recovery_is_tried_once, _STORAGE, 10, "every run ends"),
+    Mutation(what_nobody_works_on_is_told_cancelled_and_stays, "cancel-races-everything", 10),
+    Mutation(a_cancelled_turn_goes_on, "cancel-races-everything", 10, "cancelled"),
+    Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 5, "a pause ends the turn at once"),
     Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
     Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),
     Mutation(an_interrupted_outside_call_is_run_again, _CRASH, _POINTS, "an outside tool never runs twice"),

@@ -76,4 +76,9 @@ FOUND = (
         "memory and history were read one after the other, and another server committed in between: a prompt told of "
         "an edit that the block beside it did not have",
     ),
+    Found(
+        "cancel-races-everything",
+        2,
+        "a cancel with nothing under way told the newest run as over, which had begun a moment ago",
+    ),
 )

@@ -117,9 +117,9 @@ CANCELLING = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
         Aim(Fault.storage_busy, "database.commit", rate=0.03),
         Aim(Fault.storage_latency, "database.write", rate=0.2),
-        Aim(Fault.crash_before_write, "journal.close", rate=0.05, times_max=1),
-        Aim(Fault.crash_after_write, "journal.close", rate=0.05, times_max=1),
-        Aim(Fault.crash_after_write, "outside.effect", rate=0.05, times_max=1),
+        Aim(Fault.crash_before_write, "journal.close", rate=0.12, times_max=1),
+        Aim(Fault.crash_after_write, "journal.close", rate=0.12, times_max=1),
+        Aim(Fault.crash_after_write, "outside.effect", rate=0.2, times_max=1),
     ),
     swarm=(Fault.storage_read_fail, Fault.llm_rate_limit, Fault.cpu_starvation, Fault.crash_before_write),
 )
