@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kelpie.agent.calls import unwanted
+from kelpie.agent.calls import cancelled
 from kelpie.agent.commands import DEFAULT_LANE
 from kelpie.agent.history import left_open
 from kelpie.agent.prompt import system_text
@@ -249,7 +249,7 @@ def _answer_waiting(tx: Tx, conversation: Conversation, row_id: MessageId, at: M
     if pending is None or not approvals.move(tx, pending, None):
         return
     for request in messages.get_many(tx, [pending.request]):
-        results = tuple(unwanted(call) for call in request.tool_calls)
+        results = tuple(cancelled(call) for call in request.tool_calls)
         row = replace(request, id=row_id, role=Role.tool, content=(), tool_calls=(), tool_returns=results)
         messages.append(tx, [replace(row, name=results[0].name, created_at=at)])
 
