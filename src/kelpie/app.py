@@ -14,13 +14,13 @@ from kelpie.agent.activation import Activation
 from kelpie.agent.backlog import Backlog
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.callbacks import Callbacks
+from kelpie.agent.equipment import Equipment
 from kelpie.agent.expiry import Expiry
 from kelpie.agent.making import check_timezone
 from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
 from kelpie.agent.post import Post
 from kelpie.agent.streams import Backstage
-from kelpie.agent.turn import Equipment
 from kelpie.agent.underway import Underway
 from kelpie.agent.upkeep import Upkeep
 from kelpie.core.accounts import DEFAULT_CALLER, Caller

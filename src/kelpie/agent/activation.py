@@ -18,6 +18,7 @@ from kelpie.agent.commands import Send
 from kelpie.agent.compaction import Compacted
 from kelpie.agent.compaction_request import on_request
 from kelpie.agent.context import load_context
+from kelpie.agent.equipment import Equipment
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.freshness import enter
 from kelpie.agent.history import LeftOpen, left_open
@@ -27,7 +28,7 @@ from kelpie.agent.listener import Turn
 from kelpie.agent.recording import Recorder
 from kelpie.agent.repair import mend
 from kelpie.agent.rows import tool_row
-from kelpie.agent.turn import Equipment, TurnLoop
+from kelpie.agent.turn import TurnLoop
 from kelpie.core.errors import (
     AgentStopped,
     CallerError,

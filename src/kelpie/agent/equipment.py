@@ -1,0 +1,40 @@
+"""What every turn works with, whoever's it is."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kelpie.agent.broadcast import Broadcast
+from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
+from kelpie.agent.pause import Pauses
+from kelpie.agent.underway import Underway
+from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.ids import AgentId
+from kelpie.core.runs import Run
+from kelpie.core.tools import Tool, ToolType
+from kelpie.llm.models import Models
+from kelpie.storage.traces import Tracing
+from kelpie.tools.port import ExternalTool
+from kelpie.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Equipment:
+    """What every turn works with. `touched` tells other activations that something they hold has changed."""
+
+    world: World
+    models: Models
+    external: ExternalTool | None
+    touched: Callable[[Iterable[AgentId]], None]
+    pauses: Pauses
+    underway: Underway
+    block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
+    context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
+    tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
+    outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
+    summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
+    broadcast: Broadcast = field(default_factory=Broadcast)  # tells who follows a background run that there is news
+
+    def runner(self, tool: Tool) -> ExternalTool | None:
+        """What runs a tool that does not run inside a commit; None when nothing does."""
+        built_in = None if tool.tool_type is ToolType.custom else self.outside.get(tool.name)
+        return built_in or self.external
