@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from kelpie.sim.brain import sums_up
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.people import Person
@@ -66,7 +67,9 @@ class Windows(Play):
 
 
 def _asked_in(body: Mapping[str, Any]) -> None:
-    """What somebody asked is in the prompt that answers it."""
+    """What somebody asked is in the prompt that answers it; a prompt that asks for a summary answers nobody."""
+    if sums_up(body["messages"]):
+        return
     users = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
     if body.get("tools") and not any(text.lstrip().startswith("tok-") for text in users):
         raise Broken("a prompt holds the question", f"{[text[:60] for text in users]}")
