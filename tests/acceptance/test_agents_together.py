@@ -2,33 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.acceptance.sdk import every, got, sdk_client
-from tests.acceptance.served import Served, served
-from tests.acceptance.wire_model import HANDLES, WireModel, wire_model
+from tests.acceptance.served import Served
+from tests.acceptance.wire_model import HANDLES, WireModel
 
 ASK = "send_message_to_agent_and_wait_for_reply"
 ASK_TAGGED = "send_message_to_agents_matching_tags"
 TELL = "send_message_to_agent_async"
 WAYS = ("whole", "tokens")
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[WireModel]:
-    with wire_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(tmp_path_factory.mktemp("data"), OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k", **wires) as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,15 +1,12 @@
 """Approvals and client tools through letta-client: over both wires, streamed and not."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client import BadRequestError, ConflictError
 
-from tests.acceptance.sdk import KINDS, every, got, sdk_client
-from tests.acceptance.served import Served, served
-from tests.acceptance.wire_model import HANDLES, WireModel, wire_model
+from tests.acceptance.sdk import every, got
+from tests.acceptance.wire_model import HANDLES, WireModel
 
 INSERT = "memory_insert"
 RULE = {"type": "requires_approval", "tool_name": INSERT}
@@ -19,26 +16,6 @@ LOOK = {
     "parameters": {"type": "object", "properties": {"q": {"type": "string"}}},
 }
 WAYS = ("whole", "steps", "tokens")
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[WireModel]:
-    with wire_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(where, OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k", **wires) as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
-    async with sdk_client(request.param, server.url) as made:
-        yield made
 
 
 async def new(client: Any, handle: str) -> Any:

@@ -1,38 +1,17 @@
 """Background runs as users of letta-client have them: over the wires of OpenAI and Anthropic, across kill -9."""
 
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.acceptance.sdk import KINDS, every, got, sdk_client
+from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served, wait_for
-from tests.acceptance.wire_model import HANDLES, WireModel, wire_model
+from tests.acceptance.wire_model import HANDLES, WireModel
 
 WAIT_S = 30.0
 INSERT = ("memory_insert", {"label": "human", "new_string": "Likes tea"})
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[WireModel]:
-    with wire_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(where, **wires, OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k") as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
-    async with sdk_client(request.param, server.url) as made:
-        yield made
 
 
 async def new(client: Any, handle: str) -> Any:

@@ -4,16 +4,15 @@ usage and [DONE], and the agent answers the next message; over the wires of Open
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from letta_client import ConflictError
 
-from tests.acceptance.sdk import KINDS, every, got, sdk_client
-from tests.acceptance.served import Served, served, wait_for
+from tests.acceptance.sdk import every, got
+from tests.acceptance.served import Served, wait_for
 from tests.acceptance.slow_model import SlowModel, slow_model
 from tests.acceptance.wire_model import HANDLES, OPENAI
 
@@ -24,20 +23,6 @@ WAIT_S = 20.0
 @pytest.fixture(scope="module")
 def model() -> Iterator[SlowModel]:
     with slow_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: SlowModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(where, OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k", **wires) as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
-    async with sdk_client(request.param, server.url) as made:
         yield made
 
 

@@ -1,39 +1,16 @@
 """The context window as users of letta-client see it, over the wires of OpenAI and Anthropic, streamed and not."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client import APIStatusError
 
-from tests.acceptance.sdk import KINDS, every, got, sdk_client
-from tests.acceptance.served import Served, served
-from tests.acceptance.wire_model import HANDLES, WireModel, wire_model
+from tests.acceptance.sdk import every, got
+from tests.acceptance.wire_model import HANDLES, WireModel
 
 WINDOW = 2_500  # the model counts next to nothing, so that estimates shrink by a fifth
 FILLER = "y" * 2_500
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[WireModel]:
-    with wire_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(where, OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k", **wires) as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
-    async with sdk_client(request.param, server.url) as made:
-        yield made
 
 
 async def filled(client: Any, model: WireModel, handle: str, turns: int, **more: Any) -> Any:

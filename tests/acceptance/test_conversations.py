@@ -2,45 +2,20 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from letta_client import AsyncLetta, ConflictError, NotFoundError
 
-from tests.acceptance.sdk import KINDS, every, got, sdk_client
+from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served, wait_for
 from tests.acceptance.slow_model import SAID, SlowModel, slow_model
-from tests.acceptance.wire_model import ANTHROPIC, HANDLES, OPENAI, WireModel, wire_model
+from tests.acceptance.wire_model import ANTHROPIC, HANDLES, OPENAI, WireModel, wires
 
 WAYS = ("whole", "steps", "tokens")
 WAIT_S = 20.0
 OWN_HUMAN = {"isolated_block_labels": ["human"]}
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[WireModel]:
-    with wire_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    with served(where, **_wires(model.url)) as running:
-        yield running
-
-
-def _wires(url: str) -> dict[str, str]:
-    keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
-    return {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url, **keys}
-
-
-@pytest.fixture(params=KINDS)
-async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
-    async with sdk_client(request.param, server.url) as made:
-        yield made
 
 
 async def new(client: Any, handle: str) -> Any:
@@ -137,7 +112,7 @@ def slow() -> Iterator[SlowModel]:
 
 @pytest.fixture(scope="module")
 def waiting_server(tmp_path_factory: pytest.TempPathFactory, slow: SlowModel) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("slow"), **_wires(slow.url)) as running:
+    with served(tmp_path_factory.mktemp("slow"), **wires(slow.url)) as running:
         yield running
 
 

@@ -2,41 +2,19 @@
 tools that every server has."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from letta_client import UnprocessableEntityError
 
-from tests.acceptance.sdk import KINDS, every, got, sdk_client
-from tests.acceptance.served import Served, served
-from tests.acceptance.wire_model import HANDLES, OPENAI, WireModel, wire_model
+from tests.acceptance.sdk import every, got
+from tests.acceptance.served import Served
+from tests.acceptance.wire_model import HANDLES, OPENAI, WireModel
 
 WAYS = ("whole", "steps", "tokens")
 INSERT, SEARCH, KEEP = "memory_insert", "conversation_search", "archival_memory_insert"
 TOOLS = sorted((INSERT, SEARCH, KEEP))
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[WireModel]:
-    with wire_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(where, OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k", **wires) as running:
-        yield running
-
-
-@pytest.fixture(params=KINDS)
-async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
-    async with sdk_client(request.param, server.url) as made:
-        yield made
 
 
 async def new(client: Any, handle: str, *rules: dict[str, Any], agent_type: str = "letta_v1_agent", **more: Any) -> Any:

@@ -7,7 +7,6 @@ the same ids, and they are what the history lists afterwards; a stream has its f
 import json
 from collections.abc import Iterator
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,8 +14,8 @@ import pytest
 from letta_client import Letta
 
 from tests.acceptance.sdk import TIMEOUT_S
-from tests.acceptance.served import Served, served
-from tests.acceptance.wire_model import HANDLES, WireModel, wire_model
+from tests.acceptance.served import Served
+from tests.acceptance.wire_model import HANDLES, WireModel
 
 PLAIN = "letta_v1_agent"
 SPEAKING = ("memgpt_agent", "memgpt_v2_agent", "split_thread_agent")  # with a tool
@@ -24,20 +23,6 @@ THINKING = (*SPEAKING, "react_agent", "workflow_agent", "sleeptime_agent")  # in
 TYPES = (PLAIN, *THINKING)
 ANSWER = "It is noted now, word by word, and everybody who listens hears it while it is being said."
 _TAIL = ("stop_reason", "usage_statistics")
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[WireModel]:
-    with wire_model() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(where, OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k", **wires) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@ see them: over the wires of OpenAI and Anthropic, streamed and not."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from letta_client import BadRequestError, NotFoundError, UnprocessableEntityError
 
 from tests.acceptance.sdk import every, got, sdk_client
-from tests.acceptance.served import Served, served
+from tests.acceptance.served import Served
 from tests.acceptance.wire_model import ANTHROPIC, HANDLES, OPENAI, WireModel, wire_model
 
 WAYS = ("whole", "steps", "tokens")
@@ -51,14 +50,6 @@ class Counting(WireModel):
 def model() -> Iterator[WireModel]:
     with wire_model(Counting(), (*HANDLES, THINKER, BLIND)) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    where: Path = tmp_path_factory.mktemp("data")
-    wires = {"OPENAI_BASE_URL": f"{model.url}/v1", "ANTHROPIC_BASE_URL": model.url}
-    with served(where, OPENAI_API_KEY="k", ANTHROPIC_API_KEY="k", **wires) as running:
-        yield running
 
 
 @pytest.fixture

@@ -17,6 +17,12 @@ HANDLES = (OPENAI, ANTHROPIC)
 Call = tuple[str, dict[str, Any]]
 
 
+def wires(url: str) -> dict[str, str]:
+    """The settings of a server that asks the model at this address, whichever wire it is asked over."""
+    keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+    return {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url, **keys}
+
+
 class WireModel:
     """What will be said next, and what was asked."""
 

@@ -1,0 +1,31 @@
+"""What most of these tests need: a model that speaks both wires, a server of its own that asks it, and both clients.
+
+Each file has its own model and server; one that needs another model, or other settings, brings a fixture of that name.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from tests.acceptance.sdk import KINDS, sdk_client
+from tests.acceptance.served import Served, served
+from tests.acceptance.wire_model import WireModel, wire_model, wires
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[WireModel]:
+    with wire_model() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, model: Any) -> Iterator[Served]:
+    with served(tmp_path_factory.mktemp("data"), **wires(model.url)) as running:
+        yield running
+
+
+@pytest.fixture(params=KINDS)
+async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
+    async with sdk_client(request.param, server.url) as made:
+        yield made
