@@ -34,11 +34,11 @@ from kelpie.doors import Doors, open_doors
 from kelpie.llm.models import Models
 from kelpie.llm.port import Provider
 from kelpie.observe import logs
-from kelpie.storage import accounts, heads, runs, steps
+from kelpie.storage import accounts, heads, steps, unfinished
 from kelpie.storage.heads import Node
-from kelpie.storage.runs import InBackground
 from kelpie.storage.schema import ensure_schema
 from kelpie.storage.traces import Tracing
+from kelpie.storage.unfinished import InBackground
 from kelpie.tools.port import ExternalTool
 from kelpie.tools.registry import ensure_builtins, tell_shadowed
 from kelpie.world import password_file
@@ -216,9 +216,9 @@ class Kelpie:
 
     async def _recover(self) -> None:
         """Goes on with, or closes, every turn that nobody works on any more, a few at a time."""
-        for waiting in await self.world.database.read(runs.in_background):
+        for waiting in await self.world.database.read(unfinished.in_background):
             self.backlog.submit(waiting)
-        left = await self.world.database.read(runs.agents_with_unfinished)
+        left = await self.world.database.read(unfinished.agents_with_unfinished)
         places = asyncio.Semaphore(RECOVERIES_AT_ONCE)
 
         async def one(agent_id: AgentId) -> None:

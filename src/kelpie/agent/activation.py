@@ -43,9 +43,9 @@ from kelpie.core.ids import AgentId, ConversationId, MessageId, OrganizationId, 
 from kelpie.core.messages import Message, Usage
 from kelpie.core.runs import UNFINISHED, Run, RunStatus, StopReason
 from kelpie.observe import logs
-from kelpie.storage import agents, heads, journal_keys, messages, runs
+from kelpie.storage import agents, heads, journal_keys, messages, runs, unfinished
 from kelpie.storage.heads import Claim, Node
-from kelpie.storage.runs import Unfinished
+from kelpie.storage.unfinished import Unfinished
 from kelpie.world.database import Tx
 
 _log = logs.get("agent")
@@ -79,8 +79,8 @@ class Activation:
         # A read: a long history must not hold the writer.
         hot, left = await database.read(lambda tx: _load(tx, claim, choose))
         activation = cls(equipment, hot, {})
-        for unfinished in left:
-            await activation._settle(unfinished)
+        for found in left:
+            await activation._settle(found)
         if hot.agent.stopped:
             raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
         return activation
@@ -143,7 +143,7 @@ class Activation:
     async def take_up(self, conversation: str, run_id: RunId) -> None:
         """Works on a background run until it has ended, unless it has by now. Raises StorageError."""
         await self.recover(conversation)
-        found = await self._equipment.world.database.read(lambda tx: runs.find_unfinished(tx, run_id))
+        found = await self._equipment.world.database.read(lambda tx: unfinished.find_unfinished(tx, run_id))
         if found is not None:
             self._interrupted.setdefault(conversation, []).append(found)
             await self.recover(conversation)
@@ -365,7 +365,7 @@ class Activation:
 def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[Hot, list[Unfinished]]:
     agent = agents.get(tx, claim.agent_id)
     main = Lane("", state.load(tx, agent), choose, load_context(tx, agent, ""))
-    return Hot(claim, main), runs.unfinished_of(tx, agent.id)
+    return Hot(claim, main), unfinished.unfinished_of(tx, agent.id)
 
 
 def broken_off(turn: Turn, error: KelpieError) -> TurnEnded:

@@ -18,8 +18,8 @@ from kelpie.core.messages import CallAnswer, Message, Role, Ruling, ToolReturn
 from kelpie.core.runs import Run, RunStatus, StopReason
 from kelpie.core.tools import Tool
 from kelpie.storage import approvals as rows
-from kelpie.storage import messages, runs
-from kelpie.storage.runs import Given
+from kelpie.storage import messages, runs, unfinished
+from kelpie.storage.run_input import Given
 from kelpie.world.database import Database, Tx
 
 REPLAYS_KEPT = 20  # answers that were given before and are still known as such
@@ -107,7 +107,7 @@ def _again(tx: Tx, lane: Lane, sent: Given) -> Begun | Replay:
         if row.run_id is None or (row.conversation_id or "") != lane.conversation:
             continue
         try:
-            run, first = runs.get(tx, row.run_id), runs.given(tx, row.run_id)
+            run, first = runs.get(tx, row.run_id), unfinished.given(tx, row.run_id)
         except NotFound:  # its record was deleted
             continue
         if all(_known(answer, first) for answer in sent.answers):

@@ -14,7 +14,7 @@ from kelpie.agent.listener import Turn
 from kelpie.core.errors import AgentStopped, KelpieError, NotFound
 from kelpie.core.ids import AgentId, RunId
 from kelpie.observe import logs
-from kelpie.storage.runs import InBackground
+from kelpie.storage.unfinished import InBackground
 
 _log = logs.get("agent")
 

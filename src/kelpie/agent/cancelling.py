@@ -27,9 +27,9 @@ from kelpie.core.messages import Message, Usage
 from kelpie.core.paging import Page
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason
 from kelpie.core.time import Micros
-from kelpie.storage import agents, approvals, conversations, messages, runs, scope
+from kelpie.storage import agents, approvals, conversations, messages, runs, scope, unfinished
 from kelpie.storage.heads import Node
-from kelpie.storage.runs import Unfinished
+from kelpie.storage.unfinished import Unfinished
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -147,7 +147,7 @@ class Cancelling:
                 _open(tx, work, self._organization, at)
             left = [
                 found
-                for found in runs.unfinished_of(tx, agent_id)
+                for found in unfinished.unfinished_of(tx, agent_id)
                 if found.run.id not in held and wanted(found.run.id, found.run.conversation_id or "")
             ]
             said = [_close(tx, found, at) for found in left]

@@ -9,7 +9,7 @@ from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.messages import CallAnswer, NewMessage
 from kelpie.core.overrides import Override
 from kelpie.core.runs import MAX_STEPS_DEFAULT
-from kelpie.storage.runs import Given
+from kelpie.storage.run_input import Given
 
 DEFAULT_LANE = ""  # of the conversation that every agent has
 

@@ -36,7 +36,7 @@ from kelpie.core.ids import MessageId, RunId, StepId
 from kelpie.core.messages import Message, Usage
 from kelpie.core.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.observe import logs
-from kelpie.storage.runs import Given
+from kelpie.storage.run_input import Given
 from kelpie.storage.traces import NewTrace
 
 _log = logs.get("agent")

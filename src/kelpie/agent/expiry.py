@@ -17,7 +17,8 @@ from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.observe import logs
 from kelpie.storage import agents, approvals, runs
 from kelpie.storage.heads import NOBODY
-from kelpie.storage.runs import Given, InBackground
+from kelpie.storage.run_input import Given
+from kelpie.storage.unfinished import InBackground
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 from kelpie.world.world import World

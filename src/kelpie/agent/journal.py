@@ -31,7 +31,7 @@ from kelpie.core.runs import UNFINISHED, Run, Step, StepStatus, StopReason, stat
 from kelpie.core.time import Micros
 from kelpie.storage import agents, approvals, conversations, heads, journal_keys, messages, runs, steps, traces
 from kelpie.storage.heads import Claim
-from kelpie.storage.runs import Given
+from kelpie.storage.run_input import Given
 from kelpie.storage.traces import NewTrace
 from kelpie.tools.port import CallContext
 from kelpie.world.database import Database, Tx

@@ -8,7 +8,7 @@ from kelpie.agent.activation import Activation
 from kelpie.agent.listener import Turn
 from kelpie.core.errors import ConversationBusy
 from kelpie.core.ids import AgentId, RunId
-from kelpie.storage import runs
+from kelpie.storage import unfinished
 from kelpie.world.database import Database
 
 
@@ -21,7 +21,7 @@ async def require_free(
     """
     over: set[RunId] = set()
     while (run_id := _kept_by(dispatcher.kept_by(agent_id, conversation), over)) is not None:
-        if await database.read(lambda tx, run_id=run_id: runs.find_unfinished(tx, run_id)) is not None:
+        if await database.read(lambda tx, run_id=run_id: unfinished.find_unfinished(tx, run_id)) is not None:
             raise ConversationBusy(run_id)
         over.add(run_id)
 

@@ -12,7 +12,7 @@ from kelpie.core.approvals import Pending
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.messages import Awaits, Message, Role, ToolCall, ToolReturn
 from kelpie.core.time import Micros
-from kelpie.storage import approvals, messages, runs, tools
+from kelpie.storage import approvals, messages, tools, unfinished
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 
@@ -70,7 +70,7 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
     if pending is not None and (why := _unanswerable(tx, pending, conversation)):
         withdraw(tx, pending, why, at)
         withdrawn, pending = [f"{pending.request}: no longer waits. {why}"], None
-    busy = {run for left in runs.unfinished_of(tx, agent_id) for run in (left.run.id, *left.given.earlier)}
+    busy = {run for left in unfinished.unfinished_of(tx, agent_id) for run in (left.run.id, *left.given.earlier)}
     ids = messages.context_ids(tx, agent_id, conversation)
     rows = messages.get_many(tx, ids)
     spared = frozenset(row.id for row in rows if row.run_id in busy or (pending and row.id == pending.request))

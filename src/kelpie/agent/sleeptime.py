@@ -18,7 +18,7 @@ from kelpie.core.runs import MAX_STEPS_DEFAULT, Run, RunStatus, StopReason
 from kelpie.core.time import Micros
 from kelpie.storage import agents, groups, messages, recall, runs
 from kelpie.storage.heads import NOBODY
-from kelpie.storage.runs import Given
+from kelpie.storage.run_input import Given
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 

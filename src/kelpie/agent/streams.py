@@ -27,10 +27,11 @@ from kelpie.core.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.models import Models
-from kelpie.storage import agents, approvals, run_events, run_otids, runs, scope
+from kelpie.storage import agents, approvals, run_events, run_otids, runs, scope, unfinished
 from kelpie.storage.heads import NOBODY
 from kelpie.storage.run_events import Batch
-from kelpie.storage.runs import Given, InBackground
+from kelpie.storage.run_input import Given
+from kelpie.storage.unfinished import InBackground
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -91,7 +92,7 @@ class Streams:
             scope.agent(tx, self._organization, agent_id)
             if (same := _same(tx, run, given)) is not None:
                 return same
-            if send.alone and (busy := keeper or runs.newest_in_background(tx, agent_id, send.conversation)):
+            if send.alone and (busy := keeper or unfinished.newest_in_background(tx, agent_id, send.conversation)):
                 raise ConversationBusy(busy)
             if agents.get(tx, agent_id).stopped:
                 raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
@@ -125,7 +126,7 @@ class Streams:
             scope.agent(tx, self._organization, agent_id)
             if otid is not None:
                 return run_otids.latest(tx, agent_id, otid)
-            return runs.newest_in_background(tx, agent_id, conversation)
+            return unfinished.newest_in_background(tx, agent_id, conversation)
 
         run_id = await self._world.database.read(read)
         if run_id is None:
@@ -177,7 +178,7 @@ def _same(tx: Tx, run: Run, given: Given) -> Run | None:
     if not otids or len(otids) < len(given.messages):
         return None
     run_id = run_otids.latest(tx, run.agent_id, otids[0])
-    if run_id is None or runs.given(tx, run_id).messages != given.messages:
+    if run_id is None or unfinished.given(tx, run_id).messages != given.messages:
         return None
     found = runs.get(tx, run_id)
     same_place = found.background and found.conversation_id == run.conversation_id

@@ -9,7 +9,7 @@ from kelpie.core.ids import RunId
 from kelpie.core.runs import MAX_STEPS_DEFAULT, Run, RunStatus
 from kelpie.storage import agents, runs, scope
 from kelpie.storage.heads import NOBODY
-from kelpie.storage.runs import Given
+from kelpie.storage.run_input import Given
 from kelpie.tools import letters
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.world.database import Tx
