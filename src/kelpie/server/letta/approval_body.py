@@ -69,8 +69,8 @@ class Answering(BaseModel):
     approvals: Annotated[list[AnswerBody], Field(max_length=ANSWERS_MAX)] | None = None
     tool_returns: Annotated[list[ToolReturnBody], Field(max_length=ANSWERS_MAX)] | None = None
     partial: bool = Field(False, description="Leave the calls that are not answered here waiting (Kelpie).")
-    approve: bool | None = Field(None, deprecated=True)
-    approval_request_id: str | None = Field(None, max_length=1000, deprecated=True)
+    approve: bool | None = Field(None, json_schema_extra={"deprecated": True})
+    approval_request_id: str | None = Field(None, max_length=1000, json_schema_extra={"deprecated": True})
     reason: str | None = None
 
     def answers(self) -> Iterator[CallAnswer]:
