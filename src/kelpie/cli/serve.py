@@ -22,7 +22,7 @@ from kelpie.world.settings_file import Flags, check_exposure, load
 
 # Almost nothing of a turn is a ring, so the collector finds nothing and only costs: with Python's own thresholds it
 # took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time. See bench/loop.py.
-GC_THRESHOLD = (10_000, 10, 50)
+GC_THRESHOLD = (2_000, 10, 50)  # rarer than usual, but not so rare that large bodies pile up in cycles
 
 _log = logs.get("cli")
 
