@@ -12,9 +12,11 @@ from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.agents import NewAgent
 from kelpie.core.errors import CallerError, InvalidInput, ModelError, ModelFault
 from kelpie.core.messages import MessageQuery, Role, Usage
-from kelpie.core.runs import StopReason
+from kelpie.core.paging import Page
+from kelpie.core.runs import StepQuery, StopReason
 from kelpie.core.tokens import estimate, tokens_in
 from kelpie.llm.port import ModelInfo, Reply
+from kelpie.storage import steps
 from tests.agent.conftest import House, ScriptModel, ended, rows, says
 
 NOTE = ("memory_insert", {"label": "human", "new_string": "x"})
@@ -84,6 +86,19 @@ async def fill(house, agent, count, size=2_000):
 
 def shown(request):
     return [p.message for p in request.messages]
+
+
+async def test_what_a_summary_takes_is_a_step_that_the_budget_counts(house):
+    agent = await make(house)
+    house.model.summaries = [replace(says("Facts."), usage=Usage(700, 7, 707))]
+    await fill(house, agent, 7)
+    asked = len(house.model.summing)
+    assert asked == 1
+    recorded = await house.kelpie.runs.steps(StepQuery(Page(limit=100), agent_id=agent.id))
+    assert [step.usage.total_tokens for step in recorded].count(707) == 1
+    assert {step.model_handle for step in recorded} == {agent.model.handle}
+    spent = await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
+    assert spent.tokens == sum(step.usage.total_tokens for step in recorded)
 
 
 async def test_a_full_context_is_compacted_after_the_step(house):

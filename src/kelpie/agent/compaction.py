@@ -19,6 +19,7 @@ from kelpie.agent.journal import Position
 from kelpie.agent.lanes import Lane
 from kelpie.agent.prompt import prepare
 from kelpie.agent.recording import Record, keep
+from kelpie.agent.rows import named_after, step_record
 from kelpie.agent.summarizer import Summarizer, Told
 from kelpie.agent.summary import NOTHING_TOLD, read_summary, summary_row
 from kelpie.agent.transcript import clipped
@@ -26,10 +27,12 @@ from kelpie.core.compaction import CompactionSettings, CompactionStats, Mode, Tr
 from kelpie.core.errors import InvalidInput, KelpieError, ModelError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Message, Role
+from kelpie.core.runs import Run, Step, StepStatus
+from kelpie.core.time import Micros
 from kelpie.core.tokens import BYTES_PER_TOKEN, weigh
 from kelpie.llm.models import Models
 from kelpie.observe import logs
-from kelpie.storage import messages
+from kelpie.storage import messages, steps
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -66,6 +69,7 @@ class Compacted:
     stats: CompactionStats
     before: int  # messages in the context, with the system message
     after: int
+    step: Step | None = None  # the record of who summed up, within a turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +184,13 @@ class Compactor:
         row_id, otid = world.ids.new(MessageId), world.ids.uuid() if in_turn else None
         row = summary_row(position.run, row_id, plan.text, stats if in_turn else None, now, otid)
         row = replace(row, step_id=occasion.step_id)
+        step = self._summing_up(position.run, plan, now) if in_turn else None  # no run stands behind a request
         horizon, kept = context.entries[-1].message.id, list(dict.fromkeys(m.id for m in plan.cut.kept))
 
         def body(tx: Tx) -> tuple[int, int]:
             counts = _replace(tx, row, position.conversation, horizon, kept)
+            if step is not None:
+                steps.add(tx, step, lane.agent.organization_id)
             if record is not None:
                 keep(tx, position.run, record, [MessageCommitted(row)], now)
             return counts
@@ -200,7 +207,14 @@ class Compactor:
             lane.context = context.compacted(prepare(row, lane.spec), plan.cut.kept)
         by = plan.told.handle if plan.told else None
         _log.info("context compacted", agent_id=lane.agent.id, by=by, **stats.to_json())
-        return Compacted(row, plan.text, stats, *counts)
+        return Compacted(row, plan.text, stats, *counts, step)
+
+    def _summing_up(self, run: Run, plan: Plan, at: Micros) -> Step | None:
+        """The record of what the summary took: it is spent like any other step, though the turn does not count it."""
+        if plan.told is None:
+            return None
+        step = step_record(run, self._lane.agent, self._world.ids.new(StepId), StepStatus.success, at)
+        return replace(named_after(step, plan.told.handle), usage=plan.told.usage)
 
     def unchanged(self, context: Context) -> CompactionStats:
         """What it comes to when nothing needs to leave."""

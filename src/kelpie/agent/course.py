@@ -70,7 +70,7 @@ class Course:
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
         self._step_usage = Usage()  # of the latest step
-        self._room = Room(equipment.world, equipment.models, lane, turn)
+        self._room = Room(equipment.world, equipment.models, hot, lane, turn)
         self._said = list(said)  # the rows of the turn, which the tool rules go by
         self._waited = waited
         self._client = frozenset(tool.name for tool in given.client_tools)

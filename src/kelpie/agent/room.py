@@ -13,7 +13,8 @@ from kelpie.agent.context import Context
 from kelpie.agent.events import Compacting, MessageCommitted
 from kelpie.agent.history import weight
 from kelpie.agent.journal import Position
-from kelpie.agent.lanes import Lane
+from kelpie.agent.lanes import Hot, Lane
+from kelpie.agent.ledger import book
 from kelpie.agent.listener import Turn
 from kelpie.agent.prompt import prepare
 from kelpie.agent.recording import Recorder
@@ -50,8 +51,9 @@ class Ended:
 class Room:
     """Of one turn."""
 
-    def __init__(self, world: World, models: Models, lane: Lane, turn: Turn | Recorder) -> None:
+    def __init__(self, world: World, models: Models, hot: Hot, lane: Lane, turn: Turn | Recorder) -> None:
         self._world = world
+        self._hot = hot
         self._lane = lane
         self._turn = turn
         self._compactor = Compactor(world, models, lane)
@@ -133,6 +135,8 @@ class Room:
         recorder = turn if told and isinstance(turn, Recorder) else None
         record = await recorder.enclose(None) if recorder is not None else None
         compacted = await compactor.carry_out(position, context, occasion, plan, record)
+        if compacted is not None:
+            book(self._hot, compacted.step)
         if compacted is not None and recorder is not None:
             recorder.sealed()
         if compacted is not None and told:

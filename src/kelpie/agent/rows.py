@@ -148,10 +148,13 @@ def step_record(run: Run, agent: Agent, step_id: StepId, status: StepStatus, at:
 
 def answered_by(step: Step, reply: Reply) -> Step:
     """The step, naming the model that really answered when another stood in for the agent's own."""
-    if reply.answered_by is None:
-        return step
-    provider, _, model = reply.answered_by.partition("/")
-    return replace(step, provider_name=provider, model=model, model_handle=reply.answered_by)
+    return step if reply.answered_by is None else named_after(step, reply.answered_by)
+
+
+def named_after(step: Step, handle: str) -> Step:
+    """The step as one of this model."""
+    provider, _, model = handle.partition("/")
+    return replace(step, provider_name=provider, model=model, model_handle=handle)
 
 
 _REASONS = {
