@@ -420,6 +420,21 @@ async def test_cancelling_denies_what_waits(house):
     await well_formed(house, agent.id)
 
 
+async def test_cancelling_keeps_what_was_answered_in_part_and_runs_nothing(house):
+    agent = await make(house)
+    house.model.script = [says("", append(), append("coffee"), ("look", {"q": "x"}), append("milk"))]
+    await answer(house, agent.id, messages=("go",), client_tools=(CLIENT,))
+    given = Ruling("call_0", False, "no tea"), Ruling("call_1", True), ToolReturn("call_2", "", True, "seen")
+    await answer(house, agent.id, *given, partial=True)
+    await cancelling(house).of_agent(agent.id)
+    results = {r.call_id: r for row in await history(house, agent.id) for r in row.tool_returns}
+    assert "no tea" in results["call_0"].text and not results["call_0"].ok
+    assert not results["call_1"].ok and await value(house, agent.id) == "Bob"
+    assert (results["call_2"].ok, results["call_2"].text) == (True, "seen"), "a client's result is what it is"
+    assert not results["call_3"].ok and "cancelled" in results["call_3"].text
+    await well_formed(house, agent.id)
+
+
 def cancelling(house):
     return house.kelpie.doors(DEFAULT_CALLER).cancelling
 

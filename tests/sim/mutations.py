@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from kelpie.accounts import gate
 from kelpie.accounts.identities import Identities
 from kelpie.actors import actor, mailbox
-from kelpie.agent import activation, agents, asking, cancelling, journal, sleeptime, turn
+from kelpie.agent import activation, agents, asking, cancelling, context, journal, sleeptime, turn, withdrawal
 from kelpie.agent.calls import run_inside
 from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.conversations import Conversations
@@ -28,13 +29,22 @@ from kelpie.app import Kelpie
 from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.messages import Text, Usage
+from kelpie.core.messages import Ruling, Text, ToolReturn, Usage
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.sim import database
-from kelpie.storage import agent_views, archives, blocks, conversations, heads, journal_keys, message_rows, messages
+from kelpie.storage import (
+    agent_views,
+    archives,
+    blocks,
+    conversations,
+    heads,
+    journal_keys,
+    message_rows,
+    messages,
+)
 from kelpie.storage import agents as agent_rows
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
@@ -77,7 +87,7 @@ def a_step_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> No
         try:
             return await original(database, position, loaded, write)
         except StorageError:
-            decision = journal._decide(loaded, write.ending)
+            decision = journal._decide(loaded, write, write.rows)
             run = journal.ended(position.run, decision.stop, write.at) if decision.stop else position.run
             return Committed(write.rows, run, loaded, decision.stop)
 
@@ -154,6 +164,21 @@ def a_cancelled_turn_goes_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cancellation, "wish", lambda self: None)
     patch.setattr(cancelling, "WAIT_S", 0.0)
     patch.setattr(cancelling, "NOT_ENDED", cancelling.ENDED)
+
+
+def what_waits_is_forgotten_with_the_process(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(context, "approvals", SimpleNamespace(get=lambda *_: None))
+
+
+def a_cancel_drops_what_was_answered_in_part(patch: pytest.MonkeyPatch) -> None:
+    original = withdrawal._result
+
+    def result(call: Any, answer: Any, why: str) -> ToolReturn:
+        if isinstance(answer, Ruling) and answer.reason == why:
+            return original(call, answer, why)
+        return ToolReturn(call.id, call.name, False, f"Not run: {why}")
+
+    patch.setattr(withdrawal, "_result", result)
 
 
 def calls_after_a_pause_are_made(patch: pytest.MonkeyPatch) -> None:
@@ -388,6 +413,7 @@ def a_conversation_that_could_not_be_closed_is_told_closed(patch: pytest.MonkeyP
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
+_WAITING = "calls-that-wait"
 _AGENTS = "agents-write-to-each-other"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
@@ -430,6 +456,8 @@ MUTATIONS = (
     Mutation(recovery_is_tried_once, _STORAGE, 10, "every run ends"),
     Mutation(what_nobody_works_on_is_told_cancelled_and_stays, "cancel-races-everything", 10),
     Mutation(a_cancelled_turn_goes_on, "cancel-races-everything", 10, "cancelled"),
+    Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 10),
+    Mutation(a_cancel_drops_what_was_answered_in_part, _WAITING, 20, "a result is what was said"),
     Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 5, "a pause ends the turn at once"),
     Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
     Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),

@@ -81,4 +81,14 @@ FOUND = (
         2,
         "a cancel with nothing under way told the newest run as over, which had begun a moment ago",
     ),
+    Found(
+        "calls-that-wait",
+        14,
+        "calls answered in part and then cancelled: the acknowledged denial or client's result was dropped",
+    ),
+    Found(
+        "calls-that-wait",
+        70,
+        "a run cancelled while its agent was closing it: the message after it was told that no such run exists",
+    ),
 )

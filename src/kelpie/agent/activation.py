@@ -257,8 +257,12 @@ class Activation:
             reply, calls = left
             results = tuple(interrupted(call) for call in calls)
             orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
-        await journal.close_turn(world.database, position, run, orphans, None, hot.main.loaded)
-        self.forget_context()
+        try:
+            await journal.close_turn(world.database, position, run, orphans, None, hot.main.loaded)
+        except RunOver:  # somebody else has ended it in the meantime, which is all that was wanted
+            return
+        finally:
+            self.forget_context()
         self._equipment.broadcast.news(run.id)
         _log.warning("closed a turn that had been cut short", run_id=run.id, agent_id=run.agent_id, why=why["type"])
 

@@ -67,7 +67,7 @@ PLACES: dict[Fault, tuple[str, ...]] = {
 }
 
 # Places that only the real application has, in its journal and in the world around it; a swarm leaves them alone.
-_KINDS = ("open", "step", "reply", "result", "recover", "compact", "close")
+_KINDS = ("open", "step", "reply", "ask", "answers", "result", "recover", "compact", "close")
 _JOURNAL = tuple(f"journal.{kind}" for kind in _KINDS)
 _TOLD = tuple(f"{place}.told" for place in _JOURNAL)  # after the commit, before anybody knows of it
 HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {

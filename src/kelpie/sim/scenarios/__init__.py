@@ -26,6 +26,7 @@ from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 from kelpie.sim.scenarios.threads import THREADS
 from kelpie.sim.scenarios.toolboxes import TOOLBOXES
+from kelpie.sim.scenarios.waiting import WAITING
 from kelpie.sim.scenarios.windows import WINDOWS
 
 SCENARIOS: dict[str, Scenario] = {
@@ -53,6 +54,7 @@ SCENARIOS: dict[str, Scenario] = {
         DOUBTS,
         CUT_OFF,
         CANCELLING,
+        WAITING,
         RESTS,
         BUDGETS,
         LIFECYCLE,

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
+from kelpie.core.runs import StopReason
 from kelpie.sim.disk import Disk
 from kelpie.sim.errors import Broken
 from kelpie.sim.history import Fate, History, Said
@@ -43,7 +44,9 @@ def turns_are_whole(disk: Disk, wiped: Container[str] = ()) -> None:
     rows: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for run_id, role, text in disk.query("SELECT run_id, role, content || tool_calls FROM messages ORDER BY seq"):
         rows[run_id].append((role, text))
-    for run_id, status, steps, given in disk.query("SELECT id, status, step_count, input FROM runs ORDER BY id"):
+    for run_id, status, reason, steps, given in disk.query(
+        "SELECT id, status, stop_reason, step_count, input FROM runs ORDER BY id"
+    ):
         asking = json.loads(given)["messages"]
         token = str(asking[0]["content"][0].get("text", "")).split("\n")[0] if asking else ""
         if not token.startswith("tok-") or token in wiped:
@@ -54,7 +57,7 @@ def turns_are_whole(disk: Disk, wiped: Container[str] = ()) -> None:
             raise Broken(
                 "the input enters with the first step", f"{run_id}: {steps} steps, {token} is {asked} times in"
             )
-        if steps and status == "completed" and answered != 1:
+        if steps and status == "completed" and answered != (0 if reason == StopReason.requires_approval else 1):
             raise Broken("a completed turn has one answer", f"{run_id} answered {token} {answered} times")
 
 

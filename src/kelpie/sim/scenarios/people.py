@@ -6,9 +6,9 @@ come at all, and an answer that only a bug can give, break the run at once.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from kelpie.core.runs import RunStatus, StopReason, status_for
 from kelpie.server.errors import UNKNOWN
@@ -17,6 +17,8 @@ from kelpie.sim.errors import Broken
 from kelpie.sim.history import Fate, Said
 from kelpie.sim.network import ConnectionLost
 from kelpie.sim.stage import Stage
+
+T = TypeVar("T")
 
 PATIENCE_S = 3600.0  # far more than any wait that the server allows itself
 TRIES_MAX = 200
@@ -36,6 +38,7 @@ class Heard:
     streamed: bool = False
     stepless: bool = False  # it was sent with max_steps=0
     conversation: str | None = None  # in which it was said, when it was said in one
+    answering: bool = False  # it came with answers to calls, which somebody else may have answered
 
     @property
     def acknowledged(self) -> bool:
@@ -77,6 +80,10 @@ class Person:
         """Whether something that happens so often happens now."""
         return self._rng.random() < chance
 
+    def picks(self, options: Sequence[T]) -> T:
+        """One of several things to do."""
+        return self._rng.choice(options)
+
     async def ask(self, method: str, path: str, body: Any = None) -> Response | None:
         """One request; None when its outcome is unknown. Raises Broken for what no answer may be."""
         await self._stage.up()
@@ -109,17 +116,27 @@ class Person:
         tokens: bool = False,
         max_steps: int | None = None,
         conversation: str | None = None,
+        client_tools: Sequence[Mapping[str, Any]] = (),
+        answers: Sequence[Mapping[str, Any]] = (),
     ) -> Heard:
         """Sends one message with a token of its own; `{token}` in the lines is replaced by it.
 
         It goes to the agent, or into one of its conversations, where it may be told that somebody else is at it.
+        `answers` are those to calls that wait, which come before it.
         """
         await self._stage.up()
         token = self._stage.history.token()
         said = self._stage.history.say(agent_id, token)
         heard = Heard(said, streamed=stream, stepless=max_steps == 0, conversation=conversation)
+        heard.answering = bool(answers)
         self._heard.append(heard)
-        body: dict[str, Any] = {"input": "\n".join([token, *lines]).replace("{token}", token)}
+        text = "\n".join([token, *lines]).replace("{token}", token)
+        body: dict[str, Any] = {"input": text}
+        if answers:
+            spoken = {"role": "user", "content": text}
+            body = {"messages": [{"type": "approval", "approvals": list(answers)}, spoken]}
+        if client_tools:
+            body["client_tools"] = list(client_tools)
         if max_steps is not None:
             body["max_steps"] = max_steps
         if conversation is not None:
@@ -152,6 +169,8 @@ class Person:
         heard.trouble = str(told.get("error") or told.get("detail"))
         sound = heard.status in _MAY_BE_TOLD and (heard.status != 409 or "stopped" in heard.trouble)
         sound = sound or (heard.status == 409 and heard.conversation is not None and "BUSY" in heard.trouble)
+        sound = sound or (heard.status == 409 and "PENDING_APPROVAL" in heard.trouble)
+        sound = sound or (heard.status == 400 and heard.answering)
         removed = {heard.said.agent_id, heard.conversation} & self._stage.history.removed
         sound = sound or (heard.status == 404 and bool(removed))
         if not sound and "error" not in told:
@@ -163,7 +182,7 @@ class Person:
             fate = Fate.failed
         elif heard.stepless:
             fate = Fate.unknown  # without a step nothing enters the history
-        elif answers == (f"echo {heard.said.token}",):
+        elif reason == StopReason.requires_approval or answers == (f"echo {heard.said.token}",):
             fate = Fate.acknowledged
         else:
             raise Broken("an acknowledged message has its answer", f"{heard.said.token}: {reason} with {answers}")
