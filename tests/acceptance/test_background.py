@@ -1,5 +1,6 @@
 """Background runs as users of letta-client have them: over the wires of OpenAI and Anthropic, across kill -9."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,27 @@ async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
             assert said == [slow, "second"]
             told = await every(client.runs.messages.stream(runs[0].id))
             assert [one.content for one in told if one.message_type == "assistant_message"] == ["first"]
+
+
+@pytest.mark.parametrize("tokens", [False, True], ids=["steps", "tokens"])
+async def test_whoever_sends_again_and_waits_gets_the_same_answer(server: Served, tokens: bool) -> None:
+    slow = '!script [{"text": "only once", "wait_s": 0.7}]'
+    messages = [{"role": "user", "content": slow, "otid": "6f6a2f2e-0000-4000-8000-0000000000aa"}]
+    async with sdk_client("async", server.url) as client:
+        agent = await client.agents.create(name="Asked", model="kelpie/demo")
+
+        async def streamed() -> list[Any]:
+            asked = {"messages": messages, "stream_tokens": tokens, "include_pings": False}
+            return dumped(await every(client.agents.messages.stream(agent.id, **asked)))
+
+        async def whole() -> Any:
+            return await client.agents.messages.create(agent.id, messages=messages)
+
+        first, second, third = await asyncio.gather(streamed(), streamed(), whole())
+        assert "".join(one.content for one in third.messages) == "only once"
+        ids = {one["id"] for one in (*first, *second) if one["message_type"] == "assistant_message"}
+        assert ids == {one.id for one in third.messages}
+        again = await whole()
+        assert (again.messages, again.stop_reason) == (third.messages, third.stop_reason)
+        listed = await every(client.agents.messages.list(agent.id))
+        assert [one.message_type for one in listed].count("user_message") == 1

@@ -33,13 +33,15 @@ def test_no_module_reaches_around_its_ports() -> None:
     assert not found, "\n".join(found)
 
 
-def test_only_llm_makes_http_clients() -> None:
-    makers = {
-        path.relative_to(PRODUCT).parts[0]
+def test_http_clients_go_over_the_network_of_the_world() -> None:
+    made = {
+        path.relative_to(PRODUCT): text
         for path in modules_outside_the_world()
-        if "httpx.AsyncClient(" in path.read_text()
+        if "httpx.AsyncClient(" in (text := path.read_text())
     }
-    assert makers <= {"llm", "sim"}  # in the simulation, over its own network
+    assert {path.parts[0] for path in made} <= {"agent", "llm", "sim"}
+    for path, text in made.items():
+        assert text.count("httpx.AsyncClient(") == text.count("httpx.AsyncClient(transport=transport,"), path
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kelpie.agent import answers, journal, recording, state
+from kelpie.agent import answers, journal, recording, resends, state
 from kelpie.agent.answers import Replay
 from kelpie.agent.approvals import refuse_while
 from kelpie.agent.calls import interrupted
@@ -184,7 +184,10 @@ class Activation:
             metadata={"run_type": send.run_type},
             request_config=send.request_config,
         )
-        begun = await answers.begin(world.database, lane, send.given)
+        again = None
+        if turn.messages:  # perhaps they were answered while this waited for its lane
+            again = await resends.told_before(world.database, self.agent_id, send)
+        begun = again or await answers.begin(world.database, lane, send.given)
         if isinstance(begun, Replay):
             begun.tell(turn)
             return

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import changing, companions, histories, making, outfits, state
+from kelpie.agent import changing, companions, histories, making, outfits, resends, state
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.listener import Turn
@@ -290,6 +290,8 @@ class Agents:
     async def send(self, agent_id: AgentId, send: Send) -> Turn:
         """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
 
+        The same messages under the same ids are the turn they were before, running or over.
+
         Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, or StorageError, if
         that is known before the turn begins; later troubles are told by its last event.
         """
@@ -297,9 +299,12 @@ class Agents:
         if not outfits.is_plain(send):
             doors = self._world, self._models, self._settings, self._organization
             send = await outfits.outfitted(*doors, agent_id, send)
+        named = not send.answers and resends.can_come_again(send)  # answers are known by their calls
+        if named and (known := await self._known(agent_id, send)) is not None:
+            return known
         if send.alone:
             await require_free(self._world.database, self._dispatcher, agent_id, send.conversation)
-        turn = Turn(self._world.ids.new(RunId))
+        turn = Turn(self._world.ids.new(RunId), send.messages if named else ())
         if live := self._dispatcher.handler(agent_id):
             live.check(send)
         reply = self._dispatcher.submit(
@@ -316,6 +321,18 @@ class Agents:
             if reply.done() and not turn.has_opened:
                 reply.result()
         return turn
+
+    async def _known(self, agent_id: AgentId, send: Send) -> Turn | None:
+        """The turn that these messages are already. Raises Overloaded, StorageError."""
+        if (running := self._running(agent_id, send)) is None:
+            if replay := await resends.told_before(self._world.database, agent_id, send):
+                replay.tell(turn := Turn(replay.run.id))
+                return turn
+            running = self._running(agent_id, send)  # nothing is awaited from here to the dispatcher
+        return running.join() if running else None
+
+    def _running(self, agent_id: AgentId, send: Send) -> Turn | None:
+        return resends.running(self._dispatcher.kept_by(agent_id, send.conversation), send)
 
     async def _require(self, agent_id: AgentId) -> None:
         """Raises NotFound when the agent is not the caller's. A live one is asked itself: a hot turn reads nothing."""

@@ -13,6 +13,7 @@ from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.lanes import Lane
 from kelpie.agent.listener import Turn
 from kelpie.core.approvals import Pending
+from kelpie.core.budgets import BUDGET_KEY
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.messages import CallAnswer, Message, Role, Ruling, ToolReturn
 from kelpie.core.runs import Run, RunStatus, StopReason
@@ -52,7 +53,8 @@ class Replay:
         for row in self.said:
             if row.is_reply or row.role is Role.tool:
                 turn.tell(MessageCommitted(row))
-        turn.tell(TurnEnded(run.id, self.stop_reason, run.usage, run.step_count, None))
+        reason, detail, budget = self.stop_reason, run.stop_detail, run.metadata.get(BUDGET_KEY)
+        turn.tell(TurnEnded(run.id, reason, run.usage, run.step_count, None, detail=detail, budget=budget))
 
 
 async def waiting(database: Database, lane: Lane) -> Pending | None:

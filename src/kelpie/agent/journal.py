@@ -29,7 +29,18 @@ from kelpie.core.ids import AgentId, MessageId, OrganizationId, RunId, StepId
 from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, Step, StepStatus, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, approvals, conversations, heads, journal_keys, messages, runs, steps, traces
+from kelpie.storage import (
+    agents,
+    approvals,
+    conversations,
+    heads,
+    journal_keys,
+    messages,
+    run_otids,
+    runs,
+    steps,
+    traces,
+)
 from kelpie.storage.heads import Claim
 from kelpie.storage.run_input import Given
 from kelpie.storage.traces import NewTrace
@@ -162,6 +173,8 @@ async def open_turn(database: Database, position: Position, loaded: Loaded, give
 
     def body(tx: Tx) -> None:
         runs.open_run(tx, position.run, organization, given, position.claim.node)
+        if given.otids:
+            run_otids.add(tx, position.run.agent_id, position.run.id, given.otids)
 
     await commit(database, position, "open", position.run.created_at, body, lambda tx: None)
 

@@ -1,6 +1,7 @@
 """The ear of whoever sent a message: a bounded buffer between a turn and its client.
 
-A turn never waits for a listener. One that falls too far behind gets `Lagged` as its last event.
+A turn never waits for a listener. One that falls too far behind gets `Lagged` as its last event. Whoever sends the same
+messages once more gets an ear of its own, which hears everything from the beginning.
 """
 
 import asyncio
@@ -9,17 +10,25 @@ from collections.abc import AsyncGenerator
 
 from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded, TurnEvent, TurnOpened
+from kelpie.core.errors import Overloaded
 from kelpie.core.ids import RunId
+from kelpie.core.messages import NewMessage
 
 EVENTS_MAX = 10_000
 CHARS_MAX = 8 * 1024 * 1024
+EARS_MAX = 20
+RETRY_AFTER_S = 5.0
 
 
 class Turn:
-    """One accepted send: its run id, and its events as they happen."""
+    """One accepted send: its run id, and its events as they happen.
 
-    def __init__(self, run_id: RunId) -> None:
+    `messages` are those it would be known by if they came again; with some, what it has told is kept until it ends.
+    """
+
+    def __init__(self, run_id: RunId, messages: tuple[NewMessage, ...] = ()) -> None:
         self.run_id = run_id
+        self.messages = messages
         self.cancellation = Cancellation()
         self._events: deque[TurnEvent] = deque()
         self._size = 0
@@ -27,10 +36,28 @@ class Turn:
         self._over = False
         self._opened = False
         self._ended = False
+        self._left = False
+        self._told: list[TurnEvent] = []
+        self._told_size = 0
+        self._ears: list[Turn] = []
+
+    def join(self) -> "Turn":
+        """One more ear; it hears what was told so far and all that comes. Raises Overloaded when there are too many."""
+        self._ears = [ear for ear in self._ears if not ear._left]
+        if len(self._ears) >= EARS_MAX:
+            raise Overloaded(f"{self.run_id} is listened to {EARS_MAX} times; wait for its end", RETRY_AFTER_S)
+        ear = Turn(self.run_id)
+        ear.cancellation = self.cancellation
+        for event in self._told:
+            ear.tell(event)
+        self._ears.append(ear)
+        return ear
 
     def tell(self, event: TurnEvent) -> None:
         """Adds an event; after the last one, or for a listener that lags, it is dropped."""
         self._ended = self._ended or isinstance(event, TurnEnded)
+        if self.messages:
+            self._tell_others(event)
         if self._over:
             return
         self._opened = self._opened or isinstance(event, TurnOpened)
@@ -41,6 +68,16 @@ class Turn:
         self._events.append(event)
         self._over = isinstance(event, TurnEnded | Lagged)
         self._news.set()
+
+    def _tell_others(self, event: TurnEvent) -> None:
+        for ear in self._ears:
+            if not ear._left:
+                ear.tell(event)
+        self._told_size += _size(event)
+        if len(self._told) >= EVENTS_MAX or self._told_size > CHARS_MAX:
+            self._told = [Lagged(self.run_id)]
+        else:
+            self._told.append(event)
 
     async def opened(self) -> None:
         """Waits until there is anything to hear."""
@@ -62,16 +99,19 @@ class Turn:
         return bool(self._events)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
-        """The events so far and to come; ends after TurnEnded or Lagged."""
-        while True:
-            while self._events:
-                event = self._events.popleft()
-                self._size -= _size(event)
-                yield event
-                if isinstance(event, TurnEnded | Lagged):
-                    return
-            self._news.clear()
-            await self._news.wait()
+        """The events so far and to come; ends after TurnEnded or Lagged. Whoever leaves before is not waited for."""
+        try:
+            while True:
+                while self._events:
+                    event = self._events.popleft()
+                    self._size -= _size(event)
+                    yield event
+                    if isinstance(event, TurnEnded | Lagged):
+                        return
+                self._news.clear()
+                await self._news.wait()
+        finally:
+            self._left = True
 
 
 def _size(event: TurnEvent) -> int:

@@ -7,7 +7,7 @@ every follower sees the same, however late or slow it is, and holds up nobody.
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from kelpie.agent import event_json, outfits
+from kelpie.agent import event_json, outfits, resends
 from kelpie.agent.backlog import Backlog
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.commands import Send
@@ -30,7 +30,6 @@ from kelpie.llm.models import Models
 from kelpie.storage import agents, approvals, run_events, run_otids, runs, scope, unfinished
 from kelpie.storage.heads import NOBODY
 from kelpie.storage.run_events import Batch
-from kelpie.storage.run_input import Given
 from kelpie.storage.unfinished import InBackground
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -90,7 +89,7 @@ class Streams:
 
         def write(tx: Tx) -> Run:
             scope.agent(tx, self._organization, agent_id)
-            if (same := _same(tx, run, given)) is not None:
+            if (same := resends.find(tx, agent_id, send.conversation, given)) is not None and same.background:
                 return same
             if send.alone and (busy := keeper or unfinished.newest_in_background(tx, agent_id, send.conversation)):
                 raise ConversationBusy(busy)
@@ -101,7 +100,7 @@ class Streams:
             if runs.count_created(tx, agent_id) >= (most := self._settings.mailbox_size):
                 raise MailboxFull(f"{most} messages are waiting already; send again later", RETRY_AFTER_S)
             runs.open_run(tx, run, self._organization, given, NOBODY)
-            run_otids.add(tx, agent_id, run.id, _otids(given))
+            run_otids.add(tx, agent_id, run.id, given.otids)
             return run
 
         stored = await self._world.database.transact(write)
@@ -163,23 +162,3 @@ class Streams:
 
 def _look(tx: Tx, run_id: RunId, number: int) -> tuple[list[Batch], RunStatus]:
     return run_events.after(tx, run_id, number, BATCHES_READ), runs.get(tx, run_id).status
-
-
-def _otids(given: Given) -> list[str]:
-    return [message.otid for message in given.messages if message.otid is not None]
-
-
-def _same(tx: Tx, run: Run, given: Given) -> Run | None:
-    """The run that answers these very messages already: the client sends again what it has no answer for yet.
-
-    One that failed is no answer, and other words under the same id are another message.
-    """
-    otids = _otids(given)
-    if not otids or len(otids) < len(given.messages):
-        return None
-    run_id = run_otids.latest(tx, run.agent_id, otids[0])
-    if run_id is None or unfinished.given(tx, run_id).messages != given.messages:
-        return None
-    found = runs.get(tx, run_id)
-    same_place = found.background and found.conversation_id == run.conversation_id
-    return found if same_place and found.status is not RunStatus.failed else None

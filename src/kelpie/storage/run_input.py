@@ -29,6 +29,11 @@ class Given:
     group_id: str | None = None  # the group that it is said in
     deltas: bool = False  # whether its stream has tokens as they come
 
+    @property
+    def otids(self) -> list[str]:
+        """The ids that its client gave the messages."""
+        return [message.otid for message in self.messages if message.otid is not None]
+
 
 def given_to_json(given: Given) -> dict[str, Any]:
     """What a run was asked to do, as it is stored with it."""
