@@ -10,12 +10,22 @@ from typing import Any
 import httpx
 import pytest
 from letta_client.types.agents.letta_streaming_response import LettaPing
+from sqlalchemy import update
 
+from kelpie.agent import recording
+from kelpie.agent.activation import TAKEN_UP_MAX
 from kelpie.app import Kelpie
+from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.errors import ModelError, ModelFault
+from kelpie.core.ids import AgentId, RunId
+from kelpie.core.messages import NewMessage, Role, Text
+from kelpie.core.runs import Run, RunStatus
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.storage import run_events
+from kelpie.storage import run_events, runs, tables
+from kelpie.storage.heads import NOBODY
+from kelpie.storage.run_input import Given
 from kelpie.world.clock import SystemClock
+from kelpie.world.database import Tx
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
 
 OTID = "6f6a2f2e-0000-4000-8000-00000000abcd"
@@ -342,3 +352,60 @@ async def test_only_so_many_wait(tmp_path: Path) -> None:
         gate.set()
         for run in (await client.get("/v1/runs/", params={"order": "asc"})).json():
             assert (await ended(client, run["id"]))["status"] == "completed"
+
+
+@pytest.mark.parametrize("bound", ["EVENTS_MAX", "CHARS_MAX"])
+async def test_a_stream_that_is_too_long_says_so_and_the_run_goes_on(
+    client: httpx.AsyncClient, puppet: Puppet, agent: str, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(recording, bound, 3 if bound == "EVENTS_MAX" else 3 * 210)
+    puppet.script += [said("a b c d e f g h"), said("next")]
+    told = await stream(client, agent, stream_tokens=True)
+    assert [frame["content"] for frame in told[1:4]] == ["a", "b", "c"]
+    assert told[4] == {"message_type": "stop_reason", "stop_reason": "error"}
+    assert (told[5]["event"], told[5]["error_type"], told[6]) == ("error", "stream_incomplete", "[DONE]")
+    run_id = told[0]["run_id"]
+    assert run_id in told[5]["message"] and (await ended(client, run_id))["status"] == "completed"
+    assert await resume(client, run_id) == told
+    messages = (await client.get(f"/v1/runs/{run_id}/messages")).json()
+    assert messages[-1]["content"] == "a b c d e f g h"
+    assert (await stream(client, agent))[1]["content"] == "next"
+
+
+@pytest.mark.parametrize(("taken_up", "status"), [(TAKEN_UP_MAX - 1, "completed"), (TAKEN_UP_MAX, "failed")])
+async def test_a_run_that_never_gets_to_its_end_is_given_up(
+    client: httpx.AsyncClient, kelpie: Kelpie, agent: str, taken_up: int, status: str
+) -> None:
+    run = Run(kelpie.world.ids.new(RunId), AgentId(agent), RunStatus.created, kelpie.world.clock.now(), background=True)
+    given = Given((NewMessage(Role.user, (Text("hard"),)),), 5)
+
+    def write(tx: Tx) -> None:
+        runs.open_run(tx, run, DEFAULT_CALLER.organization_id, given, NOBODY)
+        values = {"status": "running", "taken_up": taken_up}
+        tx.execute(update(tables.runs).where(tables.runs.c.id == run.id).values(values))
+
+    await kelpie.world.database.transact(write)
+    answer = await client.post(f"/v1/agents/{agent}/messages", json={"input": "and me?"})
+    assert answer.status_code == 200
+    found = await ended(client, run.id)
+    assert found["status"] == status
+    told = await resume(client, run.id)
+    if status == "failed":
+        assert found["metadata"]["error"]["type"] == "gave_up"
+        assert [frame.get("stop_reason") or frame.get("event") for frame in told[1:3]] == ["error", "error"]
+        assert "again and again" in told[2]["message"] and told[3] == "[DONE]"
+    else:
+        assert told[-3]["stop_reason"] == "end_turn"
+
+
+async def test_the_end_of_a_stream_names_the_run_of_the_companion_each_time(client: httpx.AsyncClient) -> None:
+    made = await make_agent(client, enable_sleeptime=True, memory_blocks=[{"label": "human", "value": "Bob"}])
+    group = made["managed_group"]
+    manager = {"manager_type": "sleeptime", "manager_agent_id": made["id"], "sleeptime_agent_frequency": 1}
+    changed = await client.patch(f"/v1/groups/{group['id']}", json={"manager_config": manager})
+    assert changed.status_code == 200, changed.text
+    told = await stream(client, made["id"])
+    (run_id,) = told[-2]["run_ids"]
+    run = await ended(client, run_id)
+    assert run["agent_id"] in group["agent_ids"] and run["background"]
+    assert await resume(client, told[0]["run_id"]) == told

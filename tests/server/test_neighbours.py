@@ -133,3 +133,31 @@ async def _lists(client: httpx.AsyncClient) -> list[str]:
         for path, methods in document["paths"].items()
         if any(one["name"] in ("after", "before") for one in methods.get("get", {}).get("parameters", ()))
     ]
+
+
+async def test_a_background_run_of_anothers_is_not_there(street: Street) -> None:
+    _, client, (asker, other) = street
+    mine, theirs = {"user_id": asker.user}, {"user_id": other.user}
+    agent, conversation, otid = other.ids["agent_id"], other.ids["conversation_id"], f"otid-{other.treasure}"
+    body = {"messages": [{"role": "user", "content": f"hello {other.treasure}", "otid": otid}]}
+    made = await client.post(f"/v1/agents/{agent}/messages/async", json=body, headers=theirs)
+    run_id = made.json()["id"]
+    asked: list[tuple[str, dict[str, Any]]] = [
+        (f"/v1/runs/{run_id}/stream", {}),
+        (f"/v1/conversations/{conversation}/stream", {}),
+        (f"/v1/conversations/{conversation}/stream", {"otid": otid}),
+        (f"/v1/conversations/{conversation}/stream", {"run_id": run_id}),
+        (f"/v1/conversations/{asker.ids['conversation_id']}/stream", {"run_id": run_id}),
+        ("/v1/conversations/default/stream", {"agent_id": agent}),
+        ("/v1/conversations/default/stream", {"agent_id": agent, "otid": otid}),
+        (f"/v1/agents/{agent}/messages/async", body),
+        (f"/v1/agents/{agent}/messages/stream", {**body, "background": True}),
+        (f"/v1/agents/{agent}/messages", body),
+        (f"/v1/conversations/{conversation}/messages", {**body, "background": True}),
+        (f"/v1/conversations/{conversation}/messages", body),
+    ]
+    for path, given_body in asked:
+        answer = await client.post(path, json=given_body, headers=mine)
+        assert answer.status_code == 404 and other.treasure not in answer.text, f"{path} {given_body}: {answer.text}"
+    followed = await client.post(f"/v1/runs/{run_id}/stream", json={}, headers=theirs)
+    assert followed.status_code == 200 and followed.text.endswith("data: [DONE]\n\n")
