@@ -181,7 +181,7 @@ class Activation:
             status=RunStatus.running,
             created_at=world.clock.now(),
             conversation_id=ConversationId(conversation) if conversation else None,
-            metadata={"run_type": send.run_type},
+            metadata=send.metadata,
             request_config=send.request_config,
         )
         again = None

@@ -176,7 +176,7 @@ def _open(tx: Tx, work: Work, organization: OrganizationId, at: Micros) -> None:
         status=RunStatus.created,
         created_at=at,
         conversation_id=ConversationId(work.conversation) if work.conversation else None,
-        metadata={"run_type": send.run_type},
+        metadata=send.metadata,
         request_config=send.request_config,
     )
     if not runs.get_many(tx, [run.id]):

@@ -12,6 +12,7 @@ from kelpie.core.runs import MAX_STEPS_DEFAULT
 from kelpie.storage.run_input import Given
 
 DEFAULT_LANE = ""  # of the conversation that every agent has
+NOBODY_WAITS = "send_message_async"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,11 @@ class Send:
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this
     group_id: str | None = None  # the group that it is said in, and answered to
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What the run of it says about itself; where nobody waits it has a key more, as in Letta."""
+        return {"run_type": self.run_type} | ({"lettuce": None} if self.run_type == NOBODY_WAITS else {})
 
     @property
     def given(self) -> Given:

@@ -80,7 +80,7 @@ class Streams:
             created_at=self._world.clock.now(),
             conversation_id=ConversationId(send.conversation) if send.conversation else None,
             background=True,
-            metadata={"run_type": send.run_type},
+            metadata=send.metadata,
             request_config=send.request_config,
             callback_url=send.callback_url,
         )

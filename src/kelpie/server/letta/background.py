@@ -5,6 +5,7 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from kelpie.agent.commands import NOBODY_WAITS
 from kelpie.core.hosts import check_callback
 from kelpie.core.ids import RunId
 from kelpie.core.runs import Run
@@ -61,7 +62,7 @@ async def send_async(kelpie: House, agent_id: AgentPath, body: AsyncBody) -> Ans
     send = send_command(body, streaming=False, max_steps=kelpie.settings.max_steps)
     if body.callback_url is not None:
         check_callback(body.callback_url, private=kelpie.settings.callback_private)
-    send = replace(send, run_type="send_message_async", callback_url=body.callback_url)
+    send = replace(send, run_type=NOBODY_WAITS, callback_url=body.callback_url)
     return Answer(run_shape(await kelpie.streams.accept(agent_id, send)))
 
 
