@@ -1,6 +1,8 @@
 """`kelpie agents` and `kelpie runs` against a real server: what is made is shown, what is removed is gone."""
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 from tests.cli.live import Live
@@ -65,6 +67,28 @@ def test_what_an_agent_does_is_cancelled_and_told(running: Live) -> None:
     assert "over" in running.kelpie("runs", "cancel", run["id"]).stdout
     assert running.json("runs", "show", run["id"])["status"] == "completed", "what was over stays as it was"
     assert running.json("agents", "show", made["id"])["paused_until"] is None
+
+
+def test_a_spoilt_history_is_mended_and_told_once(running: Live) -> None:
+    spoilt = running.json("agents", "create", "spoilt", "--model", "kelpie/demo")["id"]
+    running.json("agents", "create", "sound", "--model", "kelpie/demo")
+    calls = json.dumps([{"id": "call_lost", "name": "memory_insert", "arguments": "{}"}])
+    with closing(sqlite3.connect(running.data_dir / "kelpie.db")) as database, database:
+        database.execute(
+            "INSERT INTO messages (id, agent_id, seq, role, content, tool_calls, tool_returns, is_err, created_at) "
+            "SELECT 'message-lost', ?, max(seq) + 1, 'assistant', '[]', ?, '[]', 0, 1 FROM messages WHERE agent_id = ?",
+            (spoilt, calls, spoilt),
+        )
+        database.execute(
+            "INSERT INTO context (agent_id, conversation_id, position, message_id) "
+            "SELECT agent_id, '', seq, id FROM messages WHERE id = 'message-lost'"
+        )
+    assert running.json("agents", "repair", "sound")[0]["done"] == [], "nobody else's history is looked at"
+    told = running.kelpie("agents", "repair", "spoilt")
+    assert told.returncode == 0 and one_line(told.stdout).startswith(f"{spoilt}: message-lost: 1 call(s) without")
+    assert one_line(running.kelpie("agents", "repair").stdout) == "Nothing had to be mended.\n"
+    assert {"agent_id": spoilt, "done": []} in running.json("agents", "repair")
+    assert running.kelpie("chat", "spoilt", "-m", "Hello!").returncode == 0
 
 
 def test_what_cannot_be_made_is_told_in_one_line(running: Live) -> None:

@@ -88,7 +88,7 @@ FOUND = (
     ),
     Found(
         "calls-that-wait",
-        70,
+        78,
         "a run cancelled while its agent was closing it: the message after it was told that no such run exists",
     ),
 )

@@ -41,7 +41,7 @@ from kelpie.core.settings import Settings
 from kelpie.core.time import Micros
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
-from kelpie.storage import agent_views, agents, archives, blocks, conversations, messages, scope, tools
+from kelpie.storage import agent_views, agents, approvals, archives, blocks, conversations, messages, scope, tools
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -277,7 +277,8 @@ class Agents:
 
         def write(tx: Tx) -> "list[str]":  # type: ignore[valid-type]
             scope.agent(tx, self._organization, agent_id)
-            lanes = messages.contexts_of(tx, agent_id)
+            waiting = (pending.conversation for pending in approvals.of_agent(tx, agent_id))
+            lanes = dict.fromkeys((*messages.contexts_of(tx, agent_id), *waiting))
             return [done for lane in lanes for done in mend(tx, agent_id, lane, at)]
 
         done = await self._world.database.transact(write)

@@ -127,4 +127,6 @@ def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
     shown = healed(said, pending.request if pending else None)
     context = Context([prepare(m, spec) for m in shown], pending)
     context.damaged = said is not found and shown != [m for m in said if not m.answers]  # if all of it was read
+    if pending and (not shown or shown[-1].id != pending.request):
+        context.damaged = True  # nobody could end that wait by answering
     return context

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kelpie.agent.calls import cancelled
 from kelpie.agent.commands import DEFAULT_LANE
 from kelpie.agent.history import left_open
 from kelpie.agent.prompt import system_text
+from kelpie.agent.withdrawal import withdraw
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
@@ -27,6 +27,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 ISOLATED_MAX = 100
+DELETED = "The conversation was deleted before anybody answered."
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +137,12 @@ class Conversations:
 
         A turn that runs in it ends with its next commit and adds nothing more; calls that wait in it are not made.
         """
-        now, row_id = self._world.clock.now(), self._world.ids.new(MessageId)
+        now = self._world.clock.now()
 
         def write(tx: Tx) -> AgentId:
             found = rows.get(tx, self._organization, conversation_id)
-            _answer_waiting(tx, found, row_id, now)
+            if pending := approvals.get(tx, found.agent_id, found.id):
+                withdraw(tx, pending, DELETED, now)
             rows.remove(tx, found, now)
             return found.agent_id
 
@@ -241,17 +243,6 @@ def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
     if block is None:
         raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
     return block
-
-
-def _answer_waiting(tx: Tx, conversation: Conversation, row_id: MessageId, at: Micros) -> None:
-    """Gives the calls that wait for somebody's word in a conversation the result that nobody will say it."""
-    pending = approvals.get(tx, conversation.agent_id, conversation.id)
-    if pending is None or not approvals.move(tx, pending, None):
-        return
-    for request in messages.get_many(tx, [pending.request]):
-        results = tuple(cancelled(call) for call in request.tool_calls)
-        row = replace(request, id=row_id, role=Role.tool, content=(), tool_calls=(), tool_returns=results)
-        messages.append(tx, [replace(row, name=results[0].name, created_at=at)])
 
 
 def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:

@@ -87,11 +87,13 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
 
 def _unanswerable(tx: Tx, pending: Pending, conversation: str) -> str | None:
     """Why nobody can end a wait any more by answering, if that is so."""
-    request = messages.get(tx, pending.request)
-    if pending.request not in messages.context_ids(tx, pending.agent_id, conversation):
+    ids, found = messages.context_ids(tx, pending.agent_id, conversation), messages.get_many(tx, [pending.request])
+    if not found or pending.request not in ids:
         return "What was asked for is no longer in the context."
+    if ids[-1] != pending.request:
+        return "The conversation has gone on since."
     names = {tool.name for tool in tools.of_agent(tx, pending.agent_id)}
-    calls = [call for call in request.tool_calls if call.awaits]
+    calls = [call for request in found for call in request.tool_calls if call.awaits]
     gone = all(call.awaits is Awaits.approval and call.name not in names for call in calls)
     return NO_TOOL if gone else None
 

@@ -4,31 +4,32 @@ What was answered before keeps its answer: a client's result is the result, a de
 transaction, whoever asks for it. The lane, should a turn be at work in it, finds out with its next commit.
 """
 
+from typing import Any
+
 from kelpie.agent import approvals
-from kelpie.agent.rows import answer_row, tool_row
 from kelpie.core.approvals import Pending
 from kelpie.core.ids import MessageId
-from kelpie.core.messages import CallAnswer, Message, Ruling, ToolCall, ToolReturn
-from kelpie.core.runs import Run
+from kelpie.core.messages import CallAnswer, Message, Role, Ruling, ToolCall, ToolReturn
 from kelpie.core.time import Micros
 from kelpie.storage import approvals as rows
-from kelpie.storage import messages, runs
+from kelpie.storage import messages
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 
 
 def withdraw(tx: Tx, pending: Pending, why: str, at: Micros) -> bool:
-    """Answers every call of the request with the reason; False when it no longer waits. Raises NotFound for its run."""
+    """Answers every call of the request with the reason; False when it no longer waits.
+
+    It needs nothing but the request: records of runs may be deleted, and a wait for what is gone ends as well.
+    """
     if not rows.move(tx, pending, None):
         return False
-    request, run = messages.get(tx, pending.request), runs.get(tx, pending.runs[-1])
-    waiting = approvals.left(request, pending)
-    said = tuple(Ruling(call.id, False, why) for call in waiting)
-    known: dict[str, CallAnswer] = {answer.call_id: answer for answer in (*pending.answers, *said)}
-    results = tuple(_result(call, known.get(call.id), why) for call in request.tool_calls)
-    messages.append(tx, [_answers(run, request, said, at)])
-    row = tool_row(run, _made_from(request, "results"), request.step_id, results, at, ())
-    messages.append(tx, [row], pending.conversation)
+    for request in messages.get_many(tx, [pending.request]):
+        said = tuple(Ruling(call.id, False, why) for call in approvals.left(request, pending))
+        known: dict[str, CallAnswer] = {answer.call_id: answer for answer in (*pending.answers, *said)}
+        results = tuple(_result(call, known.get(call.id), why) for call in request.tool_calls)
+        messages.append(tx, [_beside(request, Role.approval, at, answers=said)])
+        messages.append(tx, [_beside(request, Role.tool, at, tool_returns=results)], pending.conversation)
     return True
 
 
@@ -40,10 +41,16 @@ def _result(call: ToolCall, answer: CallAnswer | None, why: str) -> ToolReturn:
     return ToolReturn(call.id, call.name, False, f"Not run: {why}")
 
 
-def _answers(run: Run, request: Message, said: tuple[Ruling, ...], at: Micros) -> Message:
-    return answer_row(run, _made_from(request, "answers"), said, at)
-
-
-def _made_from(request: Message, what: str) -> MessageId:
-    """An id that is the same however often the transaction runs."""
-    return MessageId(f"{MessageId.prefix}-{stable_uuid(request.id, 'withdrawn', what)}")
+def _beside(request: Message, role: Role, at: Micros, **said: Any) -> Message:
+    """A row of the same step, whose id is the same however often the transaction runs."""
+    return Message(
+        id=MessageId(f"{MessageId.prefix}-{stable_uuid(request.id, 'withdrawn', role)}"),
+        agent_id=request.agent_id,
+        role=role,
+        created_at=at,
+        conversation_id=request.conversation_id,
+        group_id=request.group_id,
+        run_id=request.run_id,
+        step_id=request.step_id if role is Role.tool else None,
+        **said,
+    )
