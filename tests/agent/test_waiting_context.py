@@ -1,0 +1,77 @@
+"""Contexts that are compacted while calls in them wait, or right after their answers: the request stays until it has
+its results, and the wait goes on."""
+
+import pytest
+
+from kelpie.core.accounts import DEFAULT_CALLER
+from kelpie.core.agents import ToolRule
+from kelpie.core.blocks import NewBlock
+from kelpie.core.errors import PendingApproval
+from kelpie.core.messages import Role, Ruling
+from kelpie.core.runs import StopReason
+from tests.agent.conftest import ended, rows, says
+from tests.agent.test_approvals import answer, cancelling, pending, value
+from tests.agent.test_compaction import NOTE, OVERFLOW, context, fill, house, make, shown
+
+assert house  # the fixture
+
+RULES = (ToolRule("requires_approval", NOTE[0]),)
+
+
+async def waiting(house, turns=3, size=500, **fields):
+    """An agent that has said something and waits for somebody's word."""
+    agent = await make(house, tools=(NOTE[0],), tool_rules=RULES, memory_blocks=(NewBlock("human", "Bob"),), **fields)
+    await fill(house, agent, turns, size)
+    house.model.script = [says("", NOTE)]
+    events = await house.say(agent.id, "now write it down")
+    assert ended(events).stop_reason is StopReason.requires_approval
+    return agent, rows(events)[-1]
+
+
+async def still_waits(house, agent, request):
+    """In memory, when it is read again, and in what the model would see next."""
+    for _ in range(2):
+        with pytest.raises(PendingApproval):
+            await house.say(agent.id, "hello?")
+        await house.kelpie.dispatcher.release(agent.id)
+    assert (await pending(house, agent.id)).id == request.id == (await context(house, agent))[-1].id
+
+
+def has_its_result(request, prompt):
+    """Whether a prompt holds the request with its results right after it, and what was asked before it."""
+    said = shown(prompt)
+    at = next(i for i, row in enumerate(said) if any(call.id == "call_0" for call in row.tool_calls))
+    assert [r.call_id for r in said[at + 1].tool_returns] == [call.id for call in request.tool_calls]
+    assert any(row.text == "now write it down" for row in said[:at])
+
+
+@pytest.mark.parametrize("mode", ["all", "sliding_window", "self_compact_all", "self_compact_sliding_window"])
+async def test_a_context_compacted_on_request_keeps_what_waits(house, mode):
+    agent, request = await waiting(house, turns=6)
+    before = len(await context(house, agent))
+    await house.kelpie.doors(DEFAULT_CALLER).windows.compact(agent.id, {"mode": mode})
+    assert len(await context(house, agent)) < before and (await context(house, agent))[1].role is Role.summary
+    await still_waits(house, agent, request)
+    house.model.script = [says("written")]
+    await answer(house, agent.id, Ruling("call_0", True))
+    has_its_result(request, house.model.requests[-1])
+    assert await value(house, agent.id) == "Bob\nx"
+
+
+async def test_a_context_that_is_full_is_compacted_after_the_answer_and_keeps_the_call(house):
+    agent, request = await waiting(house, turns=5, size=2_600)
+    await still_waits(house, agent, request)
+    house.model.script = [OVERFLOW, says("written")]
+    events = await answer(house, agent.id, Ruling("call_0", True))
+    assert ended(events).stop_reason is StopReason.end_turn and house.model.summing
+    has_its_result(request, house.model.requests[-1])
+    assert await value(house, agent.id) == "Bob\nx", "and it ran once"
+
+
+async def test_what_waits_in_a_compacted_context_can_be_cancelled(house):
+    agent, request = await waiting(house, turns=6)
+    await house.kelpie.doors(DEFAULT_CALLER).windows.compact(agent.id, {"mode": "all"})
+    assert await cancelling(house).of_agent(agent.id) == {request.run_id: "cancelled"}
+    house.model.script = [says("still here")]
+    assert rows(await house.say(agent.id, "are you there?"))[-1].said == "still here"
+    assert [row.role for row in shown(house.model.requests[-1])][-3:] == [Role.assistant, Role.tool, Role.user]
