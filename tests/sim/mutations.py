@@ -15,7 +15,19 @@ import pytest
 from kelpie.accounts import gate
 from kelpie.accounts.identities import Identities
 from kelpie.actors import actor, mailbox
-from kelpie.agent import activation, agents, asking, cancelling, context, journal, sleeptime, turn, withdrawal
+from kelpie.agent import (
+    activation,
+    agents,
+    asking,
+    cancelling,
+    context,
+    journal,
+    recording,
+    resends,
+    sleeptime,
+    turn,
+    withdrawal,
+)
 from kelpie.agent.calls import run_inside
 from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.conversations import Conversations
@@ -410,6 +422,14 @@ def a_conversation_that_could_not_be_closed_is_told_closed(patch: pytest.MonkeyP
     patch.setattr(Conversations, "delete", delete)
 
 
+def a_message_that_comes_again_is_not_known(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resends, "find", lambda *_: None)
+
+
+def what_was_shown_and_lost_is_not_called_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recording, "call_off", lambda *_: None)
+
+
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
@@ -420,6 +440,7 @@ _RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
 _SHARED = "shared-block-edits"
 _LANES = "lanes-of-one-agent"
+_BEHIND = "background-runs-and-readers"
 _DOUBTS = "edits-in-doubt"
 _CUT_OFF = "turns-cut-off"
 _REMOVALS = "delete-and-reset"
@@ -436,6 +457,8 @@ MUTATIONS = (
     Mutation(
         a_conversation_that_could_not_be_closed_is_told_closed, _THREADS, 20, "a conversation is as its client was told"
     ),
+    Mutation(a_message_that_comes_again_is_not_known, _BEHIND, 10),
+    Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 5),
     Mutation(a_conversation_writes_to_the_agents_block, _LANES, 10),
     Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 20, "no change of the rules is lost"),

@@ -28,6 +28,7 @@ class Behind(Play):
         self.shown: dict[str, dict[int, str]] = {}  # run -> number -> frame
         self.whole: set[str] = set()  # runs whose stream was read to its end
         self.rung: list[str] = []
+        self.waited: list[str] = []  # tokens of the messages whose sender waited for the answer
         stage.world.internet.host(BELL, self._ring)
 
     async def act(self) -> None:
@@ -38,12 +39,15 @@ class Behind(Play):
         for turn in range(2):
             await person.pause()
             token = self.stage.history.token()
-            lines = LINES[(number + turn) % len(LINES)]
-            body = {
-                "messages": [{"role": "user", "content": self._text(token, lines), "otid": f"otid-{token}"}],
-                "callback_url": f"http://{BELL}/done",
-            }
-            run_id = await self._accepted(person, self.agents[number % 2], body)
+            lines, agent_id = LINES[(number + turn) % len(LINES)], self.agents[number % 2]
+            waits = person.tosses(0.3)  # without calls: of a turn that failed halfway, a second one makes them again
+            text = self._text(token, () if waits else lines)
+            body: dict[str, Any] = {"messages": [{"role": "user", "content": text, "otid": f"otid-{token}"}]}
+            if waits:
+                await person.insist("POST", f"/v1/agents/{agent_id}/messages", body)
+                self.waited.append(token)
+                continue
+            run_id = await self._accepted(person, agent_id, {**body, "callback_url": f"http://{BELL}/done"})
             self.accepted[run_id] = token
             await self._read(person, run_id)
 
@@ -152,6 +156,12 @@ class Behind(Play):
                 raise Broken("what was acknowledged is answered", f"{run_id} ({token}) is {status}")
             if url_due is not None or (url is not None and run_id not in self.rung):
                 raise Broken("a callback comes at least once", f"{run_id} was rung {self.rung.count(run_id)} times")
+        for token in (*self.accepted.values(), *self.waited):
+            ended = self.stage.disk.query(
+                "SELECT runs.id, status FROM runs JOIN run_otids ON run_id = runs.id WHERE otid = ?", f"otid-{token}"
+            )
+            if [status for _, status in ended if status != "failed"] != ["completed"]:
+                raise Broken("a message that comes again is answered once", f"{token}: {ended}")
 
 
 async def _nothing() -> AsyncIterator[Any]:
