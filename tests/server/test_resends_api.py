@@ -156,3 +156,13 @@ async def test_only_so_many_listen(client: httpx.AsyncClient, puppet: Puppet, jo
     answers = await together(client, puppet, joined, path, [body()] * (EARS_MAX + 2), said("to many"))
     assert sorted(answer.status_code for answer in answers) == [200] * (EARS_MAX + 1) + [429]
     assert len(puppet.asked) == 2
+
+
+async def test_calls_that_wait_are_told_again(client: httpx.AsyncClient, puppet: Puppet, path: str) -> None:
+    puppet.script += [called("look", "{}")]
+    tools = [{"name": "look", "description": "d", "parameters": {"type": "object", "properties": {}}}]
+    first = (await client.post(path, json=body(client_tools=tools))).json()
+    assert first["stop_reason"]["stop_reason"] == "requires_approval"
+    again = (await client.post(path, json=body(client_tools=tools))).json()
+    assert again["messages"] == first["messages"] and again["stop_reason"] == first["stop_reason"]
+    assert (await client.post(path, json=body("other words"))).status_code == 409 and len(puppet.asked) == 1
