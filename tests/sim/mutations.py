@@ -26,7 +26,6 @@ from kelpie.agent import (
     resends,
     sleeptime,
     turn,
-    withdrawal,
 )
 from kelpie.agent.calls import run_inside
 from kelpie.agent.cancellation import Cancellation
@@ -41,7 +40,7 @@ from kelpie.app import Kelpie
 from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.messages import Ruling, Text, ToolReturn, Usage
+from kelpie.core.messages import Text, Usage
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
@@ -180,17 +179,6 @@ def a_cancelled_turn_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 def what_waits_is_forgotten_with_the_process(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(context, "approvals", SimpleNamespace(get=lambda *_: None))
-
-
-def a_cancel_drops_what_was_answered_in_part(patch: pytest.MonkeyPatch) -> None:
-    original = withdrawal._result
-
-    def result(call: Any, answer: Any, why: str) -> ToolReturn:
-        if isinstance(answer, Ruling) and answer.reason == why:
-            return original(call, answer, why)
-        return ToolReturn(call.id, call.name, False, f"Not run: {why}")
-
-    patch.setattr(withdrawal, "_result", result)
 
 
 def calls_after_a_pause_are_made(patch: pytest.MonkeyPatch) -> None:
@@ -479,8 +467,7 @@ MUTATIONS = (
     Mutation(recovery_is_tried_once, _STORAGE, 10, "every run ends"),
     Mutation(what_nobody_works_on_is_told_cancelled_and_stays, "cancel-races-everything", 10),
     Mutation(a_cancelled_turn_goes_on, "cancel-races-everything", 10, "cancelled"),
-    Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 10),
-    Mutation(a_cancel_drops_what_was_answered_in_part, _WAITING, 20, "a result is what was said"),
+    Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 5),
     Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 5, "a pause ends the turn at once"),
     Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
     Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),

@@ -1,6 +1,6 @@
 """Seeds that once broke an invariant. Each is a test for ever; what it found is told beside it.
 
-`tests/sim/mutations.py` puts each of these bugs back and sees that it is found again.
+`tests/sim/mutations.py` puts many of these bugs back and sees that they are found again.
 """
 
 from dataclasses import dataclass
