@@ -142,7 +142,6 @@ def _agents() -> list[Case]:
         (400, {"timezone": "Nowhere/Land"}, "timezone"),
         (400, {"max_files_open": 100_000}, "max_files_open"),
         (400, {"max_tokens": 100, "max_reasoning_tokens": 200}, "max_reasoning_tokens"),
-        (400, {"enable_sleeptime": True}, "enable_sleeptime"),
         (400, {"folder_ids": [f"source-{GHOST}"]}, "folder_ids"),
         (422, {"agent_type": "voice_convo_agent"}, "enable_sleeptime"),
     ]

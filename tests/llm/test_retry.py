@@ -249,6 +249,7 @@ def test_only_what_may_pass_is_tried_again_and_only_before_the_first_word(kind: 
         ModelFault.insufficient_credits,
         ModelFault.bad_request,
         ModelFault.context_overflow,
+        ModelFault.instructions_overflow,
     }
     assert (kind in RETRIED) == (kind not in never)
     error = ModelError(kind, "no")

@@ -22,6 +22,7 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.Conflict("taken"), 409),
     (tree.ConversationBusy("run-x"), 409),
     (tree.AgentStopped("Start it first."), 409),
+    (tree.RunOver("over"), 500),
     (tree.Overloaded("busy", 2.2), 429),
     (tree.MailboxFull("64 messages wait", 1.0), 429),
     (tree.StorageError("broken"), 503),
@@ -41,6 +42,7 @@ MODEL_CASES = {
     ModelFault.rate_limit: (429, "llm_rate_limit"),
     ModelFault.bad_request: (400, "llm_bad_request"),
     ModelFault.context_overflow: (400, "llm_context_overflow"),
+    ModelFault.instructions_overflow: (400, "context_window_overflow_in_system_prompt"),
     ModelFault.timeout: (504, "llm_timeout"),
     ModelFault.connection: (500, "llm_error"),
     ModelFault.server: (500, "llm_error"),
@@ -60,9 +62,17 @@ def test_status_and_detail(error: KelpieError, status: int) -> None:
 
 
 def test_every_error_of_the_tree_is_among_the_cases() -> None:
-    known = {type(error) for error, _ in CASES} | {ModelError, KelpieError, tree.CallerError}
+    elsewhere = {ModelError, KelpieError, tree.CallerError, tree.PendingApproval}
+    known = {type(error) for error, _ in CASES} | elsewhere
     defined = {kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, KelpieError)}
     assert defined <= known
+
+
+def test_calls_that_wait_are_told_as_letta_tells_them() -> None:
+    error = tree.PendingApproval("message-x")
+    assert errors.answer(error).status_code == 409
+    told = {"code": "PENDING_APPROVAL", "message": str(error), "pending_request_id": "message-x"}
+    assert body_of(error) == {"detail": told}
 
 
 @pytest.mark.parametrize("kind", list(ModelFault))

@@ -141,7 +141,7 @@ def test_only_wanted_types_are_shown_and_keep_their_place() -> None:
 
 
 def _returned(*results: ToolReturn) -> Message:
-    return row(Role.tool, tool_returns=results)
+    return row(Role.tool, tool_returns=results, name=results[0].name)
 
 
 def test_a_summary_reads_as_a_users_message_unless_compaction_is_asked_for() -> None:

@@ -21,6 +21,7 @@ from kelpie.agent import (
     asking,
     cancelling,
     context,
+    course,
     journal,
     recording,
     resends,
@@ -309,7 +310,7 @@ def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(turn, "book", lambda hot, step: None)
+    patch.setattr(course, "book", lambda hot, step: None)
 
 
 def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch) -> None:
@@ -486,7 +487,7 @@ MUTATIONS = (
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 15, "the history is read as it was written"),
     Mutation(edits_are_told_to_nobody, _SHARED, 10, "a prompt is not older than the last edit"),
-    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 60, "a prompt is not older than the last edit"),
+    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 60, "a live agent sees what is stored"),
     Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 20, "a live agent sees what is stored"),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 20, "what an SDK repeats is not in the history"),
     Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 30),

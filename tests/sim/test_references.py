@@ -12,6 +12,7 @@ from kelpie.storage.tables import agent_tags, context, metadata, runs
 _RUN = {
     "organization_id": "", "status": "completed", "background": False, "input": [], "metadata": {},
     "request_config": {}, "usage": {}, "step_count": 0, "owner": "", "owner_incarnation": 0, "created_at": 0,
+    "taken_up": 0, "callback_attempts": 0,
 }  # fmt: skip
 
 

@@ -34,6 +34,8 @@ def turn(tx: Connection, name: str, commits: list[int], status: str | None, comp
             "step_count": 1,
             "owner": "n",
             "owner_incarnation": 1,
+            "taken_up": 0,
+            "callback_attempts": 0,
             "created_at": commits[0],
             "completed_at": completed_at,
             **empty,
