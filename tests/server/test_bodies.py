@@ -13,6 +13,7 @@ from kelpie.llm.providers import ALL_OFFERS
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta import unsupported
 from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
+from kelpie.server.letta.approval_body import ClientToolBody, client_tools
 from kelpie.server.letta.block_body import CreateBlock, UpdateBlock, block_changes, new_block
 from kelpie.server.letta.message_body import SendBody, send_command
 from kelpie.server.letta.tools import CreateTool, UpdateTool, new_tool, tool_changes
@@ -306,3 +307,10 @@ def test_client_tools_are_named_once() -> None:
     assert [t.name for t in send_command(send(input="a", client_tools=[tool]), streaming=False).client_tools] == ["t"]
     with pytest.raises(InvalidInput, match="t"):
         send_command(send(input="a", client_tools=[tool, tool]), streaming=False)
+
+
+def test_parameters_of_a_client_tool_are_an_object() -> None:
+    (plain,) = client_tools([ClientToolBody(name="look", parameters={"properties": {"q": {"type": "string"}}})])
+    assert plain.parameters == {"type": "object", "properties": {"q": {"type": "string"}}}
+    with pytest.raises(InvalidInput, match="parameters of 'look' must be a JSON schema of type object"):
+        client_tools([ClientToolBody(name="look", parameters={"type": "string"})])

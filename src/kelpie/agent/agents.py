@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import changing, companions, histories, making, outfits, resends, state
+from kelpie.agent import beginning, changing, companions, making, outfits, resends, state
 from kelpie.agent.activation import Activation, broken_off
 from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.listener import Turn
@@ -106,7 +106,7 @@ class Agents:
                 agents.replace_secrets(tx, agent_id, secrets)
             linked = changing.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(blocks.of_agent(tx, agent_id)) if new.block_ids else made
-            histories.begin(tx, state.Loaded(agent, hung, attached), first)
+            beginning.write(tx, state.Loaded(agent, hung, attached), first)
             group = companions.hire(tx, agent, hung, companion) if companion else None
             return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
 
@@ -247,7 +247,7 @@ class Agents:
         def write(tx: Tx) -> AgentView:
             loaded = state.load(tx, self._ours(tx, agent_id))
             messages.remove_all(tx, agent_id)
-            histories.begin(tx, loaded, first)
+            beginning.write(tx, loaded, first)
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)

@@ -6,7 +6,7 @@ by a group. It is made in the transaction that makes or changes the other, and g
 
 from dataclasses import dataclass
 
-from kelpie.agent import changing, histories, making
+from kelpie.agent import beginning, changing, making
 from kelpie.agent.state import Loaded
 from kelpie.agent.types import COMPANIONS, spec_of
 from kelpie.core.accounts import Caller
@@ -72,7 +72,7 @@ def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
     for block in shared:
         blocks.attach(tx, agent.id, block.id)
     tools.give_to_new(tx, agent.id, [tool.id for tool in attached])
-    histories.begin(tx, Loaded(agent, (*shared, *own), attached), hired.first)
+    beginning.write(tx, Loaded(agent, (*shared, *own), attached), hired.first)
     if there is not None:
         groups.set_agents(tx, there.id, (agent.id,))
         return groups.get(tx, main.organization_id, there.id)

@@ -6,11 +6,10 @@ doubles it. Nothing here is asked for agents that have no companion.
 
 from dataclasses import dataclass
 
-from kelpie.agent import transcripts
+from kelpie.agent import briefing
 from kelpie.agent.companions import BUFFER_MAX, BUFFER_MIN
 from kelpie.core.agents import Agent
 from kelpie.core.chains import Chain
-from kelpie.core.errors import NotFound
 from kelpie.core.groups import Group, ManagerType
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, NewMessage, Role
@@ -65,7 +64,7 @@ def _after_counted(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain) -
     if count == 0 and ready:
         rows = _since(tx, agent, group, run)
         changes["last_processed_message_id"] = rows[-1].id
-        begun = _begin(tx, agent, ready, run, chain, transcripts.for_sleeptime(agent, rows))
+        begun = _begin(tx, agent, ready, run, chain, briefing.for_sleeptime(agent, rows))
     groups.change(tx, group.id, changes)
     return Work(begun)
 
@@ -87,7 +86,7 @@ def _after_voice(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain, con
     kept: list[MessageId] = [*seen[:head], *(message.id for message in said[start:])]
     messages.replace_context(tx, agent.id, kept, conversation)
     groups.change(tx, group.id, {"last_processed_message_id": said[start - 1].id})
-    begun = _begin(tx, agent, ready, run, chain, transcripts.for_voice(agent, said[:start]))
+    begun = _begin(tx, agent, ready, run, chain, briefing.for_voice(agent, said[:start]))
     return Work(begun, trimmed=True)
 
 
@@ -99,12 +98,10 @@ def _ready(tx: Tx, agent: Agent, group: Group) -> list[AgentId]:
 
 def _since(tx: Tx, agent: Agent, group: Group, run: Run) -> list[Message]:
     """What was said since the companion last looked; if it never did, or that is gone, what this turn said."""
-    if group.last_processed_message_id is not None:
-        try:
-            after = MessageId(group.last_processed_message_id)
-            return messages.select_of_agent(tx, agent.id, MessageQuery(ROWS_MAX, after=after))
-        except NotFound:
-            pass  # the history was emptied in between
+    after = group.last_processed_message_id
+    known = messages.get_many(tx, [after]) if after is not None else []
+    if known and known[0].agent_id == agent.id:
+        return messages.select_of_agent(tx, agent.id, MessageQuery(ROWS_MAX, after=known[0].id))
     return messages.of_run(tx, run.id)
 
 

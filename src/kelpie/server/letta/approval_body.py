@@ -104,9 +104,13 @@ def _returned(body: ToolReturnBody) -> ToolReturn:
 
 
 def client_tools(bodies: list[ClientToolBody]) -> tuple[ClientTool, ...]:
-    """Raises InvalidInput for two of one name."""
+    """Raises InvalidInput for two of one name, and for parameters that are no object."""
     names = [body.name for body in bodies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidInput("client_tools", f"each name may stand there once; twice: {', '.join(twice)}")
+    for body in bodies:
+        if (body.parameters or {}).get("type", "object") != "object":
+            remedy = f"the parameters of '{body.name}' must be a JSON schema of type object, whose properties they are"
+            raise InvalidInput("client_tools", remedy)
     empty = {"type": "object", "properties": {}}
-    return tuple(ClientTool(body.name, body.description, body.parameters or empty) for body in bodies)
+    return tuple(ClientTool(body.name, body.description, empty | (body.parameters or {})) for body in bodies)

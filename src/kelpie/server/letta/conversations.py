@@ -157,7 +157,9 @@ def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | Ag
     if conversation_id != "default":
         return ConversationId(conversation_id)
     if agent_id is None:
-        raise NotFound("Conversation", conversation_id)
+        missing = NotFound("Conversation", conversation_id)
+        missing.args = (f"{missing}. Name the agent_id whose default conversation is meant",)
+        raise missing
     return AgentId.parse(agent_id)
 
 

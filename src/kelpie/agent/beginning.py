@@ -9,7 +9,7 @@ from kelpie.storage import messages
 from kelpie.world.database import Tx
 
 
-def begin(tx: Tx, loaded: Loaded, first: tuple[Message, ...]) -> None:
+def write(tx: Tx, loaded: Loaded, first: tuple[Message, ...]) -> None:
     """Writes the first messages of an agent that has none, the system message with what it says now."""
     system = system_text(loaded.agent, loaded.blocks, first[0].created_at)
     messages.begin(tx, (replace(first[0], content=(Text(system),)), *first[1:]))

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
+from kelpie.agent.transcript import clipped
+from kelpie.agent.types import SPEAK
 from kelpie.core.agents import Agent
 from kelpie.core.messages import Message, NewMessage, Role, Text
 
 CHARS_MAX = 100_000
 RESULT_CHARS_MAX = 1_000  # of what one tool gave back
-SPEAK = "send_message"
 
 
 def lines(rows: Iterable[Message]) -> list[str]:
@@ -20,7 +21,7 @@ def lines(rows: Iterable[Message]) -> list[str]:
             found.append(f"assistant: {row.said}")
         elif row.role is Role.tool:
             results = (result for result in row.tool_returns if result.name != SPEAK)
-            found += [f"tool {result.name}: {_short(result.text)}" for result in results]
+            found += [f"tool {result.name}: {clipped(result.text, RESULT_CHARS_MAX)}" for result in results]
     return [line for line in found if line]
 
 
@@ -53,7 +54,3 @@ def _message(main: Agent, head: str, said: Sequence[str]) -> NewMessage:
             break
         kept.append(line[:CHARS_MAX])
     return NewMessage(Role.user, (Text("\n".join((head, "", *reversed(kept)))),), sender_id=main.id)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= RESULT_CHARS_MAX else f"{text[:RESULT_CHARS_MAX]} [...]"
