@@ -13,7 +13,7 @@ from letta_client.types.agents.letta_streaming_response import LettaPing
 from sqlalchemy import update
 
 from kelpie.agent import recording
-from kelpie.agent.activation import TAKEN_UP_MAX
+from kelpie.agent.leftovers import TAKEN_UP_MAX
 from kelpie.app import Kelpie
 from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.errors import ModelError, ModelFault

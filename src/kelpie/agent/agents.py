@@ -12,9 +12,9 @@ from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent import beginning, changing, companions, making, outfits, resends, state
-from kelpie.agent.activation import Activation, broken_off
+from kelpie.agent.activation import Activation
 from kelpie.agent.commands import DEFAULT_LANE, Send
-from kelpie.agent.listener import Turn
+from kelpie.agent.listener import Turn, tell_failure
 from kelpie.agent.occupancy import require_free
 from kelpie.agent.pause import Pauses
 from kelpie.agent.prompt import system_text
@@ -34,7 +34,7 @@ from kelpie.core.agents import (
     NewAgent,
 )
 from kelpie.core.budgets import Budget
-from kelpie.core.errors import Conflict, InvalidInput, InvariantBroken, KelpieError, NotFound
+from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
@@ -401,14 +401,3 @@ async def _interrupted(activation: Activation) -> list[str]:
 
 async def _recover(lane: str, activation: Activation) -> None:
     await activation.recover(lane)
-
-
-def tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:
-    """A job that failed before its turn could speak: the listener hears of it all the same."""
-    if done.cancelled():
-        turn.tell(broken_off(turn, InvariantBroken("The turn was cut off.")))
-        return
-    error = done.exception()
-    if error is not None:
-        known = error if isinstance(error, KelpieError) else InvariantBroken(f"{type(error).__name__}: {error}")
-        turn.tell(broken_off(turn, known))

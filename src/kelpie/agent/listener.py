@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator
 
 from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded, TurnEvent, TurnOpened
-from kelpie.core.errors import Overloaded
+from kelpie.core.errors import InvariantBroken, KelpieError, Overloaded
 from kelpie.core.ids import RunId
-from kelpie.core.messages import NewMessage
+from kelpie.core.messages import NewMessage, Usage
+from kelpie.core.runs import StopReason
 
 EVENTS_MAX = 10_000
 CHARS_MAX = 8 * 1024 * 1024
@@ -69,6 +70,10 @@ class Turn:
         self._over = isinstance(event, TurnEnded | Lagged)
         self._news.set()
 
+    def break_off(self, error: KelpieError) -> None:
+        """Tells the last word of a turn that could not be recorded to its end."""
+        self.tell(TurnEnded(self.run_id, StopReason.error, Usage(), 0, None, error))
+
     def _tell_others(self, event: TurnEvent) -> None:
         for ear in self._ears:
             if not ear._left:
@@ -112,6 +117,16 @@ class Turn:
                 await self._news.wait()
         finally:
             self._left = True
+
+
+def tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:
+    """A job that failed before its turn could speak: the listener hears of it all the same."""
+    if done.cancelled():
+        turn.break_off(InvariantBroken("The turn was cut off."))
+        return
+    error = done.exception()
+    if error is not None:
+        turn.break_off(error if isinstance(error, KelpieError) else InvariantBroken(f"{type(error).__name__}: {error}"))
 
 
 def _size(event: TurnEvent) -> int:

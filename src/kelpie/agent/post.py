@@ -16,10 +16,9 @@ import orjson
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.activation import Activation
-from kelpie.agent.agents import DEFAULT_LANE, tell_failure
-from kelpie.agent.commands import Send
+from kelpie.agent.commands import DEFAULT_LANE, Send
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded
-from kelpie.agent.listener import Turn
+from kelpie.agent.listener import Turn, tell_failure
 from kelpie.agent.waits import Waits
 from kelpie.core.errors import CallerError, KelpieError, StorageError, ToolError
 from kelpie.core.ids import AgentId, RunId
