@@ -1,8 +1,8 @@
 """A model that costs nothing: OpenAI chat completions over a bare asyncio server, in a process of its own.
 
 Answers after `--delay-ms`, or after what the newest `wait_ms=` of the prompt says. The answer tells when its first byte
-was written, on the machine's monotonic clock, so that a measurement can begin there. Prints its port. Only for
-benchmarks.
+was written, on the machine's monotonic clock, so that a measurement can begin there. `GET /asked` tells how many bytes
+the newest prompt had. Prints its port. Only for benchmarks.
 """
 
 import argparse
@@ -43,6 +43,12 @@ def _wait_s(body: bytes, delay_s: float) -> float:
     return int(digits[0]) / 1000 if digits else delay_s
 
 
+class _Asked:
+    """The newest request."""
+
+    body_bytes = 0
+
+
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
     with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
         while True:
@@ -56,9 +62,13 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
                 0,
             )
             body = await reader.readexactly(length)
+            if head.startswith(b"GET /asked"):
+                writer.write(_response(json.dumps({"body_bytes": _Asked.body_bytes}).encode()))
+                continue
             if head.startswith(b"GET"):
                 writer.write(_response(MODELS))
                 continue
+            _Asked.body_bytes = length
             await asyncio.sleep(_wait_s(body, delay_s))
             text = f"at={time.monotonic_ns()} and some words more"
             if b'"stream":true' in body:

@@ -47,8 +47,8 @@ async def measured(delay_ms: float, part: Part) -> dict[str, Any]:
         house.stop()
 
 
-async def _crowd(server: Server, _: Started) -> dict[str, Any]:
-    return await crowd(server, MODEL_MS)
+async def _crowd(server: Server, house: Started) -> dict[str, Any]:
+    return await crowd(server, house, MODEL_MS)
 
 
 async def _rush(server: Server, _: Started) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 FAKE_MODEL = Path(__file__).parent.parent / "fake_model.py"
+FAKE_BARE = Path(__file__).parent.parent / "fake_bare.py"
 
 
 class LeanClient:
@@ -51,6 +52,16 @@ class LeanClient:
         await self.call("POST", f"/v1/agents/{agent_id}/messages", {"input": "hello there"})
 
 
+def cpu_s(pid: int) -> float:
+    """Of all threads of a process, to the nanosecond where the kernel counts them, else in ticks of 10 ms."""
+    try:
+        tasks = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+        return sum(int(text.split()[0]) for text in tasks) / 1e9
+    except (OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Server:
     """The server under test and, where we know its pid, what it uses."""
 
@@ -67,15 +78,7 @@ class Server:
         )
 
     def cpu_s(self) -> float:
-        """Of all its threads, to the nanosecond where the kernel counts them, else in ticks of 10 ms."""
-        if self.pid is None:
-            return 0.0
-        try:
-            tasks = [task.read_text() for task in Path(f"/proc/{self.pid}/task").glob("*/schedstat")]
-            return sum(int(text.split()[0]) for text in tasks) / 1e9
-        except (OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return 0.0 if self.pid is None else cpu_s(self.pid)
 
     def rss_mb(self) -> float | None:
         if self.pid is None:
@@ -136,11 +139,8 @@ class Started:
     """A Kelpie of our own with its model, both gone at the end."""
 
     def __init__(self, delay_ms: float) -> None:
-        self._model = subprocess.Popen(
-            [sys.executable, str(FAKE_MODEL), "--delay-ms", str(delay_ms)], stdout=subprocess.PIPE, text=True
-        )
-        assert self._model.stdout is not None
-        model_port = self._model.stdout.readline().strip()
+        self.model, model_port = _telling([str(FAKE_MODEL), "--delay-ms", str(delay_ms)])
+        self.model_url = f"http://127.0.0.1:{model_port}/v1"
         self._data = tempfile.TemporaryDirectory()
         self.database_file = Path(self._data.name) / "kelpie.db"
         port = _free_port()
@@ -149,7 +149,7 @@ class Started:
             "KELPIE_PORT": str(port),
             "KELPIE_HOST": "127.0.0.1",
             "KELPIE_LOG_LEVEL": "warning",
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{model_port}/v1",
+            "OPENAI_BASE_URL": self.model_url,
             "OPENAI_API_KEY": "none",
         }
         self.started = time.perf_counter()
@@ -173,8 +173,30 @@ class Started:
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(30)
-        self._model.terminate()
+        self.model.terminate()
+        self.model.wait(30)
         self._data.cleanup()
+
+
+class StartedBare:
+    """A bare server before the model of a house; it sends prompts of the size of the newest that the model has seen."""
+
+    def __init__(self, house: Started) -> None:
+        asked = httpx.get(house.model_url.replace("/v1", "/asked")).json()
+        size = str(asked["body_bytes"])
+        self.process, port = _telling([str(FAKE_BARE), "--model-url", house.model_url, "--body-bytes", size])
+        self.url = f"http://127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def _telling(arguments: list[str]) -> tuple[subprocess.Popen[str], int]:
+    """A process of our own, and the port that it tells."""
+    process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
 
 
 def _free_port() -> int:
