@@ -41,7 +41,18 @@ from kelpie.core.settings import Settings
 from kelpie.core.time import Micros
 from kelpie.llm.models import Models
 from kelpie.search import fulltext
-from kelpie.storage import agent_views, agents, approvals, archives, blocks, conversations, messages, scope, tools
+from kelpie.storage import (
+    agent_secrets,
+    agent_views,
+    agents,
+    approvals,
+    archives,
+    blocks,
+    conversations,
+    messages,
+    scope,
+    tools,
+)
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -103,7 +114,7 @@ class Agents:
                 blocks.attach(tx, agent_id, block_id)
             tools.give_to_new(tx, agent_id, [tool.id for tool in attached])
             if secrets:
-                agents.replace_secrets(tx, agent_id, secrets)
+                agent_secrets.replace(tx, agent_id, secrets)
             linked = changing.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(blocks.of_agent(tx, agent_id)) if new.block_ids else made
             beginning.write(tx, state.Loaded(agent, hung, attached), first)

@@ -11,7 +11,7 @@ from kelpie.core.ids import BlockId, IdentityId, MessageId, OrganizationId, Tool
 from kelpie.core.paging import Page
 from kelpie.core.tools import Tool, ToolQuery
 from kelpie.llm.port import ModelInfo
-from kelpie.storage import agents, blocks, identities, messages, scope, tools
+from kelpie.storage import agent_secrets, blocks, identities, messages, scope, tools
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 
@@ -99,7 +99,7 @@ def apply_relations(tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: S
     if (ids := changes.get("identity_ids")) is not None:
         link_identities(tx, agent, ids)
     if changes.get("secrets") is not None:
-        agents.replace_secrets(tx, agent.id, secrets)
+        agent_secrets.replace(tx, agent.id, secrets)
     if (ids := changes.get("message_ids")) is not None:
         _set_context(tx, agent, ids)
 

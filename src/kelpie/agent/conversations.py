@@ -4,12 +4,12 @@ A conversation begins with its own copy of the agent's instructions. What is sai
 that a fork begins with what its origin's model sees.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kelpie.agent.commands import DEFAULT_LANE
-from kelpie.agent.history import left_open
+from kelpie.agent.opening import Opening, labelled, taken_over
 from kelpie.agent.prompt import system_text
 from kelpie.agent.withdrawal import withdraw
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
@@ -17,9 +17,8 @@ from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
 from kelpie.core.conversations import Conversation, ConversationQuery, NewConversation, ThreadQuery
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
-from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId
-from kelpie.core.messages import Message, Role, Text
-from kelpie.core.time import Micros
+from kelpie.core.ids import AgentId, ConversationId, MessageId
+from kelpie.core.messages import Message, Text
 from kelpie.llm.models import Models
 from kelpie.storage import agents, approvals, blocks, messages, scope, threads
 from kelpie.storage import conversations as rows
@@ -28,16 +27,6 @@ from kelpie.world.world import World
 
 ISOLATED_MAX = 100
 DELETED = "The conversation was deleted before anybody answered."
-
-
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    """Everything a new conversation needs that must be drawn before the transaction."""
-
-    id: ConversationId
-    system_id: MessageId
-    block_ids: tuple[BlockId, ...]
-    at: Micros
 
 
 class Conversations:
@@ -53,7 +42,7 @@ class Conversations:
         self._world = world
         self._models = models
         self._touched = touched
-        self._user = caller.user_id
+        self._caller = caller
         self._organization = caller.organization_id
 
     async def create(self, agent_id: AgentId, new: NewConversation) -> Conversation:
@@ -62,13 +51,13 @@ class Conversations:
         if len(labels) > ISOLATED_MAX:
             raise InvalidInput("isolated_block_labels", f"name at most {ISOLATED_MAX} labels")
         await self._check_model(new.model)
-        opening = self._opening(len(labels))
+        opening = Opening.draw(self._world, self._caller, len(labels))
 
         def write(tx: Tx) -> Conversation:
             agent = self._agent(tx, agent_id)
-            originals = [_labelled(tx, agent_id, label) for label in labels]
-            made = replace(self._record(opening, agent_id), **_described(new))
-            return self._open(tx, agent, made, opening, originals, ())
+            originals = [labelled(tx, agent_id, label) for label in labels]
+            made = replace(opening.record(agent_id), **_described(new))
+            return opening.write(tx, agent, made, originals, ())
 
         return await self._world.database.transact(write)
 
@@ -79,7 +68,7 @@ class Conversations:
 
         The origin is a conversation, or an agent for its default one. Raises NotFound.
         """
-        opening = self._opening(ISOLATED_MAX)
+        opening = Opening.draw(self._world, self._caller, ISOLATED_MAX)
 
         def write(tx: Tx) -> Conversation:
             if isinstance(origin, AgentId):
@@ -87,8 +76,8 @@ class Conversations:
             else:
                 source = rows.get(tx, self._organization, origin)
                 agent, thread = agents.get(tx, source.agent_id), source.id
-            shared = [message.id for message in _finished(_up_to(_said(tx, agent.id, thread), up_to))]
-            made = self._record(opening, agent.id)
+            shared = taken_over(tx, agent.id, thread, up_to)
+            made = opening.record(agent.id)
             originals: list[Block] = []
             if source is not None:
                 made = replace(
@@ -98,7 +87,7 @@ class Conversations:
                     context_window_limit=source.context_window_limit,
                 )
                 originals = [blocks.get(tx, block_id) for block_id in source.isolated_block_ids]
-            return self._open(tx, agent, replace(made, hidden=hidden), opening, originals, shared)
+            return opening.write(tx, agent, replace(made, hidden=hidden), originals, shared)
 
         return await self._world.database.transact(write)
 
@@ -125,7 +114,7 @@ class Conversations:
 
         def write(tx: Tx) -> Conversation:
             rows.get(tx, self._organization, conversation_id)
-            rows.change(tx, conversation_id, {**changes, "updated_at": now, "last_updated_by_id": self._user})
+            rows.change(tx, conversation_id, {**changes, "updated_at": now, "last_updated_by_id": self._caller.user_id})
             return rows.get(tx, self._organization, conversation_id)
 
         changed = await self._world.database.transact(write)
@@ -178,8 +167,6 @@ class Conversations:
         database = self._world.database
         return await (database.read(write) if dry_run else database.transact(write))
 
-    # --- small things --------------------------------------------------------------------------------------------
-
     def _agent(self, tx: Tx, agent_id: AgentId) -> Agent:
         scope.agent(tx, self._organization, agent_id)
         return agents.get(tx, agent_id)
@@ -187,39 +174,6 @@ class Conversations:
     async def _check_model(self, handle: str | None) -> None:
         if handle is not None:
             await self._models.resolve(handle)
-
-    def _opening(self, blocks_max: int) -> _Opening:
-        ids = self._world.ids
-        own = tuple(ids.new(BlockId) for _ in range(blocks_max))
-        return _Opening(ids.new(ConversationId), ids.new(MessageId), own, self._world.clock.now())
-
-    def _record(self, opening: _Opening, agent_id: AgentId) -> Conversation:
-        by = self._user
-        return Conversation(opening.id, agent_id, opening.at, opening.at, created_by_id=by, last_updated_by_id=by)
-
-    def _open(
-        self,
-        tx: Tx,
-        agent: Agent,
-        made: Conversation,
-        opening: _Opening,
-        originals: Sequence[Block],
-        shared: Sequence[MessageId],
-    ) -> Conversation:
-        """Writes a conversation with its own blocks, its instructions and what it takes over."""
-        copies = [
-            replace(block, id=block_id, created_at=opening.at, updated_at=opening.at, version=1)
-            for block, block_id in zip(originals, opening.block_ids, strict=False)
-        ]
-        for block in copies:
-            blocks.insert(tx, block)
-        rows.add(tx, made, self._organization, {block.label: block.id for block in copies})
-        text = system_text(agent, blocks.seen(tx, agent.id, made.id)[0], opening.at)
-        system = Message(opening.system_id, agent.id, Role.system, opening.at, (Text(text),), conversation_id=made.id)
-        messages.append(tx, [system])
-        messages.replace_context(tx, agent.id, [system.id, *shared], made.id)
-        rows.share(tx, made.id, shared)
-        return replace(made, isolated_block_ids=tuple(b.id for b in sorted(copies, key=lambda b: b.label)))
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: ConversationQuery) -> list[Conversation]:
@@ -236,34 +190,3 @@ def _described(new: NewConversation) -> dict[str, Any]:
         "context_window_limit": new.context_window_limit,
         "hidden": new.hidden,
     }
-
-
-def _labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
-    block = blocks.by_label(tx, agent_id, label)
-    if block is None:
-        raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
-    return block
-
-
-def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:
-    """What the model sees of a thread, without its instructions."""
-    seen = messages.get_many(tx, messages.context_ids(tx, agent_id, thread))
-    return seen[1:] if seen and seen[0].role is Role.system else seen
-
-
-def _up_to(said: Sequence[Message], last: MessageId | None) -> Sequence[Message]:
-    """Everything up to a message; a call comes with its results."""
-    if last is None:
-        return said
-    end = next((i + 1 for i, message in enumerate(said) if message.id == last), None)
-    if end is None:
-        raise NotFound("Message", last)
-    while end < len(said) and said[end].role is Role.tool:
-        end += 1
-    return said[:end]
-
-
-def _finished(said: Sequence[Message]) -> Sequence[Message]:
-    """Without a reply whose calls are not all answered: they are the origin's to answer, and it may be at it now."""
-    left = left_open(said)
-    return said if left is None else said[: said.index(left[0])]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kelpie.core.agents import Agent, AgentView, Include
 from kelpie.core.ids import AgentId
-from kelpie.storage import agents, approvals, blocks, groups, identities, messages, tools
+from kelpie.storage import agent_secrets, agents, approvals, blocks, groups, identities, messages, tools
 from kelpie.world.database import Tx
 
 
@@ -21,7 +21,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     contexts = messages.context_ids_of(tx, ids)
     blocks_of = blocks.of_agents(tx, ids) if include.blocks else {}
     tools_of = tools.of_agents(tx, ids) if include.tools else {}
-    secrets_of = agents.secrets_of(tx, ids) if include.secrets else {}
+    secrets_of = agent_secrets.of_agents(tx, ids) if include.secrets else {}
     identities_of = identities.of_agents.of_rows(tx, ids) if include.identities else {}
     groups_of = groups.led_by(tx, ids) if include.managed_group else {}
     requests_of = approvals.requests_of(tx, ids) if include.pending_approval else {}

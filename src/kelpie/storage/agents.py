@@ -1,4 +1,4 @@
-"""Agents: their rows, tags and secrets. Blocks, tools and messages have modules of their own."""
+"""Agents and their tags. Secrets, blocks, tools and messages have modules of their own."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -6,77 +6,17 @@ from typing import Any
 
 from sqlalchemy import Row, Select, bindparam, delete, exists, func, insert, null, select, update
 
-from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice, Secret, ToolRule
-from kelpie.core.budgets import Budget, Period
+from kelpie.core.agents import Agent, AgentQuery
 from kelpie.core.errors import NotFound
-from kelpie.core.ids import AgentId, OrganizationId, SecretId
+from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.runs import StopReason
 from kelpie.core.time import Micros
 from kelpie.storage import heads
+from kelpie.storage.agent_columns import budget_to_json, from_row, model_to_json, rules_to_json, to_row
 from kelpie.storage.agent_filters import CONDITIONS, matching
 from kelpie.storage.paging import Paging
-from kelpie.storage.tables import agent_blocks, agent_secrets, agent_tags, agents, blocks
+from kelpie.storage.tables import agent_blocks, agent_tags, agents, blocks
 from kelpie.world.database import Tx
-
-_COLUMNS = tuple(agents.c.keys())
-_PLAIN = tuple(
-    name
-    for name in _COLUMNS
-    if name not in ("id", "agent_type", "model", "tool_rules", "last_stop_reason", "organization_id", "budget")
-)
-
-
-def model_to_json(model: ModelChoice) -> dict[str, Any]:
-    return {
-        "handle": model.handle,
-        "context_window": model.context_window,
-        "max_tokens": model.max_tokens,
-        "temperature": model.temperature,
-        "parallel_tool_calls": model.parallel_tool_calls,
-        "settings": dict(model.settings),
-    }
-
-
-def _rules_to_json(rules: Sequence[ToolRule]) -> list[dict[str, Any]]:
-    return [{"type": r.type, "tool_name": r.tool_name, "options": dict(r.options)} for r in rules]
-
-
-def _budget_to_json(budget: Budget | None) -> dict[str, Any] | None:
-    return None if budget is None else {"micros": budget.micros, "tokens": budget.tokens, "period": budget.period.value}
-
-
-def _budget_from_json(data: Mapping[str, Any] | None) -> Budget | None:
-    return None if data is None else Budget(data["micros"], data["tokens"], Period(data["period"]))
-
-
-def _to_row(agent: Agent) -> dict[str, Any]:
-    return {
-        **{name: getattr(agent, name) for name in _PLAIN},
-        "id": agent.id,
-        "organization_id": agent.organization_id,
-        "agent_type": agent.agent_type.value,
-        "model": model_to_json(agent.model),
-        "tool_rules": _rules_to_json(agent.tool_rules),
-        "last_stop_reason": agent.last_stop_reason.value if agent.last_stop_reason else None,
-        "budget": _budget_to_json(agent.budget),
-    }
-
-
-def _from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
-    values = dict(zip(_COLUMNS, row, strict=False))  # what a statement has beside the columns comes after them
-    stop_reason = values["last_stop_reason"]
-    return Agent(
-        **{name: values[name] for name in _PLAIN},
-        id=AgentId(values["id"]),
-        organization_id=OrganizationId(values["organization_id"]),
-        agent_type=AgentType(values["agent_type"]),
-        model=ModelChoice(**values["model"]),
-        tool_rules=tuple(ToolRule(r["type"], r["tool_name"], r["options"]) for r in values["tool_rules"]),
-        tags=tuple(tags),
-        last_stop_reason=StopReason(stop_reason) if stop_reason else None,
-        budget=_budget_from_json(values["budget"]),
-    )
-
 
 _INSERT = insert(agents)
 _INSERT_TAG = insert(agent_tags)
@@ -90,7 +30,7 @@ _TAGS = (
 
 def create(tx: Tx, agent: Agent) -> None:
     """Writes a new agent with its tags and its fence."""
-    tx.execute(_INSERT, _to_row(agent))
+    tx.execute(_INSERT, to_row(agent))
     heads.create(tx, agent.id)
     _add_tags(tx, agent.id, agent.tags)
 
@@ -123,7 +63,7 @@ def get(tx: Tx, agent_id: AgentId) -> Agent:
 def _from_rows(tx: Tx, rows: Sequence[Row[Any]]) -> list[Agent]:
     tagged = [row.id for row in rows if row.tagged]
     tags_of = _tags_of(tx, tagged) if tagged else {}
-    return [_from_row(row, tags_of.get(row.id, ())) for row in rows]
+    return [from_row(row, tags_of.get(row.id, ())) for row in rows]
 
 
 _VERSIONS = (
@@ -160,9 +100,9 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: Mapping[str, Any], now: Mic
     if "model" in values:
         values["model"] = model_to_json(values["model"])
     if "budget" in values:
-        values["budget"] = null() if values["budget"] is None else _budget_to_json(values["budget"])
+        values["budget"] = null() if values["budget"] is None else budget_to_json(values["budget"])
     if "tool_rules" in values:
-        values["tool_rules"] = _rules_to_json(values["tool_rules"])
+        values["tool_rules"] = rules_to_json(values["tool_rules"])
     values |= {"updated_at": now, "version": agents.c.version + 1}
     if tx.execute(update(agents).where(agents.c.id == agent_id).values(values)).rowcount != 1:
         raise NotFound("Agent", agent_id)
@@ -254,43 +194,3 @@ def get_many(tx: Tx, organization: OrganizationId, ids: Sequence[AgentId]) -> li
     """The agents with these ids, in that order; ids that do not exist are left out."""
     rows = {row.id: row for row in tx.execute(_BY_IDS, {"organization": organization, "ids": list(ids)})} if ids else {}
     return _from_rows(tx, [rows[i] for i in ids if i in rows])
-
-
-# --- secrets --------------------------------------------------------------------------------------------------------
-
-_SECRETS = (
-    select(agent_secrets)
-    .where(agent_secrets.c.agent_id.in_(bindparam("ids", expanding=True)))
-    .order_by(agent_secrets.c.agent_id, agent_secrets.c.key)
-)
-_CLEAR_SECRETS = delete(agent_secrets).where(agent_secrets.c.agent_id == bindparam("of_agent"))
-_INSERT_SECRET = insert(agent_secrets)
-
-
-def replace_secrets(tx: Tx, agent_id: AgentId, secrets: Sequence[Secret]) -> None:
-    tx.execute(_CLEAR_SECRETS, {"of_agent": agent_id})
-    if secrets:
-        tx.execute(
-            _INSERT_SECRET,
-            [
-                {
-                    "id": s.id,
-                    "agent_id": agent_id,
-                    "key": s.key,
-                    "value": s.value,
-                    "description": s.description,
-                    "created_at": s.created_at,
-                    "updated_at": s.updated_at,
-                }
-                for s in secrets
-            ],
-        )
-
-
-def secrets_of(tx: Tx, ids: Sequence[AgentId]) -> dict[str, tuple[Secret, ...]]:
-    """The secrets of many agents in one query."""
-    found: dict[str, list[Secret]] = {}
-    for row in tx.execute(_SECRETS, {"ids": list(ids)}):
-        secret = Secret(SecretId(row.id), row.key, row.value, row.created_at, row.updated_at, row.description)
-        found.setdefault(row.agent_id, []).append(secret)
-    return {agent_id: tuple(secrets) for agent_id, secrets in found.items()}

@@ -5,7 +5,7 @@ from typing import Any
 
 from kelpie.core.agents import ModelChoice
 from kelpie.core.overrides import Override, Skill
-from kelpie.storage.agents import model_to_json
+from kelpie.storage.agent_columns import model_to_json
 
 
 def override_to_json(override: Override) -> dict[str, Any]:

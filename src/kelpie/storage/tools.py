@@ -12,11 +12,12 @@ from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, OrganizationId, ToolId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
-from kelpie.core.tools import Tool, ToolQuery, ToolType
+from kelpie.core.tools import Tool, ToolQuery
 from kelpie.storage import agents as agent_rows
 from kelpie.storage import paging
-from kelpie.storage.parts import holds
 from kelpie.storage.tables import agent_tools, tools
+from kelpie.storage.tool_filters import matching
+from kelpie.storage.tool_rows import from_row, to_column, to_row
 from kelpie.world.database import Tx
 
 _ID_CHUNK = 5000  # how many ids go into one IN list
@@ -24,7 +25,6 @@ _FIXED = frozenset(
     {"id", "organization_id", "created_at", "updated_at", "created_by_id", "last_updated_by_id", "version"}
 )
 _CHANGEABLE = frozenset(field.name for field in fields(Tool)) - _FIXED
-_LETTA_TYPES = tuple(kind.value for kind in ToolType if kind.value.startswith("letta_"))
 
 _ALL = sa.select(tools)
 _ONE = _ALL.where(tools.c.id == sa.bindparam("of_tool"))
@@ -36,102 +36,32 @@ _INSERT = sa.insert(tools)
 _DELETE = sa.delete(tools).where(tools.c.id == sa.bindparam("of_tool"))
 
 
-def _to_row(tool: Tool) -> dict[str, Any]:
-    return {field.name: _to_column(getattr(tool, field.name)) for field in fields(Tool)}
-
-
-def _to_column(value: Any) -> Any:
-    """JSON columns hold plain lists and dicts, whatever kind of sequence or mapping was given."""
-    if isinstance(value, ToolType):
-        return value.value
-    if isinstance(value, Mapping):
-        return {key: _to_column(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, (list, tuple)):
-        return [_to_column(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
-
-
-def _requirements(data: list[dict[str, Any]] | None) -> tuple[Mapping[str, Any], ...] | None:
-    return None if data is None else tuple(data)
-
-
-def _from_row(row: sa.Row[Any]) -> Tool:
-    return Tool(
-        id=ToolId(row.id),
-        name=row.name,
-        tool_type=ToolType(row.tool_type),
-        json_schema=row.json_schema,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        description=row.description,
-        source_type=row.source_type,
-        source_code=row.source_code,
-        args_json_schema=row.args_json_schema,
-        tags=tuple(row.tags),
-        return_char_limit=row.return_char_limit,
-        pip_requirements=_requirements(row.pip_requirements),
-        npm_requirements=_requirements(row.npm_requirements),
-        default_requires_approval=row.default_requires_approval,
-        enable_parallel_execution=row.enable_parallel_execution,
-        metadata=row.metadata,
-        project_id=row.project_id,
-        organization_id=OrganizationId(row.organization_id),
-        created_by_id=row.created_by_id,
-        last_updated_by_id=row.last_updated_by_id,
-        version=row.version,
-    )
-
-
 def get(tx: Tx, tool_id: ToolId, *, lock: bool = False) -> Tool:
     """Raises NotFound."""
     row = tx.execute(_ONE_LOCKED if lock else _ONE, {"of_tool": tool_id}).first()
     if row is None:
         raise NotFound("Tool", tool_id)
-    return _from_row(row)
+    return from_row(row)
 
 
 def by_names(tx: Tx, organization: OrganizationId, names: Sequence[str]) -> dict[str, Tool]:
     """The tools of these names that exist, by name."""
     rows = tx.execute(_BY_NAMES, {"of_organization": organization, "names": list(names)})
-    return {row.name: _from_row(row) for row in rows}
+    return {row.name: from_row(row) for row in rows}
 
 
 def select(tx: Tx, organization: OrganizationId, query: ToolQuery) -> list[Tool]:
     """The tools that match every filter given, on the page asked for."""
-    found = _ALL.where(tools.c.organization_id == organization, *_filters(query))
+    found = _ALL.where(tools.c.organization_id == organization, *matching(query))
     return [
-        _from_row(row) for row in paging.page(tx, found, tools, query.page, within={"organization_id": organization})
+        from_row(row) for row in paging.page(tx, found, tools, query.page, within={"organization_id": organization})
     ]
 
 
 def count(tx: Tx, organization: OrganizationId, query: ToolQuery) -> int:
     """How many tools match the filters, on all pages together."""
     number = sa.select(sa.func.count()).select_from(tools)
-    return int(tx.execute(number.where(tools.c.organization_id == organization, *_filters(query))).scalar_one())
-
-
-def _filters(query: ToolQuery) -> list[sa.ColumnElement[bool]]:
-    c = tools.c
-    where: list[sa.ColumnElement[bool]] = []
-    if query.name is not None:
-        where.append(c.name == query.name)
-    if query.names:
-        where.append(c.name.in_(query.names))
-    if query.tool_ids:
-        where.append(c.id.in_(query.tool_ids))
-    if query.search:
-        where.append(holds(c.name, query.search))
-    if query.tool_types:
-        where.append(c.tool_type.in_([kind.value for kind in query.tool_types]))
-    if query.exclude_tool_types:
-        where.append(c.tool_type.not_in([kind.value for kind in query.exclude_tool_types]))
-    if query.only_letta:
-        where.append(c.tool_type.in_(_LETTA_TYPES))
-    if query.exclude_letta:
-        where.append(c.tool_type.not_in(_LETTA_TYPES))
-    if query.project_id is not None:
-        where.append(sa.or_(c.project_id == query.project_id, c.project_id.is_(None)))
-    return where
+    return int(tx.execute(number.where(tools.c.organization_id == organization, *matching(query))).scalar_one())
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
@@ -140,7 +70,7 @@ def _filters(query: ToolQuery) -> list[sa.ColumnElement[bool]]:
 def insert(tx: Tx, tool: Tool) -> None:
     """Writes a new tool. Raises Conflict when its name is taken."""
     try:
-        tx.execute(_INSERT, _to_row(tool))
+        tx.execute(_INSERT, to_row(tool))
     except IntegrityError as error:
         raise _name_conflict(tool.name) from error
 
@@ -166,8 +96,8 @@ def update(
         if name not in _CHANGEABLE:
             raise InvalidInput(name, "is not a field of a tool that can be changed")
     before = get(tx, tool_id, lock=True)
-    old = _to_row(before)
-    real = {name: _to_column(value) for name, value in changes.items() if _to_column(value) != old[name]}
+    old = to_row(before)
+    real = {name: to_column(value) for name, value in changes.items() if to_column(value) != old[name]}
     if not real:
         return before, False, ()
     if real.get("name") and by_names(tx, before.organization_id, [real["name"]]):
@@ -264,13 +194,13 @@ def agents_with(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
 
 def of_agent(tx: Tx, agent_id: AgentId) -> list[Tool]:
     """The tools of one agent, in the order they were given to it."""
-    return [_from_row(row) for row in tx.execute(_OF_AGENT_ORDERED, {"of_agent": agent_id})]
+    return [from_row(row) for row in tx.execute(_OF_AGENT_ORDERED, {"of_agent": agent_id})]
 
 
 def page_of_agent(tx: Tx, organization: OrganizationId, agent_id: AgentId, page: Page) -> list[Tool]:
     """The tools of one agent, in the order and on the page asked for."""
     rows = paging.page(tx, _OF_AGENT, tools, page, {"of_agent": agent_id}, within={"organization_id": organization})
-    return [_from_row(row) for row in rows]
+    return [from_row(row) for row in rows]
 
 
 def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Tool]]:
@@ -279,5 +209,5 @@ def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Tool]]
     wanted = list(found)
     for start in range(0, len(wanted), _ID_CHUNK):
         for row in tx.execute(_OF_AGENTS, {"of_agents": wanted[start : start + _ID_CHUNK]}):
-            found[row.agent_id].append(_from_row(row))
+            found[row.agent_id].append(from_row(row))
     return found
