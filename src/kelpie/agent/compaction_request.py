@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.agent.compaction import Compacted, Compactor, Occasion
+from kelpie.agent.compaction import Compacted, Compactor
+from kelpie.agent.compaction_plan import Occasion, Planner
 from kelpie.agent.context import Context
 from kelpie.agent.freshness import catch_up
 from kelpie.agent.journal import Position
@@ -22,18 +23,19 @@ async def on_request(
     world: World, models: Models, lane: Lane, position: Position, given: Mapping[str, Any] | None
 ) -> Compacted:
     """Raises CallerError when the context would not become shorter, InvalidInput, ModelError, StorageError."""
-    compactor, occasion = Compactor(world, models, lane), Occasion(Trigger.asked_for, given=given)
+    planner, compactor = Planner(world, models, lane), Compactor(world, lane)
+    occasion = Occasion(Trigger.asked_for, given=given)
     for _ in range(CHANGES_MAX):
         context = await catch_up(world.database, lane, position)
         if _is_summary(context):
             row = context.entries[0].message
             return Compacted(row, read_summary(row).text, compactor.unchanged(context), 2, 2)
-        if not compactor.would_shorten(context, occasion):
+        if not planner.would_shorten(context, occasion):
             raise CallerError(
                 "There is too little in this context to compact: it would not become shorter. Send more messages "
                 "first, or use another mode in compaction_settings, such as 'all'."
             )
-        plan = await compactor.plan(context, occasion)
+        plan = await planner.plan(context, occasion)
         compacted = plan and await compactor.carry_out(position, context, occasion, plan)
         if compacted:
             return compacted

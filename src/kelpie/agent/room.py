@@ -8,7 +8,8 @@ the provider's words.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kelpie.agent.compaction import Compacted, Compactor, Occasion
+from kelpie.agent.compaction import Compacted, Compactor
+from kelpie.agent.compaction_plan import Occasion, Planner
 from kelpie.agent.context import Context
 from kelpie.agent.events import Compacting, MessageCommitted
 from kelpie.agent.history import weight
@@ -56,7 +57,8 @@ class Room:
         self._hot = hot
         self._lane = lane
         self._turn = turn
-        self._compactor = Compactor(world, models, lane)
+        self._planner = Planner(world, models, lane)
+        self._compactor = Compactor(world, lane)
         self._tried = False  # to make room before this step
         self._refusals = 0  # of this step's prompt
         self._shown = 0  # bytes of the last prompt
@@ -123,18 +125,18 @@ class Room:
     async def _compact(
         self, position: Position, context: Context, occasion: Occasion, *, told: bool = True
     ) -> Compacted | None:
-        compactor, turn = self._compactor, self._turn
-        if not compactor.can(context, occasion):
+        planner, turn = self._planner, self._turn
+        if not planner.can(context, occasion):
             return None
         if told:
             self._tell_begun(position, context, occasion)
         with turn.cancellation.abortable():
-            plan = await compactor.plan(context, occasion)
+            plan = await planner.plan(context, occasion)
         if plan is None:
             return None
         recorder = turn if told and isinstance(turn, Recorder) else None
         record = await recorder.enclose(None) if recorder is not None else None
-        compacted = await compactor.carry_out(position, context, occasion, plan, record)
+        compacted = await self._compactor.carry_out(position, context, occasion, plan, record)
         if compacted is not None:
             book(self._hot, compacted.step)
         if compacted is not None and recorder is not None:
