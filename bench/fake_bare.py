@@ -8,7 +8,7 @@ Only for benchmarks.
 import argparse
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -57,7 +57,7 @@ class Bare:
         return self._session
 
 
-async def _events(answer: aiohttp.ClientResponse) -> Any:
+async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     left = b""
     async for chunk in answer.content.iter_any():
         *whole, left = (left + chunk).split(b"\n\n")
