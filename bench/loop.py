@@ -2,7 +2,7 @@
 
     python bench/loop.py                          everything, with short windows for memory
     python bench/loop.py --only crowd rush        some of it: crowd, rush, long, neighbours, memory
-    python bench/loop.py --only memory --minutes 60 --turns 10000
+    python bench/loop.py --only memory --turns 10000 --minutes 60 --per-s 17
 
 The server, the model and this load are processes of their own. Figures that are compared were taken side by side in
 one run; the load average before and after tells what else the machine did.
@@ -63,14 +63,18 @@ async def _neighbours(server: Server, house: Started) -> dict[str, Any]:
     return await neighbours(server, house.database_file, QUICK_MS)
 
 
-async def _memory(server: Server, _: Started, turns: int, minutes: float) -> dict[str, Any]:
-    return {"one_agent": await one_agent(server, turns), "many_agents": await many_agents(server, minutes * 60)}
+async def _memory(
+    server: Server, _: Started, turns: int, minutes: float, per_s: float | None
+) -> dict[str, dict[str, Any]]:
+    found = {"one_agent": await one_agent(server, turns)} if turns else {}
+    return found | ({"many_agents": await many_agents(server, minutes * 60, per_s)} if minutes else {})
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=2_000, help="of the one agent whose memory is watched")
-    parser.add_argument("--minutes", type=float, default=1.0, help="with many agents whose memory is watched")
+    parser.add_argument("--turns", type=int, default=2_000, help="of one agent, along which memory is watched; 0: none")
+    parser.add_argument("--minutes", type=float, default=1.0, help="with many agents, along which it is too; 0: none")
+    parser.add_argument("--per-s", type=float, help="turns a second of the many agents; else as many as go")
     names = ["crowd", "rush", "long", "neighbours", "memory"]
     parser.add_argument("--only", nargs="*", default=names, choices=names, metavar="PART")
     options = parser.parse_args()
@@ -79,7 +83,7 @@ def main() -> None:
         "rush": (MODEL_MS, _rush),
         "long": (0.0, _long),
         "neighbours": (QUICK_MS, _neighbours),
-        "memory": (0.0, partial(_memory, turns=options.turns, minutes=options.minutes)),
+        "memory": (0.0, partial(_memory, turns=options.turns, minutes=options.minutes, per_s=options.per_s)),
     }
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         found = {name: runner.run(measured(*parts[name])) for name in options.only}

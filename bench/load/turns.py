@@ -40,7 +40,7 @@ async def turn(url: str, agent: str, *, text: str = "hello there", tokens: bool 
     return await request(url, "POST", f"/v1/agents/{agent}/messages/stream", body)
 
 
-async def whole_turn(url: str, agent: str, text: str = "hello there") -> Outcome:
+async def whole_turn(url: str, agent: str, *, text: str = "hello there") -> Outcome:
     """One turn that is answered as a whole."""
     return await request(url, "POST", f"/v1/agents/{agent}/messages", json.dumps({"input": text}).encode())
 

@@ -1,5 +1,6 @@
 """Compaction in a turn: before a step, after it and when the provider refuses; what stays, and what never gets lost."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from kelpie.agent.compaction import Compacted
 from kelpie.agent.events import Compacting
 from kelpie.agent.history import weight
 from kelpie.agent.summary import NOTHING_TOLD, read_summary
+from kelpie.agent.turn import TurnLoop
 from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.agents import NewAgent
 from kelpie.core.errors import CallerError, InvalidInput, ModelError, ModelFault
@@ -370,3 +372,22 @@ async def test_on_request_a_summariser_that_fails_is_told_and_nothing_changes(ho
     with pytest.raises(ModelError, match="down"):
         await compact(house, agent)
     assert await context(house, agent) == before
+
+
+def live_turns() -> list[TurnLoop]:
+    return [each for each in gc.get_objects() if isinstance(each, TurnLoop)]
+
+
+async def test_a_turn_that_had_to_make_room_leaves_no_ring_behind(house):
+    """What hangs in a ring stays until a full collection, which a server hardly ever makes."""
+    agent = await make(house)
+    gc.collect()
+    gc.disable()
+    try:
+        others = live_turns()
+        while not house.model.summing:
+            await house.say(agent.id, "word " * 400)
+        left = live_turns()
+    finally:
+        gc.enable()
+    assert len(left) == len(others)

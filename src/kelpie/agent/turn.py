@@ -278,3 +278,6 @@ async def _while_committing(
             task.cancel()
             if task.done() and not task.cancelled():
                 task.exception()  # looked at, so that asyncio does not report it as forgotten
+        # A failed task holds its error, whose traceback holds this frame: with the task in it that would be a ring, and
+        # the whole context would hang in it until the next full collection.
+        del task, commit, answer
