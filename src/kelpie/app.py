@@ -109,7 +109,7 @@ class Kelpie:
             self.agents.touched,
             self.pauses,
             self.underway,
-            settings.block_limit,
+            settings.block_rules,
             settings.context_window,
             _tracing(settings),
             Post(world, self.dispatcher, settings).tools(),

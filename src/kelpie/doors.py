@@ -83,7 +83,7 @@ def open_doors(
     meetings: Meetings,
 ) -> Doors:
     agents = Agents(world, models, dispatcher, pauses, underway, settings, caller)
-    blocks = Blocks(world, agents.touched, settings.block_limit, caller)
+    blocks = Blocks(world, agents.touched, settings.block_rules, caller)
     groups = Groups(world, agents, meetings, caller)
     return Doors(
         caller=caller,

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice
+from kelpie.core.block_history import Author, AuthorKind
 from kelpie.core.blocks import Block, BlockQuery
 from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.identities import Identity, IdentityQuery, IdentityType, Property, PropertyType, merged
@@ -19,6 +20,7 @@ from kelpie.world.sqlite_connection import memory_connection
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 BLOCK = BlockId("block-00000000-0000-4000-8000-000000000001")
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
+SOMEBODY = Author(AuthorKind.user)
 
 
 def identity_id(number: int) -> IdentityId:
@@ -37,7 +39,7 @@ def tx() -> Iterator[Tx]:
         for agent_id in (ANN, BEN):
             model = ModelChoice("kelpie/demo", 8000)
             agents.create(connection, Agent(agent_id, "Ann", AgentType.letta_v1_agent, "", model, 1, 1))
-        blocks.insert(connection, Block(BLOCK, "human", "v", 1, 1))
+        blocks.insert(connection, (Block(BLOCK, "human", "v", 1, 1),), SOMEBODY)
         yield connection
 
 

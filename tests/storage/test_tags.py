@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kelpie.core.agents import Agent, AgentType, ModelChoice
+from kelpie.core.block_history import Author, AuthorKind
 from kelpie.core.blocks import Block
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
 from kelpie.core.paging import Page
@@ -14,6 +15,7 @@ from kelpie.world.database import Tx
 from kelpie.world.sqlite_connection import memory_connection
 
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
+SOMEBODY = Author(AuthorKind.user)
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def tx() -> Iterator[Tx]:
         other = AgentId("agent-00000000-0000-4000-8000-000000000002")
         agents.create(connection, replace(mine, id=other, tags=("secret", "b"), organization_id=THEIRS))
         block = BlockId("block-00000000-0000-4000-8000-000000000001")
-        blocks.insert(connection, Block(block, "human", "v", 1, 1, tags=("a", "both", "x%y")))
+        blocks.insert(connection, (Block(block, "human", "v", 1, 1, tags=("a", "both", "x%y")),), SOMEBODY)
         yield connection
 
 

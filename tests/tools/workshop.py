@@ -9,9 +9,10 @@ from typing import Any
 from sqlalchemy import Connection
 
 from kelpie.core.agents import Agent, AgentType, ModelChoice
+from kelpie.core.block_history import Author, AuthorKind
 from kelpie.core.blocks import Block
 from kelpie.core.ids import AgentId, BlockId
-from kelpie.storage import agents, blocks, schema
+from kelpie.storage import agents, block_carriers, blocks, schema
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.port import CallContext, Outcome
@@ -25,6 +26,7 @@ from kelpie.world.world import World
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 NOBODY = AgentId("agent-00000000-0000-4000-8000-000000000099")
 NOW = 1_700_000_000_000_000
+SOMEBODY = Author(AuthorKind.user)
 
 
 def make_agent(agent_id: AgentId, timezone: str = "UTC") -> Agent:
@@ -68,13 +70,13 @@ class Workshop:
     def give(self, label: str, value: str = "", *agent_ids: AgentId, **fields: Any) -> Block:
         """Makes a block and hangs it on these agents, or on Ann."""
         block = Block(self._ids.new(BlockId), label, value, NOW, NOW, **fields)
-        blocks.insert(self.tx, block)
+        blocks.insert(self.tx, (block,), SOMEBODY)
         for agent_id in agent_ids or (ANN,):
-            blocks.attach(self.tx, agent_id, block.id)
+            block_carriers.attach(self.tx, agent_id, block.id)
         return block
 
     def value(self, label: str, agent_id: AgentId = ANN) -> str | None:
-        block = blocks.by_label(self.tx, agent_id, label)
+        block = block_carriers.by_label(self.tx, agent_id, label)
         return None if block is None else block.value
 
     def everything(self) -> list[tuple[Any, ...]]:

@@ -68,7 +68,7 @@ class Gate:
             if user_id not in (None, given.user_id):
                 raise Forbidden("user_id: a key acts for its own user only; leave the header out.")
             may_write = Scope.write in given.scopes
-            return Caller(given.user_id, given.organization_id, sees_secrets=may_write)
+            return Caller(given.user_id, given.organization_id, key_id=given.key_id, sees_secrets=may_write)
         if user_id is None or user_id == DEFAULT_USER:
             return DEFAULT_CALLER
         user = await self._users.find(user_id, lambda: self._user(user_id))

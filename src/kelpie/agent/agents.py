@@ -33,6 +33,7 @@ from kelpie.core.agents import (
     ModelChoice,
     NewAgent,
 )
+from kelpie.core.block_history import author_of
 from kelpie.core.budgets import Budget
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId
@@ -47,6 +48,7 @@ from kelpie.storage import (
     agents,
     approvals,
     archives,
+    block_carriers,
     blocks,
     conversations,
     messages,
@@ -108,15 +110,15 @@ class Agents:
             require_heartbeats("tools", new.agent_type, attached)
             agent = making.make_agent(new, agent_id, model, attached, now, self._caller)
             agents.create(tx, agent)
-            blocks.give_to_new(tx, agent_id, made)
+            blocks.give_to_new(tx, agent_id, made, author_of(self._caller))
             for block_id in new.block_ids:
                 scope.block(tx, self._organization, block_id)
-                blocks.attach(tx, agent_id, block_id)
+                block_carriers.attach(tx, agent_id, block_id)
             tools.give_to_new(tx, agent_id, [tool.id for tool in attached])
             if secrets:
                 agent_secrets.replace(tx, agent_id, secrets)
             linked = changing.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
-            hung = tuple(blocks.of_agent(tx, agent_id)) if new.block_ids else made
+            hung = tuple(block_carriers.of_agent(tx, agent_id)) if new.block_ids else made
             beginning.write(tx, state.Loaded(agent, hung, attached), first)
             group = companions.hire(tx, agent, hung, companion) if companion else None
             return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
@@ -187,7 +189,7 @@ class Agents:
             agents.update_agent(tx, agent_id, columns, now)
             changing.apply_relations(tx, agent, changes, secrets)
             if changes.get("enable_sleeptime"):
-                companions.hire(tx, agents.get(tx, agent_id), tuple(blocks.of_agent(tx, agent_id)), companion)
+                companions.hire(tx, agents.get(tx, agent_id), tuple(block_carriers.of_agent(tx, agent_id)), companion)
             return agent_views.one(tx, agent_id, EVERYTHING)
 
         view = await self._world.database.transact(write)

@@ -11,7 +11,7 @@ from kelpie.core.ids import BlockId, IdentityId, MessageId, OrganizationId, Tool
 from kelpie.core.paging import Page
 from kelpie.core.tools import Tool, ToolQuery
 from kelpie.llm.port import ModelInfo
-from kelpie.storage import agent_secrets, blocks, identities, messages, scope, tools
+from kelpie.storage import agent_secrets, block_carriers, identities, messages, scope, tools
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 
@@ -95,7 +95,7 @@ def apply_relations(tx: Tx, agent: Agent, changes: Mapping[str, Any], secrets: S
     if (ids := changes.get("block_ids")) is not None:
         for block_id in ids:
             scope.block(tx, agent.organization_id, BlockId(block_id))
-        blocks.replace_for_agent(tx, agent.id, ids)
+        block_carriers.replace_for_agent(tx, agent.id, ids)
     if (ids := changes.get("identity_ids")) is not None:
         link_identities(tx, agent, ids)
     if changes.get("secrets") is not None:

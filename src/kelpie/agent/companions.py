@@ -11,12 +11,13 @@ from kelpie.agent.state import Loaded
 from kelpie.agent.types import COMPANIONS, spec_of
 from kelpie.core.accounts import Caller
 from kelpie.core.agents import Agent, AgentType, NewAgent
+from kelpie.core.block_history import Author, AuthorKind
 from kelpie.core.blocks import Block, NewBlock
 from kelpie.core.groups import Group, Manager, ManagerType
 from kelpie.core.ids import AgentId, GroupId
 from kelpie.core.messages import Message
 from kelpie.core.time import Micros
-from kelpie.storage import agents, blocks, groups, tools
+from kelpie.storage import agents, block_carriers, blocks, groups, tools
 from kelpie.world.database import Tx
 from kelpie.world.ids import Ids
 
@@ -68,9 +69,9 @@ def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
     agent = making.make_agent(new, hired.agent_id, main.model, attached, hired.now, hired.caller)
     agents.create(tx, agent)
     own = () if any(block.label == LABEL for block in shared) else hired.persona
-    blocks.give_to_new(tx, agent.id, own)
+    blocks.give_to_new(tx, agent.id, own, Author(AuthorKind.system))
     for block in shared:
-        blocks.attach(tx, agent.id, block.id)
+        block_carriers.attach(tx, agent.id, block.id)
     tools.give_to_new(tx, agent.id, [tool.id for tool in attached])
     beginning.write(tx, Loaded(agent, (*shared, *own), attached), hired.first)
     if there is not None:

@@ -20,7 +20,7 @@ from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.messages import Message, Text
 from kelpie.llm.models import Models
-from kelpie.storage import agents, approvals, blocks, messages, scope, threads
+from kelpie.storage import agents, approvals, block_carriers, blocks, messages, scope, threads
 from kelpie.storage import conversations as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -155,7 +155,7 @@ class Conversations:
 
         def write(tx: Tx) -> str:
             found = rows.get(tx, self._organization, conversation_id)
-            shown, _ = blocks.seen(tx, found.agent_id, found.id)
+            shown, _ = block_carriers.seen(tx, found.agent_id, found.id)
             text = system_text(agents.get(tx, found.agent_id), shown, now)
             if not dry_run:
                 ids = messages.context_ids(tx, found.agent_id, found.id)

@@ -7,7 +7,7 @@ from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.making import CONTEXT_WINDOW_DEFAULT_MAX
 from kelpie.agent.pause import Pauses
 from kelpie.agent.underway import Underway
-from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.ids import AgentId
 from kelpie.core.runs import Run
 from kelpie.core.tools import Tool, ToolType
@@ -27,7 +27,7 @@ class Equipment:
     touched: Callable[[Iterable[AgentId]], None]
     pauses: Pauses
     underway: Underway
-    block_limit: int = DEFAULT_LIMIT  # of memory blocks that agents make
+    block_rules: BlockRules = DEFAULT_RULES
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name

@@ -15,7 +15,7 @@ from kelpie.core.groups import Group, GroupQuery, Manager, ManagerType, NewGroup
 from kelpie.core.ids import AgentId, BlockId, GroupId
 from kelpie.core.messages import Message, MessageQuery
 from kelpie.storage import agents as agent_rows
-from kelpie.storage import blocks, recall, scope
+from kelpie.storage import block_carriers, recall, scope
 from kelpie.storage import groups as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -181,7 +181,7 @@ class Groups:
         for block_id in block_ids:
             scope.block(tx, self._organization, block_id)
             for agent_id in agent_ids:
-                blocks.attach(tx, agent_id, block_id)
+                block_carriers.attach(tx, agent_id, block_id)
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: GroupQuery) -> list[Group]:
@@ -205,7 +205,7 @@ def _check(agent_ids: Sequence[AgentId], block_ids: Sequence[BlockId]) -> None:
 def _take_off(tx: Tx, agent_ids: Sequence[AgentId], block_ids: Sequence[BlockId]) -> None:
     """Takes blocks off those agents that carry them."""
     for block_id in block_ids:
-        carriers = blocks.agents_with(tx, block_id)
+        carriers = block_carriers.agents_with(tx, block_id)
         for agent_id in agent_ids:
             if agent_id in carriers:
-                blocks.detach(tx, agent_id, block_id)
+                block_carriers.detach(tx, agent_id, block_id)

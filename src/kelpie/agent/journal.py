@@ -22,7 +22,7 @@ from kelpie.agent.telling import told
 from kelpie.agent.types import spec_for, spec_of
 from kelpie.core.agents import Agent
 from kelpie.core.approvals import Pending
-from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.ids import AgentId, MessageId, OrganizationId, RunId, StepId
@@ -106,7 +106,7 @@ class Write:
     left: tuple[ToolCall, ...] = ()  # the calls of the reply that come after those
     ending: Ending | None = None
     trace: NewTrace | None = None  # of the model call that the step is about
-    block_limit: int = DEFAULT_LIMIT  # of blocks that the calls make
+    block_rules: BlockRules = DEFAULT_RULES  # for the calls
     cancelled: bool = False  # the turn was cancelled while what this records was done: it ends here
     chain: Chain = UNCHAINED  # of agents behind the turn
     group_id: str | None = None  # the group that the turn speaks in
@@ -210,8 +210,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     if write.waited and not approvals.move(tx, write.waited, write.waits):
         return _cut_short(tx, position, loaded, write)
     rows, touched, begun = list(write.rows), list[AgentId](), list[Run]()
-    context = CallContext(loaded.agent, write.at, "", run.conversation_id, write.rows, write.block_limit, write.chain)
-    answered, ends_turn = _answer_all(tx, write, context, touched, begun)
+    answered, ends_turn = _answer_all(tx, write, _context(loaded, run, write), touched, begun)
     if answered:
         ran = [answer.planned.call.name for answer in write.answers if not answer.planned.done]
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at, ran))
@@ -244,6 +243,20 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
             recording.keep(tx, run, write.record, said, write.at)
     others = tuple(dict.fromkeys(touched))
     return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun), write.waits)
+
+
+def _context(loaded: Loaded, run: Run, write: Write) -> CallContext:
+    return CallContext(
+        loaded.agent,
+        write.at,
+        "",
+        run.conversation_id,
+        write.rows,
+        write.block_rules,
+        write.chain,
+        run_id=run.id,
+        step_id=write.step_id,
+    )
 
 
 def _said(rows: Sequence[Message], write: Write, loaded: Loaded) -> Sequence[MessageCommitted]:
@@ -318,7 +331,8 @@ def _answer_all(
         elif ends_turn is not None:
             results.append(paused(answer.planned.call))
         else:
-            given_back, outcome = run_inside(tx, answer.planned, replace(context, fresh_uuid=answer.uuid))
+            call = replace(context, fresh_uuid=answer.uuid, tool=answer.planned.call.name)
+            given_back, outcome = run_inside(tx, answer.planned, call)
             results.append(given_back)
             if outcome is not None:
                 touched += outcome.touched

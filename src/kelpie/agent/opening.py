@@ -10,13 +10,14 @@ from kelpie.agent.history import left_open
 from kelpie.agent.prompt import system_text
 from kelpie.core.accounts import Caller
 from kelpie.core.agents import Agent
+from kelpie.core.block_history import author_of
 from kelpie.core.blocks import Block
 from kelpie.core.conversations import Conversation
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId
 from kelpie.core.messages import Message, Role, Text
 from kelpie.core.time import Micros
-from kelpie.storage import blocks, conversations, messages
+from kelpie.storage import block_carriers, blocks, conversations, messages
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -50,10 +51,9 @@ class Opening:
             replace(block, id=block_id, created_at=self.at, updated_at=self.at, version=1)
             for block, block_id in zip(originals, self.block_ids, strict=False)
         ]
-        for block in copies:
-            blocks.insert(tx, block)
+        blocks.insert(tx, copies, author_of(self.caller))
         conversations.add(tx, made, self.caller.organization_id, {block.label: block.id for block in copies})
-        text = system_text(agent, blocks.seen(tx, agent.id, made.id)[0], self.at)
+        text = system_text(agent, block_carriers.seen(tx, agent.id, made.id)[0], self.at)
         system = Message(self.system_id, agent.id, Role.system, self.at, (Text(text),), conversation_id=made.id)
         messages.append(tx, [system])
         messages.replace_context(tx, agent.id, [system.id, *shared], made.id)
@@ -63,7 +63,7 @@ class Opening:
 
 def labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
     """The block of which a conversation is to have its own copy. Raises InvalidInput."""
-    block = blocks.by_label(tx, agent_id, label)
+    block = block_carriers.by_label(tx, agent_id, label)
     if block is None:
         raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
     return block

@@ -8,7 +8,7 @@ from kelpie.core.conversations import Conversation
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId
 from kelpie.core.tools import Tool
-from kelpie.storage import agents, blocks, conversations, tools
+from kelpie.storage import agents, block_carriers, conversations, tools
 from kelpie.world.database import Tx
 
 
@@ -44,8 +44,8 @@ def load(tx: Tx, agent: Agent, conversation: Conversation | None = None) -> Load
     """What the agent's conversation goes by."""
     carried = tuple(tools.of_agent(tx, agent.id))
     if conversation is None:
-        return Loaded(agent, tuple(blocks.of_agent(tx, agent.id)), carried)
-    shown, hidden = blocks.seen(tx, agent.id, conversation.id)
+        return Loaded(agent, tuple(block_carriers.of_agent(tx, agent.id)), carried)
+    shown, hidden = block_carriers.seen(tx, agent.id, conversation.id)
     return Loaded(agent, tuple(shown), carried, conversation, tuple(hidden))
 
 

@@ -91,6 +91,7 @@ class Pass:
     hostname: str | None = None  # the site whose pages may use it; None: any
     operator: bool = False  # may act for any user
     expires_at: Micros | None = None
+    key_id: KeyId | TokenId | None = None
 
 
 OPERATOR = Pass(operator=True)
@@ -106,7 +107,7 @@ def pass_of_key(key: ApiKey) -> Pass:
     scopes = scopes_with(key.scopes)
     access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
     grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
-    return Pass(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at)
+    return Pass(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
 
 
 def pass_of_token(token: AccessToken) -> Pass:
@@ -114,4 +115,5 @@ def pass_of_token(token: AccessToken) -> Pass:
     grants: dict[AgentId, frozenset[Access]] = {}
     for grant in token.policy:
         grants[grant.agent_id] = grants.get(grant.agent_id, frozenset()) | frozenset(grant.access)
-    return Pass(token.user_id, token.organization_id, frozenset(), grants, token.hostname, False, token.expires_at)
+    user, organization, until = token.user_id, token.organization_id, token.expires_at
+    return Pass(user, organization, frozenset(), grants, token.hostname, False, until, token.id)

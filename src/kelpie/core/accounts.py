@@ -23,6 +23,7 @@ class Caller:
     user_id: UserId = DEFAULT_USER
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     operator: bool = False
+    key_id: str | None = None  # the API key or access token that was shown, if it was one
     sees_secrets: bool = True  # who may only read, or speaks from a web page, is not shown the secrets of an agent
 
 

@@ -7,8 +7,29 @@ from typing import Any
 from kelpie.core.ids import DEFAULT_ORGANIZATION, BlockId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
+from kelpie.core.tokens import BYTES_PER_TOKEN
 
 DEFAULT_LIMIT = 100_000
+VERSIONS_KEPT = 100
+CONTEXT_BYTES = 32 * 1024
+_WINDOW = 128_000  # tokens; a larger window leaves room for more memory
+_SHARE = 4  # of a window that memory may fill, at most one part in so many
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRules:
+    """What the server's settings say about the blocks of all agents."""
+
+    limit: int = DEFAULT_LIMIT  # characters of a block that names no limit
+    versions_kept: int = VERSIONS_KEPT  # of each block
+    context_bytes: int = CONTEXT_BYTES  # of all blocks in one prompt, before the window is looked at
+
+    def budget(self, window: int) -> int:
+        """The bytes that an agent with this window may fill with its blocks: more in a large one, less in a small."""
+        return min(max(self.context_bytes, self.context_bytes * window // _WINDOW), window * BYTES_PER_TOKEN // _SHARE)
+
+
+DEFAULT_RULES = BlockRules()
 
 
 @dataclass(frozen=True, slots=True)

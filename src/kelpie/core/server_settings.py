@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kelpie.core.blocks import CONTEXT_BYTES, DEFAULT_LIMIT, VERSIONS_KEPT, BlockRules
 from kelpie.core.bounds import check_handle
 from kelpie.core.hosts import is_loopback
 from kelpie.core.setting import setting
@@ -175,9 +176,26 @@ class ServerSettings:
         "agents.block_limit",
         "Characters a memory block may hold when the request that makes it names no limit.",
         "KELPIE_BLOCK_LIMIT",
-        default=100_000,
+        default=DEFAULT_LIMIT,
         low=1,
         high=2**31 - 1,
+    )
+    block_versions: int = setting(
+        "agents.block_versions",
+        "How many versions of each memory block are kept, the current one included; the oldest go first.",
+        "KELPIE_BLOCK_VERSIONS",
+        default=VERSIONS_KEPT,
+        low=1,
+        high=COUNT_MAX,
+    )
+    core_memory_bytes: int = setting(
+        "agents.core_memory_bytes",
+        "Bytes to which an agent may fill its memory blocks, all together; a context window over 128,000 tokens "
+        "raises it in proportion, and it is never more than a quarter of the window.",
+        "KELPIE_CORE_MEMORY_BYTES",
+        default=CONTEXT_BYTES,
+        low=1,
+        high=BYTES_MAX,
     )
     context_window: int = setting(
         "agents.context_window",
@@ -249,6 +267,11 @@ class ServerSettings:
         low=0,
         high=10 * 365 * 24 * 3600,
     )
+
+    @property
+    def block_rules(self) -> BlockRules:
+        """What holds for the memory blocks of all agents."""
+        return BlockRules(self.block_limit, self.block_versions, self.core_memory_bytes)
 
     @property
     def protected(self) -> bool:

@@ -10,13 +10,14 @@ from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import EVERYTHING, AgentView
-from kelpie.core.blocks import DEFAULT_LIMIT, Block, BlockQuery, NewBlock
+from kelpie.core.block_history import Change, author_of
+from kelpie.core.blocks import DEFAULT_LIMIT, DEFAULT_RULES, Block, BlockQuery, BlockRules, NewBlock
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.memory.edits import cleaned
-from kelpie.storage import agent_views, groups, scope
+from kelpie.storage import agent_views, block_carriers, groups, scope
 from kelpie.storage import blocks as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -76,29 +77,30 @@ class Blocks:
         self,
         world: World,
         touched: Callable[[Iterable[AgentId]], None],
-        limit: int = DEFAULT_LIMIT,
+        rules: BlockRules = DEFAULT_RULES,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._touched = touched
-        self._limit = limit
+        self._rules = rules
+        self._author = author_of(caller)
         self._user = caller.user_id
         self._organization = caller.organization_id
 
     async def create(self, new: NewBlock) -> Block:
         """Makes a block that no agent carries yet. Raises InvalidInput."""
         block_id, now = self._world.ids.new(BlockId), self._world.clock.now()
-        block = make(new, block_id, now, self._user, self._organization, limit=self._limit)
-        return await self._world.database.transact(lambda tx: _create(tx, block))
+        block = make(new, block_id, now, self._user, self._organization, limit=self._rules.limit)
+        return await self._world.database.transact(lambda tx: self._create(tx, (block,))[0])
 
     async def create_many(self, new: Sequence[NewBlock]) -> list[Block]:
         """Makes blocks, all or none, in the order given. Raises InvalidInput."""
         now = self._world.clock.now()
         made = [  # a microsecond apart, so that they are listed in their order
-            make(one, self._world.ids.new(BlockId), now + i, self._user, self._organization, limit=self._limit)
+            make(one, self._world.ids.new(BlockId), now + i, self._user, self._organization, limit=self._rules.limit)
             for i, one in enumerate(new)
         ]
-        return await self._world.database.transact(lambda tx: [_create(tx, block) for block in made])
+        return await self._world.database.transact(lambda tx: self._create(tx, made))
 
     async def get(self, block_id: BlockId) -> Block:
         """Raises NotFound."""
@@ -117,10 +119,9 @@ class Blocks:
         return await self._update(lambda tx: self._labelled(tx, agent_id, label).id, changes)
 
     async def _update(self, which: Callable[[Tx], BlockId], changes: Mapping[str, Any]) -> Block:
-        values, now = _checked(changes), self._world.clock.now()
-        block, _, affected = await self._world.database.transact(
-            lambda tx: rows.update(tx, which(tx), values, now, self._user)
-        )
+        values = _checked(changes)
+        change = Change(self._author, self._world.clock.now(), self._rules.versions_kept)
+        block, _, affected = await self._world.database.transact(lambda tx: rows.update(tx, which(tx), values, change))
         self._touched(affected)
         return block
 
@@ -130,11 +131,13 @@ class Blocks:
 
     async def agents_of(self, block_id: BlockId, page: Page) -> list[AgentId]:
         """The agents that carry the block; none for an unknown block."""
-        return await self._world.database.read(lambda tx: rows.agents_page(tx, self._organization, block_id, page))
+        return await self._world.database.read(
+            lambda tx: block_carriers.agents_page(tx, self._organization, block_id, page)
+        )
 
     async def of_agent(self, agent_id: AgentId) -> list[Block]:
         """The agent's blocks, oldest first. Raises NotFound for an unknown agent."""
-        return await self._world.database.read(lambda tx: rows.of_agent(tx, self._our_agent(tx, agent_id)))
+        return await self._world.database.read(lambda tx: block_carriers.of_agent(tx, self._our_agent(tx, agent_id)))
 
     async def of_agent_by_label(self, agent_id: AgentId, label: str) -> Block:
         """Raises NotFound."""
@@ -147,8 +150,8 @@ class Blocks:
         """
 
         def change(tx: Tx) -> tuple[AgentId, ...]:
-            rows.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
-            return rows.share(tx, block_id, groups.companions_of(tx, agent_id))
+            block_carriers.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
+            return block_carriers.share(tx, block_id, groups.companions_of(tx, agent_id))
 
         return await self._change(agent_id, change)
 
@@ -156,7 +159,7 @@ class Blocks:
         """Takes the block off the agent and gives the agent as it is then. Raises NotFound when it has it not."""
 
         def change(tx: Tx) -> tuple[AgentId, ...]:
-            rows.detach(tx, self._our_agent(tx, agent_id), block_id)
+            block_carriers.detach(tx, self._our_agent(tx, agent_id), block_id)
             return ()
 
         return await self._change(agent_id, change)
@@ -181,17 +184,16 @@ class Blocks:
         return agent_id
 
     def _labelled(self, tx: Tx, agent_id: AgentId, label: str) -> Block:
-        block = rows.by_label(tx, self._our_agent(tx, agent_id), label)
+        block = block_carriers.by_label(tx, self._our_agent(tx, agent_id), label)
         if block is None:
             raise NotFound("Block", label)
         return block
+
+    def _create(self, tx: Tx, made: Sequence[Block]) -> "list[Block]":
+        rows.insert(tx, made, self._author)
+        return [replace(block, tags=tuple(sorted(set(block.tags)))) for block in made]
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: BlockQuery) -> list[Block]:
         """Raises InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
-
-
-def _create(tx: Tx, block: Block) -> Block:
-    rows.insert(tx, block)
-    return replace(block, tags=tuple(sorted(set(block.tags))))

@@ -4,8 +4,10 @@ What cannot be done as asked raises ToolError, a sentence the model can act on; 
 """
 
 import re
+from collections.abc import Sequence
 
 from kelpie.core.errors import ToolError
+from kelpie.core.tokens import weigh
 
 END = -1  # the line number that means: after everything
 
@@ -73,6 +75,17 @@ def check_limit(label: str, before: str, after: str, limit: int) -> None:
         raise ToolError(
             f"Nothing was changed: the block '{label}' may hold {limit} characters and would have {len(after)}. "
             "Shorten the text, or remove something from the block first."
+        )
+
+
+def check_budget(label: str, grows_by: int, shown: Sequence[str], budget: int) -> None:
+    """Raises ToolError when an edit makes all blocks of a prompt, which are shown as these, larger than they may be."""
+    total = sum(weigh(value) for value in shown)
+    if total + grows_by > budget:
+        raise ToolError(
+            f"Nothing was changed: your memory blocks together may hold {budget} bytes, have {total}, and this edit of "
+            f"'{label}' would add {grows_by}. Shorten blocks or remove what is no longer needed, or put it into "
+            "archival memory."
         )
 
 

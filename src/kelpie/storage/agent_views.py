@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kelpie.core.agents import Agent, AgentView, Include
 from kelpie.core.ids import AgentId
-from kelpie.storage import agent_secrets, agents, approvals, blocks, groups, identities, messages, tools
+from kelpie.storage import agent_secrets, agents, approvals, block_carriers, groups, identities, messages, tools
 from kelpie.world.database import Tx
 
 
@@ -19,7 +19,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     if not ids:
         return []
     contexts = messages.context_ids_of(tx, ids)
-    blocks_of = blocks.of_agents(tx, ids) if include.blocks else {}
+    blocks_of = block_carriers.of_agents(tx, ids) if include.blocks else {}
     tools_of = tools.of_agents(tx, ids) if include.tools else {}
     secrets_of = agent_secrets.of_agents(tx, ids) if include.secrets else {}
     identities_of = identities.of_agents.of_rows(tx, ids) if include.identities else {}

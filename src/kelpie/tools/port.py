@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kelpie.core.agents import Agent
-from kelpie.core.blocks import DEFAULT_LIMIT
+from kelpie.core.block_history import Author, AuthorKind, Change
+from kelpie.core.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.chains import UNCHAINED, Chain
-from kelpie.core.ids import AgentId
+from kelpie.core.ids import AgentId, RunId, StepId
 from kelpie.core.messages import Message, Part
 from kelpie.core.runs import Run
 from kelpie.core.time import Micros
@@ -29,8 +30,21 @@ class CallContext:
     fresh_uuid: str  # a uuid4 for at most one new row
     conversation_id: str | None = None
     unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
-    block_limit: int = DEFAULT_LIMIT  # characters of a block that the call makes
+    block_rules: BlockRules = DEFAULT_RULES
     chain: Chain = UNCHAINED  # of agents behind the turn that makes the call
+    run_id: RunId | None = None
+    step_id: StepId | None = None
+    tool: str | None = None  # the name it was called by
+
+    @property
+    def author(self) -> Author:
+        """The agent, in this call: whose doing a change of memory is."""
+        return Author(AuthorKind.agent, self.agent.id, None, self.run_id, self.step_id, self.tool)
+
+    @property
+    def change(self) -> Change:
+        """What is put down about a change that the call makes."""
+        return Change(self.author, self.now, self.block_rules.versions_kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from kelpie.search import tables as search
 from kelpie.storage.tables.accounts import organizations, users
 from kelpie.storage.tables.agents import agent_secrets, agent_tags, agents
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
-from kelpie.storage.tables.blocks import agent_blocks, block_tags, blocks
+from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
 from kelpie.storage.tables.credentials import access_token_agents, access_tokens, api_keys
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
@@ -45,6 +45,7 @@ __all__ = [
     "api_keys",
     "approvals",
     "archives",
+    "block_history",
     "block_identities",
     "block_tags",
     "blocks",

@@ -1,4 +1,4 @@
-"""Memory blocks and who carries them."""
+"""Memory blocks, what they said before, and who carries them."""
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 
@@ -49,4 +49,22 @@ agent_blocks = Table(
     Column("label", Text, primary_key=True),
     Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), nullable=False),
     Index(None, "block_id"),
+)
+
+# A row for each version that a block has had. The run, the step and the key may be gone by now; the record stays.
+block_history = Table(
+    "block_history",
+    metadata,
+    Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), primary_key=True),
+    Column("version", BigInteger, primary_key=True),
+    Column("value", Text, nullable=False),
+    Column("fields", JSON, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("author_id", Text),
+    Column("key_id", Text),
+    Column("run_id", Text),
+    Column("step_id", Text),
+    Column("tool", Text),
+    Column("restores", BigInteger),
 )

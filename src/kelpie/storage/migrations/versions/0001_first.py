@@ -318,6 +318,25 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_agent_tools_tool_id"), "agent_tools", ["tool_id"], unique=False)
     op.create_table(
+        "block_history",
+        sa.Column("block_id", sa.Text(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("fields", sa.JSON(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("author", sa.Text(), nullable=False),
+        sa.Column("author_id", sa.Text(), nullable=True),
+        sa.Column("key_id", sa.Text(), nullable=True),
+        sa.Column("run_id", sa.Text(), nullable=True),
+        sa.Column("step_id", sa.Text(), nullable=True),
+        sa.Column("tool", sa.Text(), nullable=True),
+        sa.Column("restores", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["block_id"], ["blocks.id"], name=op.f("fk_block_history_block_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("block_id", "version", name=op.f("pk_block_history")),
+    )
+    op.create_table(
         "block_identities",
         sa.Column("block_id", sa.Text(), nullable=False),
         sa.Column("identity_id", sa.Text(), nullable=False),
@@ -864,6 +883,7 @@ def downgrade() -> None:
     op.drop_table("context")
     op.drop_table("block_tags")
     op.drop_table("block_identities")
+    op.drop_table("block_history")
     op.drop_table("agent_tools")
     op.drop_table("agent_tags")
     op.drop_table("agent_secrets")

@@ -1,0 +1,55 @@
+"""Memory blocks between rows and values: the columns, and the tags beside them."""
+
+from dataclasses import fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from kelpie.core.blocks import Block
+from kelpie.core.ids import BlockId, OrganizationId
+from kelpie.storage.tables import block_tags, blocks
+
+TAG_SEPARATOR = "\x1f"
+
+TAGS = (
+    sa.select(sa.func.aggregate_strings(block_tags.c.tag, TAG_SEPARATOR))
+    .where(block_tags.c.block_id == blocks.c.id)
+    .correlate(blocks)
+    .scalar_subquery()
+    .label("tags")
+)
+
+
+def to_row(block: Block) -> dict[str, Any]:
+    """The columns of a block; its tags are rows of their own."""
+    row = {field.name: getattr(block, field.name) for field in fields(Block) if field.name != "tags"}
+    return row | {"metadata": dict(block.metadata)}
+
+
+def from_row(row: sa.Row[Any]) -> Block:
+    """The block of a row that was read with `TAGS`."""
+    return Block(
+        id=BlockId(row.id),
+        label=row.label,
+        value=row.value,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        limit=row.limit,
+        description=row.description,
+        read_only=row.read_only,
+        metadata=row.metadata,
+        tags=tuple(sorted(row.tags.split(TAG_SEPARATOR))) if row.tags else (),
+        hidden=row.hidden,
+        project_id=row.project_id,
+        template_name=row.template_name,
+        is_template=row.is_template,
+        template_id=row.template_id,
+        base_template_id=row.base_template_id,
+        deployment_id=row.deployment_id,
+        entity_id=row.entity_id,
+        preserve_on_migration=row.preserve_on_migration,
+        organization_id=OrganizationId(row.organization_id),
+        created_by_id=row.created_by_id,
+        last_updated_by_id=row.last_updated_by_id,
+        version=row.version,
+    )
