@@ -10,7 +10,7 @@ from functools import partial
 from kelpie.agent.backlog import Backlog
 from kelpie.agent.withdrawal import withdraw
 from kelpie.core.approvals import Pending
-from kelpie.core.ids import ConversationId, RunId
+from kelpie.core.ids import ConversationId, MessageId, RunId
 from kelpie.core.messages import Ruling
 from kelpie.core.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.time import MICROS_PER_SECOND, Micros
@@ -53,7 +53,7 @@ class Expiry:
     def _deny(self, tx: Tx, pending: Pending, at: Micros) -> Run | None:
         """The run that denies what waits; None when there is none to be worked on."""
         why = f"Nobody answered within {self.after_s} seconds."
-        run_id = RunId(f"{RunId.prefix}-{stable_uuid(pending.request, RUN_TYPE)}")
+        run_id = denial_of(pending.request)
         if known := runs.get_many(tx, [run_id]):
             if known[0].status in UNFINISHED:
                 return None  # it is on its way
@@ -74,3 +74,8 @@ class Expiry:
         given = Given((), self.max_steps, answers=(Ruling(pending.request, False, why),))
         runs.open_run(tx, run, agent.organization_id, given, NOBODY)
         return run
+
+
+def denial_of(request: MessageId) -> RunId:
+    """The run that denies a request: there is never more than one."""
+    return RunId(f"{RunId.prefix}-{stable_uuid(request, RUN_TYPE)}")

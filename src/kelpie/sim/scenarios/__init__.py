@@ -12,6 +12,7 @@ from kelpie.sim.scenarios.credentials import CREDENTIALS
 from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
 from kelpie.sim.scenarios.doubts import CUT_OFF, DOUBTS
 from kelpie.sim.scenarios.everything import EVERYTHING
+from kelpie.sim.scenarios.expiring import EXPIRING
 from kelpie.sim.scenarios.groups import DISK_FULL
 from kelpie.sim.scenarios.households import HOUSEHOLDS
 from kelpie.sim.scenarios.lanes import LANES
@@ -55,6 +56,7 @@ SCENARIOS: dict[str, Scenario] = {
         CUT_OFF,
         CANCELLING,
         WAITING,
+        EXPIRING,
         RESTS,
         BUDGETS,
         LIFECYCLE,

@@ -8,7 +8,7 @@ nothing but a person ends a wait, and in the end everybody takes a plain message
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kelpie.core.runs import RunStatus, StopReason, status_for
@@ -39,12 +39,15 @@ LINES = (
 ROUNDS = 4
 LOOKS = 9
 WAYS = ("whole", "whole", "part", "part", "twice", "at once", "with words", "unheard", "only words", "cancel")
-_MAY_BE_TOLD = (400, 409, 429, 503)
+REFUSALS = (400, 409, 429)
+_MAY_BE_TOLD = (*REFUSALS, 503)
 _STOPPED = re.compile(rb'"stop_reason":\s*"(\w+)"')
 
 
 class Deciding(Play):
     """Two agents, one of them in two conversations; each conversation has somebody who asks and two who decide."""
+
+    asks_within_s = 2.0
 
     async def act(self) -> None:
         self.words: list[Word] = []
@@ -62,13 +65,17 @@ class Deciding(Play):
         other = (await maker.insist("POST", f"/v1/conversations/?agent_id={first}", {}))["id"]
         self.lanes = [Lane(first), Lane(first, other), Lane(second)]
         people = self.people(9)
-        asking = (self._ask(people[number], lane, number) for number, lane in enumerate(self.lanes))
-        deciding = (self._decide(people[3 + number], self.lanes[number % 3]) for number in range(6))
-        await together((*asking, *deciding, self._empty(self.person("emptier"), second)))
+        asking = (self.ask(people[number], lane, number) for number, lane in enumerate(self.lanes))
+        deciding = (self.decide(people[3 + number], self.lanes[number % 3]) for number in range(6))
+        await together((*asking, *deciding, *self.meddling()))
 
-    async def _ask(self, person: Person, lane: Lane, number: int) -> None:
+    def meddling(self) -> Iterable[Awaitable[None]]:
+        """What others do meanwhile."""
+        return (self._empty(self.person("emptier"), self.agents[1]),)
+
+    async def ask(self, person: Person, lane: Lane, number: int) -> None:
         for turn in range(ROUNDS):
-            await person.pause(2.0)
+            await person.pause(self.asks_within_s)
             await self._say(person, lane, LINES[(number + turn) % len(LINES)])
 
     async def _say(
@@ -97,7 +104,7 @@ class Deciding(Play):
 
     # --- what is said to calls that wait -------------------------------------------------------------------------
 
-    async def _decide(self, person: Person, lane: Lane) -> None:
+    async def decide(self, person: Person, lane: Lane) -> None:
         for _ in range(LOOKS):
             await person.pause(1.5)
             request = waiting(self.stage.disk, lane)
@@ -109,9 +116,9 @@ class Deciding(Play):
             elif way == "cancel":
                 await self._cancel(person, lane)
             else:
-                await self._answer(person, lane, request, way)
+                await self.answer(person, lane, request, way)
 
-    async def _answer(self, person: Person, lane: Lane, request: Request, way: str) -> None:
+    async def answer(self, person: Person, lane: Lane, request: Request, way: str) -> None:
         answers = [self._opinion(person, call) for call in request.calls]
         if way == "part":
             await self._send(person, lane, [person.picks(answers)], partial=True)
@@ -164,6 +171,8 @@ class Deciding(Play):
         if told is None or b"event: error" in told.body:
             return
         if told.status != 200:
+            for word in words:
+                word.refused = told.status in REFUSALS
             if told.status not in _MAY_BE_TOLD and b"error" not in told.body:
                 raise Broken("a sound answer is accepted", f"{path}: {told.status} {told.body!r}")
             return

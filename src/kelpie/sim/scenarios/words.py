@@ -51,6 +51,7 @@ class Word:
     agent_id: str
     answer: Mapping[str, Any]
     acknowledged: bool = False
+    refused: bool = False
 
     @property
     def approves(self) -> bool:
@@ -134,6 +135,17 @@ def _acknowledged(words: Iterable[Word], said: Mapping[str, list[Mapping[str, An
         stored = said.get(word.answer["tool_call_id"])
         if not stored or not _same(word.answer, stored[0]):
             raise Broken("no acknowledged answer is lost", f"{word.answer} is stored as {stored}")
+
+
+def taken(disk: Disk, word: Word) -> bool:
+    """Whether this very answer is the one that a call was given."""
+    stored = [
+        answer
+        for (answers,) in disk.query("SELECT answers FROM messages WHERE answers IS NOT NULL")
+        for answer in json.loads(answers) or ()
+        if answer["call_id"] == word.answer["tool_call_id"]
+    ]
+    return any(_same(word.answer, one) and one.get("reason") == word.answer.get("reason") for one in stored)
 
 
 def _same(sent: Mapping[str, Any], stored: Mapping[str, Any]) -> bool:
