@@ -22,17 +22,19 @@ from kelpie.agent import (
     cancelling,
     context,
     course,
+    endings,
     journal,
     recording,
     resends,
     sleeptime,
     turn,
+    writing,
 )
 from kelpie.agent.calls import run_inside
 from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.conversations import Conversations
+from kelpie.agent.entry import Committed
 from kelpie.agent.events import TurnEnded
-from kelpie.agent.journal import Committed
 from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.listener import Turn
 from kelpie.agent.upkeep import Upkeep
@@ -93,17 +95,17 @@ def an_open_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> N
 
 
 def a_step_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
-    original = journal.write_step
+    original = writing.write_step
 
     async def write_step(database: Any, position: Any, loaded: Any, write: Any) -> Committed:
         try:
             return await original(database, position, loaded, write)
         except StorageError:
-            decision = journal._decide(loaded, write, write.rows)
-            run = journal.ended(position.run, decision.stop, write.at) if decision.stop else position.run
+            decision = writing._decide(loaded, write, write.rows)
+            run = endings.ended(position.run, decision.stop, write.at) if decision.stop else position.run
             return Committed(write.rows, run, loaded, decision.stop)
 
-    patch.setattr(journal, "write_step", write_step)
+    patch.setattr(writing, "write_step", write_step)
 
 
 def an_unknown_commit_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import journal
+from kelpie.agent import endings
 from kelpie.agent.activation import Activation
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.calls import cancelled
@@ -185,9 +185,9 @@ def _open(tx: Tx, work: Work, organization: OrganizationId, at: Micros) -> None:
 
 def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
     """Ends one run and answers what it left open; True when the history has changed by it."""
-    run, conversation = journal.ended(left.run, StopReason.cancelled, at), left.run.conversation_id or ""
+    run, conversation = endings.ended(left.run, StopReason.cancelled, at), left.run.conversation_id or ""
     if left.run.status is RunStatus.created:  # it never came to its lane, where another turn may be at work
-        journal.finish_waiting(tx, run)
+        endings.finish_waiting(tx, run)
         return False
     orphans: list[Message] = []
     if (opened := _open_calls(tx, left)) is not None:
@@ -196,7 +196,7 @@ def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
         orphans.append(tool_row(run, row_id, reply.step_id, tuple(cancelled(call) for call in calls), at))
         messages.append(tx, orphans, conversation)
     told = [MessageCommitted(row) for row in orphans]
-    cleared = journal.finish(tx, run, agents.get(tx, run.agent_id), conversation, said=told)
+    cleared = endings.finish(tx, run, agents.get(tx, run.agent_id), conversation, said=told)
     return cleared or bool(orphans)
 
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kelpie.agent import journal, sleeptime
+from kelpie.agent import endings, sleeptime, writing
 from kelpie.agent.asking import Asked
 from kelpie.agent.calls import cancelled
 from kelpie.agent.cancellation import Cancelled
+from kelpie.agent.entry import Committed, Write
 from kelpie.agent.equipment import Equipment
 from kelpie.agent.events import MessageCommitted, TurnEnded
 from kelpie.agent.history import left_open
-from kelpie.agent.journal import Committed, Position, Write
+from kelpie.agent.journal import Position
 from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.ledger import DETAIL, Exhausted, book
 from kelpie.agent.listener import Turn
@@ -81,7 +82,7 @@ class Course:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
         if self._recorder is not None:
             write = replace(write, record=await self._recorder.enclose(self._context_tokens))
-        committed = await journal.write_step(self._world.database, self._position, self._lane.loaded, write)
+        committed = await writing.write_step(self._world.database, self._position, self._lane.loaded, write)
         self._waiting = ()
         book(self._hot, write.step)
         self._take_in(committed)
@@ -157,10 +158,10 @@ class Course:
         await self._end(StopReason.insufficient_credits)
 
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
-        run = journal.ended(self._position.run, reason, self._world.clock.now())
+        run = endings.ended(self._position.run, reason, self._world.clock.now())
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
         record = await self._recorder.enclose(self._context_tokens) if self._recorder is not None else None
-        cleared = await journal.close_turn(
+        cleared = await endings.close_turn(
             self._world.database, self._position, run, orphans, step, self._lane.loaded, record
         )
         if cleared or orphans:

@@ -7,7 +7,7 @@ on from its last committed step. Nothing here may keep the agent from later turn
 import asyncio
 from dataclasses import replace
 
-from kelpie.agent import answers, journal, recording
+from kelpie.agent import answers, endings, recording
 from kelpie.agent.answers import Replay
 from kelpie.agent.calls import interrupted
 from kelpie.agent.cancellation import Cancelled
@@ -106,14 +106,14 @@ class Leftovers:
         standing, at = await self._stand(left), world.clock.now()
         told = {"error": why} if reason is StopReason.error else {"note": why}
         run = replace(left.run, metadata={**left.run.metadata, **told})
-        run = journal.ended(run, reason, at)
+        run = endings.ended(run, reason, at)
         orphans = ()
         if standing.left is not None:
             reply, calls = standing.left
             results = tuple(interrupted(call) for call in calls)
             orphans = (tool_row(run, world.ids.new(MessageId), reply.step_id, results, at),)
         try:
-            await journal.close_turn(world.database, standing.position, run, orphans, None, hot.main.loaded)
+            await endings.close_turn(world.database, standing.position, run, orphans, None, hot.main.loaded)
         except RunOver:  # somebody else has ended it in the meantime, which is all that was wanted
             return
         finally:

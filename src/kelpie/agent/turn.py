@@ -14,14 +14,12 @@ from kelpie.agent.asking import Asked, ask
 from kelpie.agent.calls import NO_WORDS, Planned, Words, batches, interrupted, plan, run_together
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.course import Course
+from kelpie.agent.entry import Answer, Ending
 from kelpie.agent.events import TurnOpened
 from kelpie.agent.freshness import Forgotten, catch_up
-from kelpie.agent.journal import Answer, Ending, Position
+from kelpie.agent.journal import Position
 from kelpie.agent.ledger import Exhausted, afford
-from kelpie.agent.rows import (
-    answer_row,
-    input_row,
-)
+from kelpie.agent.rows import answer_row, input_row
 from kelpie.agent.rules import made_in
 from kelpie.agent.stop import Called
 from kelpie.core.approvals import Pending

@@ -1,0 +1,101 @@
+"""The end of a run: how it is recorded on the run, its agent, its stream and its conversation, in one commit."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kelpie.agent import journal, recording, state
+from kelpie.agent.events import MessageCommitted, TurnEvent
+from kelpie.agent.journal import Position
+from kelpie.agent.recording import Record
+from kelpie.agent.state import Loaded
+from kelpie.core.agents import Agent
+from kelpie.core.ids import AgentId, RunId
+from kelpie.core.messages import Message, Role
+from kelpie.core.runs import Run, Step, StopReason, status_for
+from kelpie.core.time import Micros
+from kelpie.storage import agents, conversations, messages, runs, steps
+from kelpie.world.database import Database, Tx
+
+
+async def close_turn(
+    database: Database,
+    position: Position,
+    run: Run,
+    orphans: Sequence[Message],
+    step: Step | None,
+    loaded: Loaded,
+    record: Record | None = None,
+) -> bool:
+    """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError.
+
+    True when what the model sees of the conversation must be read again.
+    """
+
+    def body(tx: Tx) -> bool:
+        if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
+            messages.append(tx, orphans, None if is_gone(tx, run) else position.conversation)
+        if step is not None:
+            steps.add(tx, step, loaded.agent.organization_id)
+        said = [MessageCommitted(row) for row in orphans]
+        return finish(tx, run, state.refresh(tx, loaded).agent, position.conversation, record, said)
+
+    assert run.completed_at is not None
+    return await journal.commit(database, position, "close", run.completed_at, body, lambda tx: True)
+
+
+def ended(run: Run, reason: StopReason, at: Micros) -> Run:
+    """The run as it is once it has stopped."""
+    return replace(
+        run,
+        status=status_for(reason),
+        stop_reason=reason,
+        completed_at=at,
+        total_duration_ns=max(0, at - run.created_at) * 1000,
+    )
+
+
+def finish(
+    tx: Tx,
+    run: Run,
+    agent: Agent,
+    conversation: str,
+    record: Record | None = None,
+    said: Sequence[TurnEvent] = (),
+    begun: Sequence[RunId] = (),
+) -> bool:
+    """Records an ended run, on itself and on its agent; clears the context if the agent asks for that, and tells so.
+
+    The stream of a background run gets its end here: what its last commit said, and why it stopped.
+    A turn that waits for somebody is not over: its context stays until it is.
+    """
+    assert run.stop_reason is not None and run.completed_at is not None
+    runs.finish(tx, run)
+    if run.background:
+        recording.keep_end(tx, run, record, said, begun)
+    duration_ms = (run.total_duration_ns or 0) // 1_000_000
+    agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)
+    if conversation:
+        conversations.record_run(tx, conversation, run.completed_at)
+    clears = agent.message_buffer_autoclear and run.stop_reason is not StopReason.requires_approval
+    if clears:
+        _clear_context(tx, agent.id, conversation)
+    return clears
+
+
+def finish_waiting(tx: Tx, run: Run) -> None:
+    """Records the end of a run that never came to its lane: nothing of the agent has changed by it."""
+    runs.finish(tx, run)
+    if run.background:
+        recording.keep_end(tx, run, None, ())
+
+
+def _clear_context(tx: Tx, agent_id: AgentId, conversation: str) -> None:
+    """Leaves the model the system message and nothing else; the history keeps everything."""
+    first = messages.get_many(tx, messages.context_ids(tx, agent_id, conversation)[:1])
+    kept = [message.id for message in first if message.role is Role.system]
+    messages.replace_context(tx, agent_id, kept, conversation)
+
+
+def is_gone(tx: Tx, run: Run) -> bool:
+    """Whether the conversation that a turn runs in was deleted; the default one goes with its agent only."""
+    return run.conversation_id is not None and not conversations.is_live(tx, run.conversation_id)

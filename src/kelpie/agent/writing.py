@@ -1,0 +1,188 @@
+"""Writing a step into the journal: a reply, results, or both, and with the last of them the end of the turn.
+
+Transactional tools run inside the commit, so their effect and their recorded result are one; whether the turn ends is
+decided inside it too, so the last step and the end are one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kelpie.agent import journal, recording, sleeptime, state
+from kelpie.agent.calls import cancelled, paused, run_inside
+from kelpie.agent.endings import ended, finish, is_gone
+from kelpie.agent.entry import Committed, Write
+from kelpie.agent.events import MessageCommitted
+from kelpie.agent.history import left_open
+from kelpie.agent.journal import Position
+from kelpie.agent.rows import nudge_row, said_in, tool_row
+from kelpie.agent.rules import made_in
+from kelpie.agent.state import Loaded
+from kelpie.agent.stop import Decision, decide, ruled
+from kelpie.agent.telling import told
+from kelpie.agent.types import spec_for, spec_of
+from kelpie.core.ids import AgentId, OrganizationId
+from kelpie.core.messages import Message, ToolReturn
+from kelpie.core.runs import UNFINISHED, Run, StepStatus, StopReason
+from kelpie.storage import approvals, messages, runs, steps, traces
+from kelpie.tools.port import CallContext
+from kelpie.world.database import Database, Tx
+
+
+async def write_step(database: Database, position: Position, loaded: Loaded, write: Write) -> Committed:
+    """A reply, or results, or both; ends the run when the turn is over. Raises StorageError."""
+    return await journal.commit(
+        database,
+        position,
+        write.kind,
+        write.at,
+        lambda tx: _write(tx, position, loaded, write),
+        lambda tx: _recall(tx, position, loaded, write),
+    )
+
+
+def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+    run = position.run
+    if is_gone(tx, run) or (position.rests_on_history and not messages.has_run(tx, run.id)):
+        return _cut_short(tx, position, loaded, write)
+    if write.waited and not approvals.move(tx, write.waited, write.waits):
+        return _cut_short(tx, position, loaded, write)
+    rows, touched, begun = list(write.rows), list[AgentId](), list[Run]()
+    answered, ends_turn = _answer_all(tx, write, _context(loaded, run, write), touched, begun)
+    if answered:
+        ran = [answer.planned.call.name for answer in write.answers if not answer.planned.done]
+        rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at, ran))
+    decision = _decide(loaded, write, rows) if ends_turn is None else Decision(StopReason.end_turn, detail=ends_turn)
+    if decision.nudge is not None:
+        rows.append(nudge_row(run, write.nudge_id, write.step_id, decision.nudge, write.at))
+    if write.group_id is not None:
+        rows = said_in(write.group_id, rows)
+    if answering := [row for row in rows if row.answers]:  # which the model is never shown
+        messages.append(tx, answering)
+    messages.append(tx, [row for row in rows if not row.answers], position.conversation)
+    if not write.waited and write.waits:
+        approvals.move(tx, None, write.waits)
+    _record_step(tx, write, decision.stop, loaded.agent.organization_id)
+    if answered:
+        ran = (a.planned.tool.id for a in write.answers if a.planned.tool and a.planned.refusal is None)
+        runs.add_tools(tx, run.id, ran)
+    now, cleared = state.refresh(tx, loaded), False
+    said = _said(rows, write, loaded) if run.background else ()
+    if decision.stop is not None:
+        run = replace(ended(run, decision.stop, write.at), stop_detail=decision.detail)
+        work = sleeptime.NOTHING
+        if now.agent.enable_sleeptime and ends_turn is None and not (write.ending and write.ending.paused):
+            work = sleeptime.after_turn(tx, now.agent, run, write.chain, position.conversation)
+            begun += work.begun
+        cleared = finish(tx, run, now.agent, position.conversation, write.record, said, work.run_ids) or work.trimmed
+    else:
+        runs.progress(tx, run)
+        if write.record is not None:
+            recording.keep(tx, run, write.record, said, write.at)
+    others = tuple(dict.fromkeys(touched))
+    return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun), write.waits)
+
+
+def _context(loaded: Loaded, run: Run, write: Write) -> CallContext:
+    return CallContext(
+        loaded.agent,
+        write.at,
+        "",
+        run.conversation_id,
+        write.rows,
+        write.block_rules,
+        write.chain,
+        run_id=run.id,
+        step_id=write.step_id,
+    )
+
+
+def _said(rows: Sequence[Message], write: Write, loaded: Loaded) -> Sequence[MessageCommitted]:
+    heartbeats = spec_for(loaded.agent).heartbeats
+    return told(rows, write.nudge_id, previewed=write.previewed, heartbeats=heartbeats)
+
+
+def _record_step(tx: Tx, write: Write, stop: StopReason | None, organization: OrganizationId) -> None:
+    """The record of the model call; the step that a turn ends with tells why it ended."""
+    if write.step is not None:
+        steps.add(tx, write.step if stop is None else replace(write.step, stop_reason=stop), organization)
+        if write.trace is not None:
+            traces.add(tx, write.trace, write.step_id, write.at)
+    elif stop is not None:
+        steps.set_stop(tx, write.step_id, stop)
+
+
+def _cut_short(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+    """Ends a turn whose history or conversation was deleted while it ran: what it would say next makes no sense alone.
+
+    The history of a deleted conversation stays, and so its calls get their results.
+    """
+    run, now = ended(position.run, StopReason.cancelled, write.at), state.refresh(tx, loaded)
+    if write.step is not None:  # what was said is dropped; what it cost is not
+        stopped = replace(write.step, status=StepStatus.cancelled, stop_reason=StopReason.cancelled)
+        steps.add(tx, stopped, loaded.agent.organization_id)
+    rows = _last_results(tx, run, write)
+    messages.append(tx, rows)
+    said = _said(rows, write, loaded) if run.background else ()
+    finish(tx, run, now.agent, position.conversation, write.record, said)
+    return Committed(rows, run, now, StopReason.cancelled, cleared=True)
+
+
+def _last_results(tx: Tx, run: Run, write: Write) -> tuple[Message, ...]:
+    """A row for the calls that are still open in the history: with what was done outside, or that nothing was."""
+    left = left_open(messages.of_run(tx, run.id))
+    if left is None:
+        return ()
+    done = {answer.planned.call.id: answer.done for answer in write.answers}
+    results = tuple(done.get(call.id) or cancelled(call) for call in left[1])
+    return (tool_row(run, write.tool_row_id, write.step_id, results, write.at),)
+
+
+def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+    ids = [*(row.id for row in write.rows), write.tool_row_id, write.nudge_id]
+    run = runs.get(tx, position.run.id)
+    stop = None if run.status in UNFINISHED else run.stop_reason
+    # Whom it touched and whether it cleared the context is not known: the database has said that it was in doubt, so
+    # everybody looks again; calling the context cleared only makes the next turn read it once more.
+    known = {row.id: row for row in write.rows}  # they were said, even if the history was emptied since
+    found = known | {row.id: row for row in messages.get_many(tx, ids)}
+    rows = tuple(found[i] for i in ids if i in found)
+    now = state.refresh(tx, loaded)
+    begun = sleeptime.begun_after(tx, now.agent, run) if stop is not None and now.agent.enable_sleeptime else ()
+    waits = approvals.get(tx, position.run.agent_id, position.conversation) if write.waits else None
+    return Committed(rows, run, now, stop, (), stop is not None, begun, waits)
+
+
+def _answer_all(
+    tx: Tx, write: Write, context: CallContext, touched: list[AgentId], begun: list[Run]
+) -> tuple[list[ToolReturn], str | None]:
+    """The results, and our reason if one of the calls ended the turn: then those after it are not made."""
+    results, ends_turn = list[ToolReturn](), None
+    for answer in write.answers:
+        if answer.done is not None:
+            results.append(answer.done)
+        elif ends_turn is not None:
+            results.append(paused(answer.planned.call))
+        else:
+            call = replace(context, fresh_uuid=answer.uuid, tool=answer.planned.call.name)
+            given_back, outcome = run_inside(tx, answer.planned, call)
+            results.append(given_back)
+            if outcome is not None:
+                touched += outcome.touched
+                begun += outcome.begun
+                ends_turn = outcome.ends_turn
+    return results + [paused(call) for call in write.left if ends_turn is not None], ends_turn
+
+
+def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
+    if write.waits is not None:
+        return Decision(StopReason.requires_approval)
+    if (ending := write.ending) is None:
+        return Decision(None)
+    if write.cancelled:
+        return Decision(StopReason.cancelled)
+    rules, spec = loaded.agent.tool_rules, spec_of(loaded.agent.agent_type)
+    names = (*(tool.name for tool in loaded.tools), *ending.client)
+    asked = ruled(spec, rules, names, (*ending.made, *made_in(rows)))
+    decision = decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked, paused=ending.paused)
+    goes_on = ending.more and ending.steps_left > 0 and decision.stop in (StopReason.end_turn, StopReason.tool_rule)
+    return Decision(None) if goes_on else decision
