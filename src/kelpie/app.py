@@ -33,12 +33,15 @@ from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.doors import Doors, open_doors
 from kelpie.llm.models import Models
 from kelpie.llm.port import Provider
+from kelpie.memory.embedding import Embedding
+from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
 from kelpie.storage import accounts, heads, steps, unfinished
 from kelpie.storage.heads import Node
 from kelpie.storage.schema import ensure_schema
 from kelpie.storage.traces import Tracing
 from kelpie.storage.unfinished import InBackground
+from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import ExternalTool
 from kelpie.tools.registry import ensure_builtins, tell_shadowed
 from kelpie.world import password_file
@@ -46,6 +49,7 @@ from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.http import NetworkHttp
 from kelpie.world.ids import RandomIds
+from kelpie.world.minilm import MiniLm
 from kelpie.world.processes import SystemProcesses
 from kelpie.world.sqlite import SqliteDatabase
 from kelpie.world.world import World
@@ -81,7 +85,9 @@ class Kelpie:
         self._recovery: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._upkeep = Upkeep(world, settings.stream_kept_s)
+        self._embedding: asyncio.Task[None] | None = None
         self.models = Models(world, settings, providers)
+        self.meaning = Meaning(self.models, settings)
         self.dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
@@ -109,6 +115,7 @@ class Kelpie:
             self.agents.touched,
             self.pauses,
             self.underway,
+            Foresight(world.database, self.meaning),
             settings.block_rules,
             settings.context_window,
             _tracing(settings),
@@ -131,6 +138,7 @@ class Kelpie:
                 self.pauses,
                 Backstage(self.backlog, self._broadcast),
                 self.underway,
+                self.meaning,
                 self.gate.forget,
                 self._meetings,
             )
@@ -151,15 +159,19 @@ class Kelpie:
         self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
         self._recovery = asyncio.create_task(self._keep_recovering())
         self._telling = asyncio.create_task(self._callbacks.run())
+        self._embedding = asyncio.create_task(Embedding(self.world, self.meaning).run())
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within a bound and closes everything."""
-        if self._recovery is not None:
-            self._recovery.cancel()
+        for task in (self._recovery, self._embedding):
+            if task is not None:
+                task.cancel()
         await self._meetings.close()
         await self.dispatcher.close(drain_s)
         await self.models.close()
         await self.gate.close()
+        if self.world.embedder is not None:
+            await self.world.embedder.close()
         await self.world.database.close()
         if self.data_dir is not None:
             self.data_dir.close()
@@ -279,6 +291,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         database=database,
         http=NetworkHttp(),
         processes=SystemProcesses(),
+        embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
     )
     return Kelpie(world, settings, data_dir=data_dir, password_kept=password_file.read(data_dir.path))
 

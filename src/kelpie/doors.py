@@ -34,6 +34,7 @@ from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
+from kelpie.memory.meaning import Meaning
 from kelpie.tools.mcp_servers import McpServers
 from kelpie.tools.registry import Tools, ensure_builtins
 from kelpie.tools.sandbox_configs import SandboxConfigs
@@ -79,6 +80,7 @@ def open_doors(
     pauses: Pauses,
     backstage: Backstage,
     underway: Underway,
+    meaning: Meaning,
     accounts_changed: Callable[[], None],
     meetings: Meetings,
 ) -> Doors:
@@ -102,10 +104,10 @@ def open_doors(
         groups=groups,
         deployments=Deployments(world, agents, blocks, groups, caller),
         jobs=Jobs(world, caller),
-        recall=Recall(world, caller),
         windows=Windows(world, dispatcher, caller),
+        recall=Recall(world, meaning, caller),
         drafts=Drafts(world, models, settings, caller),
-        archives=Archives(world, models, caller),
+        archives=Archives(world, models, meaning, caller),
         identities=Identities(world, caller),
         tags=Tags(world.database, caller),
         organizations=Organizations(world, ensure_builtins, accounts_changed, caller),

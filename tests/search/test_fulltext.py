@@ -142,26 +142,3 @@ def test_any_text_can_be_indexed_and_removed(words: str) -> None:
 
 
 _SHARED = _filled()
-
-
-def test_a_small_scope_that_is_given_up_is_gone_at_once(tx: Connection) -> None:
-    fulltext.give_up_scope(tx, "message", MINE)
-    assert not fulltext.is_unswept(tx)
-    assert found(tx, "fox") == []
-    assert tx.execute(text("SELECT count(*) FROM search_text")).scalar_one() == 2
-
-
-def test_a_large_scope_that_is_given_up_is_swept_in_pieces(tx: Connection) -> None:
-    fulltext.index_many(tx, "message", MINE, {f"many-{i}": f"fox number {i}" for i in range(2 * fulltext.PIECE)})
-    before = tx.execute(text("SELECT count(*) FROM search_text")).scalar_one()
-    fulltext.give_up_scope(tx, "message", MINE)
-    assert tx.execute(text("SELECT count(*) FROM search_text")).scalar_one() == before, "nobody waits for it"
-    pieces = 0
-    while fulltext.is_unswept(tx):
-        fulltext.sweep(tx)
-        pieces += 1
-    assert pieces == 3
-    for table in ("search_items", "search_text"):
-        assert tx.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() == 2, "those of others stay"
-    fulltext.sweep(tx)
-    assert [one for one, _ in fulltext.search(tx, "message", THEIRS, "fox", 10)] == ["t1"]

@@ -67,10 +67,10 @@ def test_every_field_is_read_back(tx: Tx) -> None:
     assert archives.get_many(tx, OURS, [FULL.id, archive_id(99)]) == {FULL.id: FULL}
 
 
-def test_only_name_and_description_change(tx: Tx) -> None:
+def test_only_name_description_and_model_change(tx: Tx) -> None:
     archives.insert(tx, FULL)
-    changed = archives.update(tx, OURS, FULL.id, {"name": "new", "embedding": "no/no"}, 9, "user-4")
-    assert (changed.name, changed.description, changed.embedding) == ("new", "d", "fake/embed")
+    changed = archives.update(tx, OURS, FULL.id, {"name": "new", "embedding": "a/b", "created_at": 3}, 9, "user-4")
+    assert (changed.name, changed.description, changed.embedding) == ("new", "d", "a/b")
     assert (changed.created_at, changed.updated_at) == (5, 9)
     assert (changed.created_by_id, changed.last_updated_by_id) == ("user-1", "user-4")
     assert archives.update(tx, OURS, FULL.id, {}, 10, "user-5") == changed
@@ -145,7 +145,7 @@ def test_a_deleted_archive_leaves_nothing(tx: Tx) -> None:
     assert left(tx) == {
         "archives": 1, "agent_archives": 0, "passages": 3, "passage_tags": 6, "search_items": 3, "search_text": 3,
     }  # fmt: skip
-    assert len(passages.search_organization(tx, OURS, PassageQuery("apple", 50))) == 3
+    assert len(passages.search(tx, OURS, PassageQuery("apple", 50))) == 3
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -179,7 +179,7 @@ def test_a_search_of_the_organisation_sees_no_other(tx: Tx) -> None:
 
     def found(organization: OrganizationId, **fields: object) -> list[int]:
         query = PassageQuery(**fields)  # pyright: ignore[reportArgumentType]
-        return [p.created_at for p, _ in passages.search_organization(tx, organization, query)]
+        return [each.passage.created_at for each in passages.search(tx, organization, query)]
 
     assert sorted(found(OURS, text="apple")) == [10, 11, 12]
     assert sorted(found(THEIRS, text="apple")) == [20, 21, 22]
@@ -230,7 +230,7 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     assert [archive.id for archive in archives.select(tx, OURS, ArchiveQuery())] == [small]
     assert archives.archive_of(tx, ANN) is None
     for query in (PassageQuery("apple", 50), PassageQuery("", 50)):
-        assert [p.text for p, _ in passages.search_organization(tx, OURS, query)] == ["apple kept"]
+        assert [each.passage.text for each in passages.search(tx, OURS, query)] == ["apple kept"]
     rounds = 0
     while archives.is_unswept(tx):
         before = left(tx)["passages"]

@@ -35,7 +35,7 @@ def tx() -> Iterator[Tx]:
 
 def found(tx: Tx, text: str = "", **filters: object) -> list[str]:
     query = PassageQuery(text, **filters)  # pyright: ignore[reportArgumentType]
-    return [p.text for p, _ in passages.search(tx, FIRST, query)]
+    return [each.passage.text for each in passages.search(tx, FIRST, query)]
 
 
 def test_an_agent_gets_one_archive_and_keeps_it(tx: Tx) -> None:
@@ -86,8 +86,8 @@ def test_tags_dates_and_scores(tx: Tx) -> None:
     assert found(tx, "red", tags=("a", "b"), match_all_tags=True) == ["red pear"]
     assert found(tx, "", since=2, until=2) == ["red pear"], "both ends are included"
     assert found(tx) == ["red plum", "red pear", "red apple"], "newest first"
-    assert all(score is not None for _, score in passages.search(tx, FIRST, PassageQuery("red")))
-    assert all(score is None for _, score in passages.search(tx, FIRST, PassageQuery()))
+    assert all(each.hit is not None for each in passages.search(tx, FIRST, PassageQuery("red")))
+    assert all(each.hit is None for each in passages.search(tx, FIRST, PassageQuery()))
 
 
 def test_list_comes_in_pages(tx: Tx) -> None:

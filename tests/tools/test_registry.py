@@ -259,12 +259,14 @@ SIGNATURES = {
         True,
         "query:string roles:array limit:integer start_date:string end_date:string",
     ),
+    "conversation_search_date": ("letta_core", True, "start_date*:string end_date:string page:integer"),  # ours
     "pause_heartbeats": ("letta_core", False, "minutes:integer"),  # ours; Letta has none
     "archival_memory_insert": ("letta_core", False, "content*:string tags:array"),
     "archival_memory_search": (
         "letta_core",
         True,
-        "query*:string tags:array tag_match_mode:string top_k:integer start_datetime:string end_datetime:string",
+        "query*:string tags:array tag_match_mode:string top_k:integer page:integer start_datetime:string "
+        "end_datetime:string",
     ),
     "core_memory_append": ("letta_memory_core", False, "label*:string content*:string"),
     "core_memory_replace": ("letta_memory_core", False, "label*:string old_content*:string new_content*:string"),

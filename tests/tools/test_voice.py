@@ -23,7 +23,9 @@ def chunk(start: int, end: int, context: str = "about it") -> dict[str, Any]:
 
 def filed(shop: Workshop, agent_id: AgentId = ANN) -> list[str]:
     archive = archives.archive_of(shop.tx, agent_id)
-    return sorted(p.text for p, _ in passages.search(shop.tx, archive, PassageQuery(limit=200))) if archive else []
+    if archive is None:
+        return []
+    return sorted(each.passage.text for each in passages.search(shop.tx, archive, PassageQuery(limit=200)))
 
 
 def test_ranges_of_the_newest_message_are_filed_with_what_they_are_about(shop: Workshop) -> None:

@@ -41,7 +41,7 @@ from kelpie.core.messages import Message, MessageQuery, Text
 from kelpie.core.settings import Settings
 from kelpie.core.time import Micros
 from kelpie.llm.models import Models
-from kelpie.search import fulltext
+from kelpie.search import removal
 from kelpie.storage import (
     agent_secrets,
     agent_views,
@@ -215,7 +215,7 @@ class Agents:
                 archives.remove_owned(tx, one)
                 conversations.remove_blocks_of_agent(tx, one)
                 agents.remove(tx, one)
-                fulltext.give_up_scope(tx, "message", one)
+                removal.give_up_scope(tx, "message", one)
             return gone
 
         for gone in await self._world.database.transact(write):

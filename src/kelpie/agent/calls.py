@@ -12,13 +12,14 @@ from kelpie.agent import approvals, rules
 from kelpie.agent.prompt import HEARTBEAT, THINKING, read_object
 from kelpie.agent.rules import Made, Verdict
 from kelpie.core.agents import Agent
-from kelpie.core.errors import CallerError, ToolError
+from kelpie.core.errors import CallerError, StorageError, ToolError
 from kelpie.core.messages import Awaits, CallAnswer, Image, Message, Ruling, Text, ToolCall, ToolReturn
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.builtin.pause import forgiven, is_pause
-from kelpie.tools.port import CallContext, ExternalTool, Outcome, TransactionalTool
-from kelpie.tools.registry import transactional
+from kelpie.tools.foresight import Foresight
+from kelpie.tools.port import NOTHING, CallContext, ExternalTool, Insight, Outcome, TransactionalTool
+from kelpie.tools.registry import preparation, transactional
 from kelpie.world.database import Tx
 
 UNWANTED = "Denied: this call waited for an answer that will not come, so it was not run."
@@ -53,6 +54,7 @@ class Planned:
     ran_with: str | None = None  # the arguments, if a person changed them
     untried: bool = False  # turned away for what the call itself is: no such tool, bad arguments, a rule against it
     misruled: bool = False  # turned away because the arguments that a rule prefills do not fit the tool
+    insight: Insight = NOTHING  # what a transactional tool wanted to know beforehand
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,17 @@ async def run_together(calls: Sequence[tuple[Planned, CallContext]]) -> list[Too
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def foreseen(planned: Planned, foresight: Foresight, context: CallContext) -> Planned:
+    """The call with what its tool wants to know before the commit it runs in, as far as that can be found out."""
+    prepare = None if planned.transactional is None else preparation(planned.call.name)
+    if prepare is None:
+        return planned
+    try:
+        return replace(planned, insight=await prepare(foresight, context, planned.arguments))
+    except (ToolError, StorageError) as error:  # the tool itself says what is wrong, or the commit does
+        return replace(planned, insight=Insight(lacking=str(error)))
 
 
 async def run_outside(planned: Planned, context: CallContext) -> ToolReturn:

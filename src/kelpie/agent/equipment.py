@@ -13,6 +13,7 @@ from kelpie.core.runs import Run
 from kelpie.core.tools import Tool, ToolType
 from kelpie.llm.models import Models
 from kelpie.storage.traces import Tracing
+from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import ExternalTool
 from kelpie.world.world import World
 
@@ -27,6 +28,7 @@ class Equipment:
     touched: Callable[[Iterable[AgentId]], None]
     pauses: Pauses
     underway: Underway
+    foresight: Foresight
     block_rules: BlockRules = DEFAULT_RULES
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing

@@ -1,25 +1,52 @@
 """The door to what was ever said, to whichever agent: read through, searched, and added to from outside."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.messages import Message, MessageQuery, MessageSearch, NewMessage
+from kelpie.core.search import SearchMode
+from kelpie.memory.meaning import Meaning, Meant
 from kelpie.storage import messages, recall, scope
+from kelpie.storage.recall import Found
 from kelpie.world.database import Tx
 from kelpie.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What was found, how it was looked for in the end, and why not as asked."""
+
+    found: list[Found]
+    mode: SearchMode
+    lacking: str | None = None
 
 
 class Recall:
     """The messages of all agents of the caller's organisation."""
 
-    def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, meaning: Meaning, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
+        self._meaning = meaning
         self._organization = caller.organization_id
 
-    async def search(self, wanted: MessageSearch) -> list[tuple[Message, float]]:
-        """Messages with the words, best first, each with its score; without words the newest first."""
-        return await self._world.database.read(lambda tx: recall.search(tx, self._organization, wanted))
+    async def search(self, wanted: MessageSearch) -> Recalled:
+        """The best messages, best first; without words the newest first."""
+        database, organization, agent_id = self._world.database, self._organization, wanted.agent_id
+        meant, used = Meant(), dict[str, str]()
+        if wanted.mode != "fts" and wanted.text.strip():
+            used = await database.read(lambda tx: recall.models(tx, organization, agent_id))
+            meant = await self._meaning.of_query(used.values(), wanted.text)
+        meanings = meant.by_model(wanted.text)
+
+        def read(tx: Tx) -> list[Found]:
+            if not meanings:
+                return recall.search(tx, organization, replace(wanted, mode="fts"))
+            near = recall.nearest(tx, self._meaning.finder, organization, used, wanted, meanings)
+            return recall.search(tx, organization, wanted, near)
+
+        return Recalled(await database.read(read), wanted.mode if meanings else "fts", meant.lacking)
 
     async def add(self, agent_id: AgentId, said: Sequence[NewMessage]) -> list[Message]:
         """Puts messages that came about elsewhere into an agent's history; its model does not see them by itself.

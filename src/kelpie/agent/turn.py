@@ -11,7 +11,7 @@ from typing import Any
 
 from kelpie.agent import approvals, journal
 from kelpie.agent.asking import Asked, ask
-from kelpie.agent.calls import NO_WORDS, Planned, Words, batches, interrupted, plan, run_together
+from kelpie.agent.calls import NO_WORDS, Planned, Words, batches, foreseen, interrupted, plan, run_together
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.course import Course
 from kelpie.agent.entry import Answer, Ending
@@ -114,7 +114,8 @@ class TurnLoop(Course):
             return False
         assert reply.step_id is not None
         earlier = [row for row in self._said if row.step_id != reply.step_id]
-        planned, open_ids = self._plan(reply.tool_calls, earlier, self._words(reply)), {call.id for call in left}
+        planned = await self._foreseen(self._plan(reply.tool_calls, earlier, self._words(reply)))
+        open_ids = {call.id for call in left}
         answers = tuple(
             Answer(p, self._world.ids.uuid(), interrupted(p.call) if p.external else None)
             for p in planned
@@ -145,7 +146,7 @@ class TurnLoop(Course):
             await self._end(StopReason.cancelled, replace(step, stop_reason=StopReason.cancelled))
             return False
         self._count(asked)
-        planned = self._plan(asked.reply.tool_calls, self._said)
+        planned = await self._foreseen(self._plan(asked.reply.tool_calls, self._said))
         asked = replace(asked, reply=replace(asked.reply, tool_calls=tuple(p.call for p in planned)))
         step = self._asked_step(asked, StepStatus.success)
         rows = (*(replace(row, step_id=asked.step_id) for row in self._waiting), self._reply(asked))
@@ -178,7 +179,7 @@ class TurnLoop(Course):
             write = self._write("answers", request.step_id, rows=rows, waited=waited, waits=waits)
             return await self._commit(write)
         earlier = [row for row in self._said if row.step_id != request.step_id]
-        planned = self._plan(request.tool_calls, earlier, self._words(request))
+        planned = await self._foreseen(self._plan(request.tool_calls, earlier, self._words(request)))
         done, others = [p for p in planned if p.done], [p for p in planned if not p.done]
         together = not any(p.external for p in others)
         answers = tuple(Answer(p, self._world.ids.uuid()) for p in ((*done, *others) if together else done))
@@ -250,6 +251,11 @@ class TurnLoop(Course):
         if reply.id != self._given.request:
             return None
         return Words(self._client, {answer.call_id: answer for answer in self._given.answers})
+
+    async def _foreseen(self, planned: list[Planned]) -> list[Planned]:
+        """The calls with what they want to know beforehand, before the commit that runs them."""
+        context = CallContext(self._lane.agent, self._world.clock.now(), "", self._position.run.conversation_id)
+        return [await foreseen(each, self._equipment.foresight, context) for each in planned]
 
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
         called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None or p.denied, p.misruled) for p in planned)

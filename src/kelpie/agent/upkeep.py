@@ -4,7 +4,7 @@ import asyncio
 from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.search import fulltext
+from kelpie.search import removal
 from kelpie.storage import archives, journal_keys, run_events
 from kelpie.world.world import World
 
@@ -24,8 +24,8 @@ class Upkeep:
         database = self._world.database
         while await database.read(archives.is_unswept):
             await database.transact(archives.sweep)
-        while await database.read(fulltext.is_unswept):
-            await database.transact(fulltext.sweep)
+        while await database.read(removal.is_unswept):
+            await database.transact(removal.sweep)
         await self._drop_streams()
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:

@@ -163,7 +163,9 @@ def _answer_all(
         elif ends_turn is not None:
             results.append(paused(answer.planned.call))
         else:
-            call = replace(context, fresh_uuid=answer.uuid, tool=answer.planned.call.name)
+            call = replace(
+                context, fresh_uuid=answer.uuid, tool=answer.planned.call.name, insight=answer.planned.insight
+            )
             given_back, outcome = run_inside(tx, answer.planned, call)
             results.append(given_back)
             if outcome is not None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 import orjson
 
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
+from kelpie.core.search import SearchMode
 from kelpie.core.time import Micros
 
 
@@ -234,3 +235,4 @@ class MessageSearch:
     template_id: str | None = None
     created_from: Micros | None = None
     created_to: Micros | None = None
+    mode: SearchMode = "hybrid"

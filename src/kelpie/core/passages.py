@@ -9,6 +9,7 @@ from typing import Any
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
+from kelpie.core.search import SearchMode
 from kelpie.core.time import Micros
 
 PASSAGE_CHARS_MAX = 100_000
@@ -84,3 +85,4 @@ class PassageQuery:
     since: Micros | None = None
     until: Micros | None = None
     oldest_first: bool = False
+    mode: SearchMode = "hybrid"

@@ -166,6 +166,11 @@ class ServerSettings:
         "LETTA_DEFAULT_EMBEDDING_HANDLE",
         check=check_handle,
     )
+    embedding_dir: str | None = setting(
+        "agents.embedding_dir",
+        "Directory with the files of the embedding model all-MiniLM-L6-v2, where they are not found by themselves.",
+        "KELPIE_EMBEDDING_DIR",
+    )
     default_timezone: str = setting(
         "agents.default_timezone",
         "Time zone of agents that name none, such as `Europe/Berlin`.",

@@ -15,6 +15,7 @@ BUILTIN_NAMES = (
     "archival_memory_insert",
     "archival_memory_search",
     "conversation_search",
+    "conversation_search_date",
     "core_memory_append",
     "core_memory_replace",
     "finish_rethinking_memory",

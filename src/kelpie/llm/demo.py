@@ -1,7 +1,8 @@
-"""`kelpie/demo`: a model that is built in, needs no key and always says the same to the same.
+"""The provider `kelpie`, built in: the model `demo`, which needs no key and always says the same to the same, and the
+embedding model of this machine.
 
-It makes the quick start, the tests and the simulation work offline, and says plainly that it is a demo. All it knows
-it takes from the request, so any number of agents can share one.
+The demo makes the quick start, the tests and the simulation work offline, and says plainly that it is a demo. All it
+knows it takes from the request, so any number of agents can share one.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ from kelpie.llm.port import (
     ToolCallDelta,
     ToolSchema,
 )
+from kelpie.world.embedder import Embedder
 
 SPEAK = "send_message"
 THOUGHT = "The demo model follows its script."
@@ -42,8 +44,9 @@ class DemoProvider:
 
     name = "kelpie"
 
-    def __init__(self, script: Script | None = None) -> None:
+    def __init__(self, script: Script | None = None, embedder: Embedder | None = None) -> None:
         self._script = script
+        self._embedder = embedder
         self._calls = 0
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -61,7 +64,20 @@ class DemoProvider:
         )
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        return []
+        """The embedding model of this machine, if its files are here."""
+        local = self._embedder
+        if local is None or local.why_not() is not None:
+            return []
+        return [
+            EmbeddingInfo(
+                f"{self.name}/{local.name}", local.name, self.name, "hugging-face", local.dimensions, "built in"
+            )
+        ]
+
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
+        """See `Embeds.embed`. Raises ModelError."""
+        assert self._embedder is not None
+        return await self._embedder.embed(texts)
 
     async def close(self) -> None:
         return

@@ -70,6 +70,10 @@ class LocalServer:
         """The embedding models whose size the server tells. Raises ModelError."""
         return (await self._known()).embeddings
 
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
+        """See `Embeds.embed`; all of these servers speak OpenAI's protocol for it. Raises ModelError."""
+        return await self._chat.embed(info, texts)
+
     def describe(self, name: str) -> ModelInfo:
         known = next((model for model in (self._found.models if self._found else ()) if model.name == name), None)
         return known or catalog.info(self._expected, self._endpoint, name, {})

@@ -21,7 +21,7 @@ from kelpie.llm.fallback import Chain, Speaker
 from kelpie.llm.images import in_sight
 from kelpie.llm.listing import Listing
 from kelpie.llm.local import LocalServer
-from kelpie.llm.port import EmbeddingInfo, Hidden, ModelInfo, Prepared, Provider, Reply, Request, Wired
+from kelpie.llm.port import EmbeddingInfo, Embeds, Hidden, ModelInfo, Prepared, Provider, Reply, Request, Wired
 from kelpie.llm.price_list import Prices
 from kelpie.llm.probing import Progress
 from kelpie.llm.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
@@ -29,6 +29,7 @@ from kelpie.observe import logs
 from kelpie.world.world import World
 
 HANDLES_TOLD_MAX = 50
+OWN = "kelpie"  # the provider that is built in
 CHECK = "Answer with the one word: ready"
 CHECK_TOKENS_MAX = 256
 
@@ -110,6 +111,21 @@ class Models:
             if info.handle == handle:
                 return info
         raise _unknown(handle, [info.handle for info in known], None)
+
+    async def own_embedding(self) -> str | None:
+        """The handle of the embedding model on this machine, if it is there."""
+        own = self._listings.get(OWN)
+        found = await own.provider.embeddings() if own else ()
+        return found[0].handle if found else None
+
+    async def embed(self, handle: str, texts: Sequence[str]) -> list[bytes]:
+        """One vector per text, as little-endian 32-bit floats. Raises InvalidInput, NotFound or ModelError."""
+        info = await self.resolve_embedding(handle)
+        provider = self._find(handle)[0]
+        inner = provider.inner if isinstance(provider, Bounded) else provider
+        if not isinstance(inner, Embeds):
+            raise InvalidInput("embedding", f"the provider of '{handle[:80]}' has no way to embed texts")
+        return await inner.embed(info, texts)
 
     def provider(self, handle: str) -> tuple[Speaker, str]:
         """Whom to ask for this handle, its chain included, and the provider's own name for the model.

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from kelpie.core.errors import ModelError
-from kelpie.llm import catalog, faults
+from kelpie.llm import catalog, faults, openai_embeddings
 from kelpie.llm.call_ids import made_call_id
 from kelpie.llm.catalog import EMBEDDING_DIMENSIONS
 from kelpie.llm.channel import Channel
@@ -74,6 +74,11 @@ class OpenAIChat:
             EmbeddingInfo(f"{self.name}/{name}", name, self.name, self.kind, dimensions, self._endpoint.shown)
             for name, dimensions in EMBEDDING_DIMENSIONS.items()
         ]
+
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
+        """See `Embeds.embed`. Raises ModelError."""
+        channel, limits = self._channel, self._limits
+        return await openai_embeddings.embed(self._world, channel, limits, info.name, info.dimensions, texts)
 
     async def close(self) -> None:
         await self._channel.close()

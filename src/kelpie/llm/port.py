@@ -158,6 +158,15 @@ class Provider(Protocol):
 
 
 @runtime_checkable
+class Embeds(Protocol):
+    """A provider that has embedding models."""
+
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
+        """One vector per text, as little-endian 32-bit floats, `info.dimensions` each. Raises ModelError."""
+        ...
+
+
+@runtime_checkable
 class Wired(Protocol):
     """A provider that speaks over a wire and can tell what it would send."""
 

@@ -72,7 +72,7 @@ class Hosted(OpenAIChat):
 def make_providers(world: World, settings: Settings, prices: Prices) -> list[Provider]:
     """The providers that are set up, within their limits. Raises ConfigurationError."""
     bounds = _bounds(settings)
-    made: list[Provider] = [DemoProvider()]
+    made: list[Provider] = [DemoProvider(embedder=world.embedder)]
     for offer in ALL_OFFERS:
         endpoint = _endpoint(offer, settings)
         if endpoint is not None:

@@ -47,6 +47,9 @@ class Limits:
     def for_listing(self, attempts: int) -> "Limits":
         return replace(self, attempts=attempts, total_s=self.listing_s)
 
+    def for_embedding(self, total_s: float) -> "Limits":
+        return replace(self, total_s=min(self.total_s, total_s))
+
 
 class Patience:
     """What is left of the time for one call. Made when the call begins; must be made inside the running loop."""

@@ -1,10 +1,11 @@
 """The door to archives and their passages: archival memory as people see it from outside an agent.
 
-Nothing is embedded yet: an archive keeps the embedding model it is meant for, and every search is by words.
+A passage is embedded before it is stored, and then row, words and vectors are one commit. Where no model could be had
+its words alone are stored, and `embedding` makes up for the rest.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
@@ -20,21 +21,34 @@ from kelpie.core.passages import (
     Passage,
     PassageQuery,
 )
+from kelpie.core.search import SearchMode
 from kelpie.llm.models import Models
 from kelpie.memory.edits import cleaned
+from kelpie.memory.meaning import Meaning, Meant
+from kelpie.search import vectors
+from kelpie.storage import archive_models, passages, scope
 from kelpie.storage import archives as rows
-from kelpie.storage import passages, scope
 from kelpie.storage.passages import Found
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What was found, how it was looked for in the end, and why not as asked."""
+
+    found: list[Found]
+    mode: SearchMode
+    lacking: str | None = None
+
+
 class Archives:
     """Archives and passages of the caller's organisation."""
 
-    def __init__(self, world: World, models: Models, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, models: Models, meaning: Meaning, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
         self._models = models
+        self._meaning = meaning
         self._user = caller.user_id
         self._organization = caller.organization_id
 
@@ -63,7 +77,10 @@ class Archives:
         return await self._world.database.read(lambda tx: rows.get(tx, self._organization, archive_id))
 
     async def update(self, archive_id: ArchiveId, changes: Mapping[str, Any]) -> Archive:
-        """Changes the name or the description. Raises NotFound."""
+        """Changes name, description or embedding model; new vectors are made in the background, and the old ones serve
+        until all are there. Raises NotFound, InvalidInput."""
+        if changes.get("embedding") is not None:
+            await self._models.resolve_embedding(changes["embedding"])
         now = self._world.clock.now()
         return await self._world.database.transact(
             lambda tx: rows.update(tx, self._organization, archive_id, changes, now, self._user)
@@ -111,10 +128,12 @@ class Archives:
     async def store(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> tuple[Archive, list[Passage]]:
         """Stores passages, all or none; gives the archive and them, oldest first. Raises NotFound, InvalidInput."""
         made = self._made(archive_id, new)
+        before = await self.get(archive_id)
+        meant = await self._meant(before, [passage.text for passage in made])
 
         def write(tx: Tx) -> Archive:
             archive = rows.get(tx, self._organization, archive_id)
-            passages.insert_many(tx, made)
+            passages.insert_many(tx, made, meant.vectors)
             return archive
 
         archive = await self._world.database.transact(write)
@@ -124,15 +143,24 @@ class Archives:
         """Stores a passage in the agent's archive, which is made when it has none. Raises NotFound, InvalidInput."""
         fresh, now = self._world.ids.new(ArchiveId), self._world.clock.now()
         (made,) = self._made(fresh, (new,))
+        default = await self._meaning.default()
+        models = await self._world.database.read(lambda tx: archive_models.of_new(tx, agent_id, default))
+        meant = await self._meaning.of_stored(models, [made.text])
 
         def write(tx: Tx) -> tuple[Archive, Passage]:
             scope.agent(tx, self._organization, agent_id)
             archive = rows.get(tx, self._organization, rows.ensure(tx, agent_id, fresh, now))
             stored = replace(made, archive_id=archive.id)
-            passages.insert(tx, stored)
+            passages.insert(tx, stored, meant.vectors.get(stored.text, ()))
             return archive, stored
 
         return await self._world.database.transact(write)
+
+    async def _meant(self, archive: Archive, texts: Sequence[str]) -> Meant:
+        """The vectors of new texts: of the model the archive is searched by, and of the one that is meant for it."""
+        used = await self._world.database.read(lambda tx: vectors.models_of(tx, "passage", (archive.id,)))
+        wanted = archive.embedding or await self._meaning.default()
+        return await self._meaning.of_stored((used.get(archive.id), wanted), texts)
 
     def _made(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
         now = self._world.clock.now()
@@ -179,26 +207,40 @@ class Archives:
 
         return await self._world.database.read(read)
 
-    async def search_of_agent(self, agent_id: AgentId, query: PassageQuery) -> list[Found]:
-        """The best passages of the agent's archive, with their scores. Raises NotFound for an unknown agent."""
+    async def search_of_agent(self, agent_id: AgentId, query: PassageQuery) -> Searched:
+        """The best passages of the agent's archive. Raises NotFound for an unknown agent."""
 
-        def read(tx: Tx) -> list[Found]:
+        def read(tx: Tx) -> ArchiveId | None:
             scope.agent(tx, self._organization, agent_id)
-            archive_id = rows.archive_of(tx, agent_id)
-            return passages.search(tx, archive_id, query) if archive_id else []
+            return rows.archive_of(tx, agent_id)
 
-        return await self._world.database.read(read)
+        archive_id = await self._world.database.read(read)
+        return Searched([], "fts") if archive_id is None else await self.search(archive_id, query)
 
-    async def search(self, archive_id: ArchiveId | None, query: PassageQuery) -> list[Found]:
+    async def search(self, archive_id: ArchiveId | None, query: PassageQuery) -> Searched:
         """The best passages of one archive, or of all there are. Raises NotFound for an unknown archive."""
+        place = archive_id or self._organization
+
+        def models(tx: Tx) -> dict[str, str]:
+            if archive_id is None:
+                return archive_models.of_organization(tx, self._organization)
+            rows.require(tx, self._organization, archive_id)
+            return vectors.models_of(tx, "passage", (archive_id,))
+
+        used = await self._world.database.read(models)
+        meant = Meant()
+        if query.mode != "fts" and query.text.strip():
+            meant = await self._meaning.of_query(used.values(), query.text)
+        meanings = meant.by_model(query.text)
 
         def read(tx: Tx) -> list[Found]:
-            if archive_id is None:
-                return passages.search_organization(tx, self._organization, query)
-            rows.require(tx, self._organization, archive_id)
-            return passages.search(tx, archive_id, query)
+            if archive_id is not None:
+                rows.require(tx, self._organization, archive_id)
+            near = passages.nearest(tx, self._meaning.finder, place, used, query, meanings) if meanings else ()
+            return passages.search(tx, place, query if near else replace(query, mode="fts"), near)
 
-        return await self._world.database.read(read)
+        found = await self._world.database.read(read)
+        return Searched(found, query.mode if meanings else "fts", meant.lacking)
 
     async def get_many(self, ids: Sequence[ArchiveId]) -> dict[ArchiveId, Archive]:
         """The archives with these ids; those that do not exist are left out."""

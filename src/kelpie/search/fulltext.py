@@ -21,7 +21,6 @@ from sqlalchemy import (
     bindparam,
     column,
     delete,
-    insert,
     literal_column,
     select,
 )
@@ -30,13 +29,13 @@ from sqlalchemy import text as plain_sql
 from sqlalchemy.dialects import sqlite
 
 from kelpie.core.errors import InvariantBroken
-from kelpie.search.tables import search_items, search_removed
+from kelpie.search.tables import search_items
 
-Kind: TypeAlias = Literal["message", "passage"]
+Kind: TypeAlias = Literal["message", "passage", "tool"]
 
 QUERY_TERMS_MAX = 32
 QUERY_CHARS_MAX = 2000
-PIECE = 500  # items that are taken out in one transaction: about 5 ms
+_QUOTE = '"'
 
 ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
 
@@ -106,49 +105,35 @@ def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
     tx.execute(_DROP_ITEMS, wanted)
 
 
-def give_up_scope(tx: Connection, kind: Kind, scope: str) -> None:
-    """The owner of the scope is gone: its items are taken out now, or, when they are many, piece by piece later."""
-    if len(_some_of(tx, kind, scope)) < PIECE:
-        remove_scope(tx, kind, scope)
-    else:
-        tx.execute(_GIVE_UP, {"kind": kind, "scope": scope})
-
-
-def is_unswept(tx: Connection) -> bool:
-    """Whether there is something left of a scope that was given up."""
-    return tx.execute(_GIVEN_UP).first() is not None
-
-
-def sweep(tx: Connection) -> None:
-    """Takes out a piece of what a given-up scope has left, and with its last the memory of it."""
-    found = tx.execute(_GIVEN_UP).first()
-    if found is None:
-        return
-    if numbers := _some_of(tx, found.kind, found.scope):
-        tx.execute(_statements(tx).drop_numbers, {"numbers": numbers})
-        tx.execute(_DROP_NUMBERED, {"numbers": numbers})
-    if len(numbers) < PIECE:
-        tx.execute(_FORGET, {"the_kind": found.kind, "the_scope": found.scope})
-
-
-def _some_of(tx: Connection, kind: str, scope: str) -> list[int]:
-    wanted = {"the_kind": kind, "the_scope": scope, "most": PIECE}
-    return [row.id for row in tx.execute(_SOME_NUMBERS, wanted)]
+def remove_numbers(tx: Connection, numbers: Sequence[int]) -> None:
+    """Takes the items with these numbers out of the index."""
+    tx.execute(_statements(tx).drop_numbers, {"numbers": list(numbers)})
+    tx.execute(_DROP_NUMBERED, {"numbers": list(numbers)})
 
 
 def search(
-    tx: Connection, kind: Kind, scope: str | None, query: str, limit: int, offset: int = 0, only: Only | None = None
+    tx: Connection,
+    kind: Kind,
+    scope: str | None,
+    query: str,
+    limit: int,
+    offset: int = 0,
+    only: Only | None = None,
+    *,
+    phrase: bool = False,
 ) -> list[tuple[str, float]]:
     """The items of the scope that hold a word of the query, with their BM25 score (more is better).
 
     Those that hold every word come first, within that the best score. A query without words finds nothing. Without a
-    scope, `only` must say whose items may be found.
+    scope, `only` must say whose items may be found. As a phrase the words must follow each other.
     """
     if scope is None and only is None:
         raise InvariantBroken("A search must say among whose items.")
     terms = _terms(query)
     if not terms:
         return []
+    if phrase:
+        terms = [f'"{" ".join(term.strip(_QUOTE) for term in terms)}"']
     wanted: dict[str, Any] = {
         "the_kind": kind,
         **({} if scope is None else {"the_scope": scope}),
@@ -184,13 +169,7 @@ _of_item = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.item
 _of_scope = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.scope == bindparam("the_scope"))
 _DROP_ITEM = delete(search_items).where(_of_item)
 _DROP_ITEMS = delete(search_items).where(_of_scope)
-_SOME_NUMBERS = select(search_items.c.id).where(_of_scope).limit(bindparam("most", type_=Integer))
 _DROP_NUMBERED = delete(search_items).where(search_items.c.id.in_(bindparam("numbers", expanding=True)))
-_GIVE_UP = insert(search_removed)
-_GIVEN_UP = select(search_removed).order_by(search_removed.c.kind, search_removed.c.scope).limit(1)
-_FORGET = delete(search_removed).where(
-    search_removed.c.kind == bindparam("the_kind"), search_removed.c.scope == bindparam("the_scope")
-)
 
 
 # CROSS JOIN fixes the order: asking the text index per item of the scope took 451 s, once for all 0.1 s (150,000 rows).

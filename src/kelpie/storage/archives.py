@@ -19,7 +19,7 @@ from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Archive, ArchiveQuery
 from kelpie.core.time import Micros
-from kelpie.search import fulltext
+from kelpie.search import items
 from kelpie.storage import paging, scope
 from kelpie.storage.tables import agent_archives, agents, archives, passages
 from kelpie.world.database import Tx
@@ -28,7 +28,7 @@ PIECE = 200  # passages that are deleted in one transaction: about 10 ms
 AUTOMATIC = "Made by the server when the agent first stored something."
 
 _FIELDS = tuple(each.name for each in fields(Archive))
-_CHANGEABLE = frozenset({"name", "description"})
+_CHANGEABLE = frozenset({"name", "description", "embedding"})
 
 _ALL = sa.select(archives).where(archives.c.removed.is_(False))
 _OURS = _ALL.where(archives.c.organization_id == sa.bindparam("of_organization"))
@@ -40,7 +40,8 @@ _DELETE = sa.delete(archives).where(archives.c.id == sa.bindparam("of_archive"))
 require = scope.owned(scope.owner_of(archives).where(archives.c.removed.is_(False)), "Archive")
 
 
-def _from_row(row: sa.Row[Any]) -> Archive:
+def from_row(row: sa.Row[Any]) -> Archive:
+    """An archive from all of its columns."""
     return Archive(
         id=ArchiveId(row.id),
         name=row.name,
@@ -66,7 +67,7 @@ def get(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> Archive:
     row = tx.execute(_ONE, {"of_organization": organization, "of_archive": archive_id}).first()
     if row is None:
         raise NotFound("Archive", archive_id)
-    return _from_row(row)
+    return from_row(row)
 
 
 def get_many(tx: Tx, organization: OrganizationId, ids: Sequence[ArchiveId]) -> dict[ArchiveId, Archive]:
@@ -74,7 +75,7 @@ def get_many(tx: Tx, organization: OrganizationId, ids: Sequence[ArchiveId]) -> 
     if not ids:
         return {}
     rows = tx.execute(_MANY, {"of_organization": organization, "ids": list(ids)})
-    return {archive.id: archive for archive in map(_from_row, rows)}
+    return {archive.id: archive for archive in map(from_row, rows)}
 
 
 @lru_cache(maxsize=8)
@@ -132,7 +133,7 @@ def sweep(tx: Tx) -> None:
     if len(found) <= PIECE:
         _delete_whole(tx, archive_id, found)
     else:
-        fulltext.remove_many(tx, "passage", found)
+        items.remove_many(tx, "passage", found)
         tx.execute(_DELETE_PASSAGES, {"ids": found})
 
 
@@ -142,7 +143,7 @@ def _some_of(tx: Tx, archive_id: str) -> list[str]:
 
 
 def _delete_whole(tx: Tx, archive_id: str, passage_ids: list[str]) -> None:
-    fulltext.remove_many(tx, "passage", passage_ids)
+    items.remove_many(tx, "passage", passage_ids)
     tx.execute(_DELETE, {"of_archive": archive_id})
 
 
@@ -165,7 +166,7 @@ def select(tx: Tx, organization: OrganizationId, query: ArchiveQuery) -> list[Ar
     statement = _filtered(query.name is not None, query.agent_id is not None)
     bound = {"of_organization": organization, "of_name": query.name, "of_agent": query.agent_id}
     rows = paging.page(tx, statement, archives, query.page, bound, within={"organization_id": organization})
-    return [_from_row(row) for row in rows]
+    return [from_row(row) for row in rows]
 
 
 # --- which agent uses which -----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from sqlalchemy import (
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
 from kelpie.core.messages import Message, MessageQuery, Part, Role
-from kelpie.search import fulltext
+from kelpie.search import fulltext, items
 from kelpie.storage.message_rows import content_to_json, from_row, to_row
 from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
@@ -80,7 +80,7 @@ def remove_all(tx: Tx, agent_id: AgentId) -> None:
     """Deletes an agent's whole history with its text index; the contexts must be set anew."""
     tx.execute(_DELETE_ALL, {"of_agent": agent_id})
     tx.execute(_CLEAR_ALL, {"of_agent": agent_id})
-    fulltext.remove_scope(tx, "message", agent_id)
+    items.remove_scope(tx, "message", agent_id)
 
 
 _ONE = select(messages).where(messages.c.id == bindparam("of_message"))

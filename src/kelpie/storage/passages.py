@@ -1,11 +1,11 @@
-"""Passages as rows, each with its tags and its text index entry.
+"""Passages as rows, each with its tags, its text index entry and its vectors.
 
 Every search names an archive or an organisation, and that is a condition in SQL, as are tags and dates: what lies
 outside is neither shown nor counted among the best.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,8 +15,11 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Passage, PassageQuery
-from kelpie.search import fulltext
+from kelpie.core.search import Hit
+from kelpie.search import fulltext, items
 from kelpie.search.fulltext import Only
+from kelpie.search.items import Item, Near, NearestItems, Wanted
+from kelpie.search.vectors import Vector
 from kelpie.storage import paging
 from kelpie.storage.parts import inside, pattern
 from kelpie.storage.tables import agent_archives, archives, passage_tags, passages
@@ -51,24 +54,28 @@ def _from_row(row: sa.Row[Any]) -> Passage:
     )
 
 
-def insert(tx: Tx, passage: Passage) -> None:
+Vectors = Mapping[str, tuple[Vector, ...]]  # of a text, in the space of one model or several
+
+
+def insert(tx: Tx, passage: Passage, vectors: tuple[Vector, ...] = ()) -> None:
     """Writes a passage and makes it findable."""
-    insert_many(tx, (passage,))
+    insert_many(tx, (passage,), {passage.text: vectors})
 
 
-def insert_many(tx: Tx, made: Sequence[Passage]) -> None:
-    """Writes passages and makes them findable."""
+def insert_many(tx: Tx, made: Sequence[Passage], vectors: Vectors | None = None) -> None:
+    """Writes passages and makes them findable: by their words, and where their text has vectors, by meaning."""
     if not made:
         return
     tx.execute(_INSERT, [_to_row(passage) for passage in made])
     tags = [{"passage_id": passage.id, "tag": tag} for passage in made for tag in dict.fromkeys(passage.tags)]
     if tags:
         tx.execute(_INSERT_TAG, tags)
-    scopes: dict[ArchiveId, dict[str, str]] = {}
+    scopes: dict[ArchiveId, list[Item]] = {}
     for passage in made:
-        scopes.setdefault(passage.archive_id, {})[passage.id] = passage.text
-    for archive_id, texts in scopes.items():
-        fulltext.index_many(tx, "passage", archive_id, texts)
+        item = Item(passage.id, passage.text, (vectors or {}).get(passage.text, ()))
+        scopes.setdefault(passage.archive_id, []).append(item)
+    for archive_id, found in scopes.items():
+        items.put_many(tx, "passage", archive_id, found)
 
 
 def _to_row(passage: Passage) -> dict[str, Any]:
@@ -84,11 +91,16 @@ def get(tx: Tx, passage_id: PassageId) -> Passage:
     return _from_row(row)
 
 
+def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
+    """What these passages say; those that do not exist are left out."""
+    return {row.id: row.text for row in tx.execute(_MANY, {"ids": list(ids)})} if ids else {}
+
+
 def delete(tx: Tx, archive_id: ArchiveId | None, passage_id: PassageId) -> None:
     """Removes a passage of this archive, its tags and its index entry. Raises NotFound."""
     if tx.execute(_DELETE, {"of_passage": passage_id, "of_archive": archive_id}).rowcount == 0:
         raise NotFound("Passage", passage_id)
-    fulltext.remove(tx, "passage", passage_id)
+    items.remove_many(tx, "passage", (passage_id,))
 
 
 _COUNT_OF_AGENT = (
@@ -114,7 +126,13 @@ def select(tx: Tx, archive_id: ArchiveId, page: Page, containing: str | None = N
 
 # --- search ---------------------------------------------------------------------------------------------------------
 
-Found = tuple[Passage, float | None]
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A passage, and how it was found; without words to look for there is no hit."""
+
+    passage: Passage
+    hit: Hit | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,49 +144,60 @@ class _Shape:
     since: bool
     until: bool
 
-
-def search(tx: Tx, archive_id: ArchiveId, query: PassageQuery) -> list[Found]:
-    """The best passages of an archive that pass the filters, with their score; without text by age, and no score."""
-    return _search(tx, query, archive_id, None)
-
-
-def search_organization(tx: Tx, organization: OrganizationId, query: PassageQuery) -> list[Found]:
-    """The same among all passages of an organisation."""
-    return _search(tx, query, None, organization)
+    @property
+    def filters(self) -> bool:
+        """Whether it asks for more than a place to look in."""
+        return bool(self.tags) or self.since or self.until
 
 
-def _search(
-    tx: Tx, query: PassageQuery, archive_id: ArchiveId | None, organization: OrganizationId | None
-) -> list[Found]:
+def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near: Sequence[Near] = ()) -> list[Found]:
+    """The best passages of an archive or of a whole organisation that pass the filters; without text by age.
+
+    `near` are those that `nearest` has found, with the same query.
+    """
+    shape, bound = _shape(place, query)
+    if not query.text.strip():
+        rows = tx.execute(_aged(shape, query.oldest_first), {**bound, "row_limit": query.limit})
+        return [Found(_from_row(row)) for row in rows]
+    scope = place if isinstance(place, ArchiveId) else None
+    hits = items.find(tx, "passage", scope, _wanted(query), Only(_same_row(shape), bound), near)
+    rows = {row.id: row for row in tx.execute(_MANY, {"ids": [hit.id for hit in hits]})} if hits else {}
+    return [Found(_from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
+
+
+def nearest(
+    tx: Tx,
+    finder: NearestItems,
+    place: ArchiveId | OrganizationId,
+    models: Mapping[str, str],
+    query: PassageQuery,
+    meanings: Mapping[str, Vector],
+) -> list[Near]:
+    """The passages nearest in meaning, of these archives, each with the model its vectors are of."""
+    shape, bound = _shape(place, query)
+    only = Only(_same_row(shape), bound) if shape.filters or not shape.by_archive else None
+    return items.nearest(tx, finder, "passage", models, replace(_wanted(query), meanings=meanings), only)
+
+
+def _wanted(query: PassageQuery) -> Wanted:
+    return Wanted(query.text, query.limit, query.mode)
+
+
+def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Shape, dict[str, Any]]:
     tags = sorted(set(query.tags))
     shape = _Shape(
-        archive_id is not None,
+        isinstance(place, ArchiveId),
         ("all" if query.match_all_tags else "any") if tags else "",
         query.since is not None,
         query.until is not None,
     )
-    bound: dict[str, Any] = {
-        **({"of_organization": organization} if archive_id is None else {"of_archive": archive_id}),
+    return shape, {
+        ("of_archive" if shape.by_archive else "of_organization"): place,
         **({"the_tags": tags} if tags else {}),
         **({"tag_count": len(tags)} if shape.tags == "all" else {}),
         **({"since": query.since} if shape.since else {}),
         **({"until": query.until} if shape.until else {}),
     }
-    return _matching(tx, archive_id, query, shape, bound) if query.text.strip() else _by_age(tx, query, shape, bound)
-
-
-def _matching(
-    tx: Tx, archive_id: ArchiveId | None, query: PassageQuery, shape: _Shape, bound: Mapping[str, Any]
-) -> list[Found]:
-    only = Only(_same_row(shape), bound)
-    best = fulltext.search(tx, "passage", archive_id, query.text, query.limit, only=only)
-    rows = {row.id: row for row in tx.execute(_MANY, {"ids": [item_id for item_id, _ in best]})} if best else {}
-    return [(_from_row(rows[item_id]), score) for item_id, score in best]
-
-
-def _by_age(tx: Tx, query: PassageQuery, shape: _Shape, bound: Mapping[str, Any]) -> list[Found]:
-    rows = tx.execute(_aged(shape, query.oldest_first), {**bound, "row_limit": query.limit})
-    return [(_from_row(row), None) for row in rows]
 
 
 @lru_cache(maxsize=64)

@@ -1,9 +1,10 @@
-"""The messages of every agent of an organisation: listed in the order of time, and searched by their words.
+"""The messages of every agent of an organisation: listed in the order of time, and searched by words and meaning.
 
 Messages of one agent stand in the order they were said; between agents, time decides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +13,13 @@ from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, literal
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import Message, MessageQuery, MessageSearch
-from kelpie.search import fulltext
+from kelpie.core.search import Hit
+from kelpie.core.time import Micros
+from kelpie.search import fulltext, items
 from kelpie.search.fulltext import Only
+from kelpie.search.items import Near, NearestItems, Wanted
+from kelpie.search.tables import search_scopes
+from kelpie.search.vectors import Vector
 from kelpie.storage.message_rows import from_row
 from kelpie.storage.messages import get_many
 from kelpie.storage.tables import agents, context, messages
@@ -110,7 +116,7 @@ def remove_group(tx: Tx, organization: OrganizationId, group_id: GroupId) -> lis
     for message_id, agent_id in found:
         tx.execute(_FORGET, {"of_message": message_id, "of": agent_id})
         tx.execute(_DELETE, {"of_message": message_id})
-        fulltext.remove(tx, "message", message_id)
+        items.remove_many(tx, "message", (message_id,))
     return [AgentId(agent_id) for agent_id in dict.fromkeys(row.agent_id for row in found)]
 
 
@@ -129,16 +135,76 @@ def _newest(names: tuple[str, ...]) -> Select[Any]:
     return found.order_by(_M.created_at.desc(), _M.agent_id.desc(), _M.seq.desc()).limit(bindparam("most"))
 
 
-def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch) -> list[tuple[Message, float]]:
-    """The messages that hold the words, best first, with their score; every filter comes before the cut."""
+_BETWEEN = (
+    select(messages)
+    .where(_M.agent_id == bindparam("of_agent"), _M.role.in_(("user", "assistant")))
+    .where(_M.created_at >= bindparam("since"), _M.created_at <= bindparam("until"))
+    .order_by(_M.created_at, _M.seq)
+    .offset(bindparam("skipped"))
+    .limit(bindparam("most"))
+)
+_EVER = 2**62
+
+
+def spoken_between(
+    tx: Tx, agent_id: AgentId, since: Micros | None, until: Micros | None, skipped: int, most: int
+) -> list[Message]:
+    """What was said to or by an agent in a stretch of time, oldest first."""
+    bound = {"since": -_EVER if since is None else since, "until": _EVER if until is None else until}
+    rows = tx.execute(_BETWEEN, {"of_agent": agent_id, "skipped": skipped, "most": most, **bound})
+    return [from_row(row) for row in rows]
+
+
+Found = tuple[Message, Hit | None]
+
+
+def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Sequence[Near] = ()) -> list[Found]:
+    """The best messages, by their words and by meaning as `nearest` has found them; every filter comes before the cut.
+
+    Without words to look for, the newest.
+    """
     used = _given(wanted)
     bound: Mapping[str, Any] = {"organization": organization, **used}
     if not wanted.text.strip():
         rows = tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit})
-        return [(from_row(row), 0.0) for row in rows]
+        return [(from_row(row), None) for row in rows]
     only = Only(_condition(tuple(used)), bound)
-    best = dict(fulltext.search(tx, "message", None, wanted.text, wanted.limit, only=only))
-    return [(message, best[message.id]) for message in get_many(tx, list(best))]
+    hits = {hit.id: hit for hit in items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)}
+    return [(message, hits[message.id]) for message in get_many(tx, list(hits))]
+
+
+_SCOPES = (
+    select(search_scopes.c.scope, search_scopes.c.model)
+    .join(agents, agents.c.id == search_scopes.c.scope)
+    .where(search_scopes.c.kind == "message", agents.c.organization_id == bindparam("organization"))
+)
+_SCOPE = _SCOPES.where(agents.c.id == bindparam("of_agent"))
+
+
+def models(tx: Tx, organization: OrganizationId, agent_id: AgentId | None) -> dict[str, str]:
+    """The agents whose messages can be searched by meaning, with the model they are searched by."""
+    bound = {"organization": organization}
+    rows = tx.execute(_SCOPES, bound) if agent_id is None else tx.execute(_SCOPE, {**bound, "of_agent": agent_id})
+    return {row.scope: row.model for row in rows}
+
+
+def nearest(
+    tx: Tx,
+    finder: NearestItems,
+    organization: OrganizationId,
+    scopes: Mapping[str, str],
+    wanted: MessageSearch,
+    meanings: Mapping[str, Vector],
+) -> list[Near]:
+    """The messages nearest in meaning, of these agents, each with the model its vectors are of."""
+    used = _given(wanted)
+    plain = wanted.agent_id is not None and used.keys() == {"agent_id"}
+    only = None if plain else Only(_condition(tuple(used)), {"organization": organization, **used})
+    return items.nearest(tx, finder, "message", scopes, replace(_sought(wanted), meanings=meanings), only)
+
+
+def _sought(wanted: MessageSearch) -> Wanted:
+    return Wanted(wanted.text, wanted.limit, wanted.mode)
 
 
 def _given(wanted: MessageSearch) -> dict[str, Any]:

@@ -18,7 +18,23 @@ from kelpie.core.messages import Message, Part
 from kelpie.core.runs import Run
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
+from kelpie.search.items import Near
+from kelpie.search.vectors import Vector
 from kelpie.world.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What was found out about a call before its commit: vectors of its text, and what is near to it in meaning."""
+
+    vectors: tuple[Vector, ...] = ()
+    passages: tuple[Near, ...] = ()
+    messages: tuple[Near, ...] = ()
+    by_meaning: bool = False  # whether a search could be made by meaning
+    lacking: str | None = None  # why it could not
+
+
+NOTHING = Insight()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,7 @@ class CallContext:
     unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
     block_rules: BlockRules = DEFAULT_RULES
     chain: Chain = UNCHAINED  # of agents behind the turn that makes the call
+    insight: Insight = NOTHING  # what was found out for it beforehand
     run_id: RunId | None = None
     step_id: StepId | None = None
     tool: str | None = None  # the name it was called by

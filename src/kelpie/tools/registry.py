@@ -24,6 +24,7 @@ from kelpie.tools import approvals, search
 from kelpie.tools.builtin import BUILTINS, RESERVED
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, make, with_fingerprint
+from kelpie.tools.foresight import Preparation
 from kelpie.tools.port import TransactionalTool
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -37,6 +38,12 @@ def transactional(name: str) -> TransactionalTool | None:
     """What runs the built-in tool of this name, if there is one."""
     builtin = BUILTINS.get(name)
     return None if builtin is None else builtin.run
+
+
+def preparation(name: str) -> Preparation | None:
+    """What finds things out for the built-in tool of this name before it runs, if it needs that."""
+    builtin = BUILTINS.get(name)
+    return None if builtin is None else builtin.foresee
 
 
 class Tools:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kelpie.world.clock import Clock
 from kelpie.world.database import Database
+from kelpie.world.embedder import Embedder
 from kelpie.world.http import Http
 from kelpie.world.ids import Ids
 from kelpie.world.processes import Processes
@@ -18,3 +19,4 @@ class World:
     database: Database
     http: Http
     processes: Processes
+    embedder: Embedder | None = None  # None: nothing on this machine can embed

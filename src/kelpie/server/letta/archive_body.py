@@ -1,7 +1,7 @@
 """What a client may say about archives and passages, and what it may look for."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,6 @@ TAGS_MAX = 1000
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Tags = Annotated[list[str], Field(max_length=TAGS_MAX)]
-SearchMode = Literal["fts", "vector", "hybrid"]
 
 
 class CreateArchive(BaseModel):
@@ -35,6 +34,7 @@ class UpdateArchive(BaseModel):
 
     name: Name | None = None
     description: str | None = None
+    embedding: str | None = Field(None, description="Kelpie's own: another embedding model; new vectors are made.")
 
 
 class PassageBody(BaseModel):
@@ -80,11 +80,3 @@ def new_passage(body: PassageBody | MemoryBody) -> NewPassage:
     """Raises InvalidInput for a date that cannot be."""
     metadata = (body.metadata or {}) if isinstance(body, PassageBody) else {}
     return NewPassage(body.text, tuple(body.tags or ()), metadata, moment("created_at", body.created_at))
-
-
-def check_mode(mode: SearchMode | None) -> None:
-    """Raises InvalidInput for a search that needs meaning."""
-    if mode not in (None, "fts"):
-        raise InvalidInput(
-            "search_mode", f"'{mode}' needs embeddings, which this version does not make yet; leave it out or say 'fts'"
-        )

@@ -1,15 +1,15 @@
-"""Archives and passages as Letta's clients see them. Nothing is embedded yet, so `embedding` is null."""
+"""Archives and passages as Letta's clients see them. Vectors stay inside: `embedding` is null."""
 
 from collections.abc import Mapping
 from datetime import tzinfo
 from typing import Any
 
 from kelpie.core.passages import Archive, Passage
+from kelpie.core.search import Hit
 from kelpie.core.time import as_datetime
+from kelpie.memory.archives import Searched
 from kelpie.server.letta.model_shape import EmbeddingFacts, embedding_config
 from kelpie.server.letta.times import timestamp
-
-SEARCH_MODE = "fts"  # ours: tells that a search was by words and not by meaning
 
 Embeddings = Mapping[str, EmbeddingFacts]
 
@@ -60,3 +60,15 @@ def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
         "content": passage.text,
         "tags": list(passage.tags),
     }
+
+
+def told(searched: Searched) -> dict[str, Any]:
+    """How a search was made, and why not as asked: keys of our own."""
+    note = {} if searched.lacking is None else {"search_note": f"Found by words alone: {searched.lacking}."}
+    return {"search_mode": searched.mode, **note}
+
+
+def ranks(hit: Hit | None) -> dict[str, Any]:
+    """The places of a passage in the rankings it was found in."""
+    places = {} if hit is None else {"fts_rank": hit.words_rank, "vector_rank": hit.meaning_rank}
+    return {name: place for name, place in places.items() if place is not None}

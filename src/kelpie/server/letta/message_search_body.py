@@ -8,23 +8,23 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.messages import MessageSearch, NewMessage, Role
+from kelpie.core.search import SearchMode
 from kelpie.core.time import from_datetime
 from kelpie.server.letta.content_body import content_parts
 from kelpie.server.letta.runs import conversation_of
 
 CAPTURED_MAX = 1000
 
-Mode = Literal["vector", "fts", "hybrid"]
 _Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 class SearchMessages(BaseModel):
-    """A search by words; `hybrid` is by words alone until searching by meaning exists."""
+    """A search by words, by meaning, or by both."""
 
     model_config = ConfigDict(extra="ignore")
 
     query: str
-    search_mode: Mode = "hybrid"
+    search_mode: SearchMode = "hybrid"
     agent_id: str | None = None
     conversation_id: str | None = None
     limit: _Limit = 50
@@ -40,9 +40,7 @@ class SearchAgentMessages(SearchMessages):
 
 
 def search_of(body: SearchMessages) -> MessageSearch:
-    """Raises InvalidInput for a malformed id, and for a search by meaning."""
-    if body.search_mode == "vector":
-        raise InvalidInput("search_mode", "searching by meaning is not in this version of Kelpie yet; use fts")
+    """Raises InvalidInput for a malformed id."""
     wider = body if isinstance(body, SearchAgentMessages) else SearchAgentMessages()
     return MessageSearch(
         text=body.query or "",
@@ -54,6 +52,7 @@ def search_of(body: SearchMessages) -> MessageSearch:
         template_id=wider.template_id,
         created_from=None if body.start_date is None else from_datetime(body.start_date),
         created_to=None if body.end_date is None else from_datetime(body.end_date),
+        mode=body.search_mode,
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kelpie.core.messages import Message, Role
+from kelpie.core.search import Hit
 from kelpie.server.letta.context_shape import stored_message
 from kelpie.server.letta.times import timestamp
 
@@ -23,12 +24,12 @@ def found_shape(message: Message) -> dict[str, Any]:
     }
 
 
-def ranked_shape(message: Message, rank: int, user_id: str) -> dict[str, Any]:
-    """One result with the place it came at; there is no second list to be fused with."""
+def ranked_shape(message: Message, hit: Hit | None, place: int, user_id: str) -> dict[str, Any]:
+    """One result with its places in the rankings; the newest, when nothing was looked for, have only their order."""
     return {
         "embedded_text": message.said,
         "message": stored_message(message, user_id),
-        "fts_rank": rank,
-        "vector_rank": None,
-        "rrf_score": 1 / (RANK_OFFSET + rank),
+        "fts_rank": hit.words_rank if hit else place,
+        "vector_rank": hit.meaning_rank if hit else None,
+        "rrf_score": 1 / (RANK_OFFSET + place),
     }

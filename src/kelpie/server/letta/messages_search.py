@@ -1,4 +1,4 @@
-"""Messages of all agents: read through, searched by words, and handed in from elsewhere."""
+"""Messages of all agents: read through, searched, and handed in from elsewhere."""
 
 from typing import Annotated
 
@@ -47,13 +47,14 @@ async def list_all_messages(
 
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
 async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
-    return Answer([found_shape(message) for message, _ in await kelpie.recall.search(search_of(body))])
+    return Answer([found_shape(message) for message, _ in (await kelpie.recall.search(search_of(body))).found])
 
 
 @router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
 async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Answer:
-    found = await kelpie.recall.search(search_of(body))
-    return Answer([ranked_shape(message, place, kelpie.caller.user_id) for place, (message, _) in enumerate(found, 1)])
+    found = (await kelpie.recall.search(search_of(body))).found
+    user = kelpie.caller.user_id
+    return Answer([ranked_shape(message, hit, place, user) for place, (message, hit) in enumerate(found, 1)])
 
 
 @router.post(

@@ -1,4 +1,8 @@
-"""An agent's archival memory, and the search for passages. Searches are by words, and say so: `search_mode`."""
+"""An agent's archival memory, and the search for passages.
+
+A search says how it was made (`search_mode`), and when it could not be made by meaning, why (`search_note`): both keys
+are Kelpie's own.
+"""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -10,10 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.agents import Include
 from kelpie.core.ids import AgentId, ArchiveId
 from kelpie.core.passages import PassageQuery
+from kelpie.core.search import SearchMode
 from kelpie.server.answer import Answer
 from kelpie.server.house import House
-from kelpie.server.letta.archive_body import MemoryBody, SearchMode, Tags, check_mode, new_passage
-from kelpie.server.letta.archive_shape import SEARCH_MODE, memory_shape
+from kelpie.server.letta.archive_body import MemoryBody, Tags, new_passage
+from kelpie.server.letta.archive_shape import memory_shape, ranks, told
 from kelpie.server.letta.archives import passage_shapes
 from kelpie.server.letta.ids import AgentPath, PassagePath
 from kelpie.server.letta.paging import After, Before, limit_query, page_of
@@ -60,9 +65,8 @@ async def search_memory(
     top_k: Annotated[int | None, Query(ge=1, le=TOP_K_MAX)] = None,
     start_datetime: datetime | None = None,
     end_datetime: datetime | None = None,
-    search_mode: Annotated[SearchMode | None, Query(description="Kelpie's own: only `fts` for now.")] = None,
+    search_mode: Annotated[SearchMode, Query(description="Kelpie's own: by words, by meaning, or both.")] = "hybrid",
 ) -> Answer:
-    check_mode(search_mode)
     zone = ZoneInfo((await kelpie.agents.get(agent_id, Include())).agent.timezone)
     wanted = PassageQuery(
         text=query,
@@ -71,9 +75,11 @@ async def search_memory(
         match_all_tags=tag_match_mode == "all",
         since=moment("start_datetime", start_datetime, zone),
         until=moment("end_datetime", end_datetime, zone),
+        mode=search_mode,
     )
-    found = [memory_shape(passage, zone) for passage, _ in await kelpie.archives.search_of_agent(agent_id, wanted)]
-    return Answer({"results": found, "count": len(found), "search_mode": SEARCH_MODE})
+    searched = await kelpie.archives.search_of_agent(agent_id, wanted)
+    found = [memory_shape(each.passage, zone) for each in searched.found]
+    return Answer({"results": found, "count": len(found), **told(searched)})
 
 
 @agent_router.delete("/{memory_id}", summary="Remove a passage of an agent", response_model=None)
@@ -93,12 +99,11 @@ class SearchBody(BaseModel):
     limit: Annotated[int, Field(ge=1, le=100)] = 50
     start_date: datetime | None = None
     end_date: datetime | None = None
-    search_mode: SearchMode | None = Field(None, description="Kelpie's own: only `fts` for now.")
+    search_mode: SearchMode = Field("hybrid", description="Kelpie's own: by words, by meaning, or both.")
 
 
 @router.post("/search", summary="Search an agent's archive, one archive, or all", response_model=None)
 async def search_passages(kelpie: House, body: SearchBody) -> Answer:
-    check_mode(body.search_mode)
     wanted = PassageQuery(
         text=body.query or "",
         limit=body.limit,
@@ -107,17 +112,18 @@ async def search_passages(kelpie: House, body: SearchBody) -> Answer:
         since=moment("start_date", body.start_date),
         until=moment("end_date", body.end_date),
         oldest_first=True,
+        mode=body.search_mode,
     )
     if body.agent_id is not None:
-        found = await kelpie.archives.search_of_agent(AgentId.parse(body.agent_id), wanted)
+        searched = await kelpie.archives.search_of_agent(AgentId.parse(body.agent_id), wanted)
     else:
         archive = None if body.archive_id is None else ArchiveId.parse(body.archive_id)
-        found = await kelpie.archives.search(archive, wanted)
-    shown = await passage_shapes(kelpie, [passage for passage, _ in found])
-    metadata = {"search_mode": SEARCH_MODE} if wanted.text.strip() else {}
+        searched = await kelpie.archives.search(archive, wanted)
+    shown = await passage_shapes(kelpie, [each.passage for each in searched.found])
+    metadata = told(searched) if wanted.text.strip() else {}
     return Answer(
         [
-            {"passage": passage, "score": score or 0.0, "metadata": metadata}
-            for passage, (_, score) in zip(shown, found, strict=True)
+            {"passage": passage, "score": each.hit.score if each.hit else 0.0, "metadata": metadata | ranks(each.hit)}
+            for passage, each in zip(shown, searched.found, strict=True)
         ]
     )

@@ -28,8 +28,8 @@ from kelpie.storage.tables.sandboxes import sandbox_configs, sandbox_variables
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.tools import agent_tools, tools
 
-search.search_items.to_metadata(metadata)
-search.search_removed.to_metadata(metadata)
+for _table in search.metadata.sorted_tables:
+    _table.to_metadata(metadata)
 
 __all__ = [
     "access_token_agents",

@@ -17,6 +17,7 @@ from kelpie.tools.builtin import (
     schemas,
     voice,
 )
+from kelpie.tools.foresight import Preparation
 from kelpie.tools.identity import stable_uuid
 from kelpie.tools.port import TransactionalTool
 
@@ -29,6 +30,7 @@ class Builtin:
     tool_type: ToolType
     run: TransactionalTool | None  # None: it runs outside of commits
     parallel: bool = False
+    foresee: Preparation | None = None  # what must be found out before the commit it runs in
 
     @property
     def name(self) -> str:
@@ -59,10 +61,25 @@ BUILTINS: dict[str, Builtin] = {
     builtin.name: builtin
     for builtin in (
         Builtin(schemas.SEND_MESSAGE, _CORE, conversation.send_message),
-        Builtin(schemas.CONVERSATION_SEARCH, _CORE, conversation.conversation_search, parallel=True),
+        Builtin(
+            schemas.CONVERSATION_SEARCH,
+            _CORE,
+            conversation.conversation_search,
+            parallel=True,
+            foresee=conversation.foresee_search,
+        ),
+        Builtin(schemas.CONVERSATION_SEARCH_DATE, _CORE, conversation.conversation_search_date, parallel=True),
         Builtin(schemas.PAUSE_HEARTBEATS, _CORE, pause.pause_heartbeats),
-        Builtin(schemas.ARCHIVAL_MEMORY_INSERT, _CORE, archival.archival_memory_insert),
-        Builtin(schemas.ARCHIVAL_MEMORY_SEARCH, _CORE, archival.archival_memory_search, parallel=True),
+        Builtin(
+            schemas.ARCHIVAL_MEMORY_INSERT, _CORE, archival.archival_memory_insert, foresee=archival.foresee_insert
+        ),
+        Builtin(
+            schemas.ARCHIVAL_MEMORY_SEARCH,
+            _CORE,
+            archival.archival_memory_search,
+            parallel=True,
+            foresee=archival.foresee_search,
+        ),
         Builtin(schemas.CORE_MEMORY_APPEND, _MEMORY, block_edits.core_memory_append),
         Builtin(schemas.CORE_MEMORY_REPLACE, _MEMORY, block_edits.core_memory_replace),
         Builtin(schemas.MEMORY, _MEMORY, memory_command.memory),
@@ -75,7 +92,7 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.RETHINK_USER_MEMORY, _VOICE, block_edits.rethink_user_memory),
         Builtin(schemas.FINISH_RETHINKING_MEMORY, _VOICE, block_edits.finished),
         Builtin(schemas.STORE_MEMORIES, _VOICE, voice.store_memories),
-        Builtin(schemas.SEARCH_MEMORY, _VOICE, voice.search_memory),
+        Builtin(schemas.SEARCH_MEMORY, _VOICE, voice.search_memory, foresee=voice.foresee_search),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, posting.send_message_to_agent_async),

@@ -1,6 +1,7 @@
-"""The tools of archival memory: putting a passage away, and finding it again by its words."""
+"""The tools of archival memory: putting a passage away, and finding it again by its words or by what they mean."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kelpie.core.errors import ToolError
@@ -10,8 +11,11 @@ from kelpie.memory.edits import cleaned
 from kelpie.storage import archives, passages
 from kelpie.tools.builtin import dates
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.foresight import Foresight
+from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
 from kelpie.world.database import Tx
+
+PAGES_MAX = 100
 
 
 def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -40,16 +44,39 @@ def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tup
         created_by_id=call.agent.created_by_id,
         last_updated_by_id=call.agent.created_by_id,
     )
-    passages.insert(tx, passage)
+    passages.insert(tx, passage, call.insight.vectors)
+
+
+async def foresee_insert(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+    """The vectors of what is about to be stored."""
+    text = cleaned(arguments["content"])
+    return await foresight.of_stored(call, text) if text.strip() and len(text) <= PASSAGE_CHARS_MAX else NOTHING
 
 
 def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Finds passages by their words, their tags and their dates."""
+    """Finds passages by their words and meaning, their tags and their dates, page by page."""
+    query, page = _query(call, arguments), _page(arguments)
+    found = filed(tx, call, replace(query, limit=(page + 1) * query.limit))[page * query.limit :]
+    return Outcome(answer(found, query.text, call.insight))
+
+
+async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+    """What is near in meaning to the words of a search."""
+    query = _query(call, arguments)
+    if not query.text.strip():
+        return NOTHING
+    return await foresight.of_passages(call, replace(query, limit=(_page(arguments) + 1) * query.limit))
+
+
+def _query(call: CallContext, arguments: Mapping[str, Any]) -> PassageQuery:
     zone = dates.zone_of(call.agent.timezone)
     since, until = dates.bounds(
-        ("start_datetime", arguments.get("start_datetime")), ("end_datetime", arguments.get("end_datetime")), zone
+        ("start_datetime", arguments.get("start_datetime")),
+        ("end_datetime", arguments.get("end_datetime")),
+        zone,
+        call.now,
     )
-    query = PassageQuery(
+    return PassageQuery(
         text=arguments["query"],
         limit=checked_count("top_k", arguments.get("top_k")),
         tags=_tags(arguments),
@@ -57,23 +84,30 @@ def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, An
         since=since,
         until=until,
     )
-    return Outcome(answer(filed(tx, call, query), query.text))
+
+
+def _page(arguments: Mapping[str, Any]) -> int:
+    page = arguments.get("page") or 0
+    if not 0 <= page <= PAGES_MAX:
+        raise ToolError(f"'page' must be from 0 to {PAGES_MAX}.")
+    return page
 
 
 def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]]:
     """What the agent's archive holds, as the model reads it."""
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
-    found = passages.search(tx, archive_id, query) if archive_id else []
+    query = replace(query, mode="hybrid" if call.insight.by_meaning else "fts")
+    found = passages.search(tx, archive_id, query, call.insight.passages) if archive_id else []
     return [
         {
-            "id": passage.id,
-            "timestamp": dates.shown(passage.created_at, zone),
-            "content": passage.text,
-            "tags": passage.tags,
-            "relevance": relevance(score),
+            "id": each.passage.id,
+            "timestamp": dates.shown(each.passage.created_at, zone),
+            "content": each.passage.text,
+            "tags": each.passage.tags,
+            "relevance": relevance(each.hit, call.insight),
         }
-        for passage, score in found
+        for each in found
     ]
 
 

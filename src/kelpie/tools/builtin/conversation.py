@@ -1,31 +1,35 @@
 """The tools about what is said: saying something, and searching what was said.
 
-The search is by words. It says so in every answer, because a model that believes it searched by meaning takes an empty
-answer for a fact.
+A search is by words and meaning. One that could only be made by words says so, because a model that believes it
+searched by meaning takes an empty answer for a fact.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import orjson
 
 from kelpie.core.errors import ToolError
-from kelpie.core.messages import Message, MessageQuery, Role
+from kelpie.core.messages import Message, MessageSearch, Role
+from kelpie.core.search import Hit
 from kelpie.core.time import Micros
-from kelpie.storage import messages
-from kelpie.storage.matches import BATCH, CANDIDATES_MAX, ranked
+from kelpie.storage import recall
 from kelpie.tools.builtin import dates
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.foresight import Foresight
+from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
 from kelpie.world.database import Tx
 
 SENT = "Sent message successfully."
-SEARCH_MODE = "full_text"
+BY_WORDS, BY_BOTH = "full_text", "hybrid"
+SILENT = 100
+PAGE = 20
+PAGES_MAX = 10_000
 RESULTS_DEFAULT = 5
 RESULTS_MAX = 100
 
 _SPOKEN = frozenset({Role.user, Role.assistant})
-_Scored = tuple[Message, float | None]
 
 
 def send_message(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -35,45 +39,82 @@ def send_message(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Out
 
 def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds messages of this agent; tool messages are left out."""
-    query: str = arguments.get("query") or ""
+    wanted = _wanted(call, arguments)
+    return Outcome(answer(said(tx, call, wanted), wanted.text, call.insight))
+
+
+async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+    """What is near in meaning to the words of a search."""
+    wanted = _wanted(call, arguments)
+    return await foresight.of_messages(call, wanted) if wanted.text.strip() else NOTHING
+
+
+def _wanted(call: CallContext, arguments: Mapping[str, Any]) -> MessageSearch:
     roles = _SPOKEN & {Role(role) for role in arguments.get("roles") or _SPOKEN}
-    limit = checked_count("limit", arguments.get("limit"))
     since, until = dates.bounds(
         ("start_date", arguments.get("start_date")),
         ("end_date", arguments.get("end_date")),
         dates.zone_of(call.agent.timezone),
+        call.now,
     )
-    return Outcome(answer(said(tx, call, query, (since, until), limit, roles), query))
+    return spoken(
+        call, arguments.get("query") or "", (since, until), checked_count("limit", arguments.get("limit")), roles
+    )
 
 
-def said(
-    tx: Tx,
+def spoken(
     call: CallContext,
     query: str,
     window: tuple[Micros | None, Micros | None],
     limit: int,
     roles: frozenset[Role] = _SPOKEN,
-) -> list[dict[str, Any]]:
-    """What was said within the window, as the model reads it: the best matches, or without a query the newest."""
-    zone = dates.zone_of(call.agent.timezone)
+) -> MessageSearch:
+    """A search among what was said to or by the agent."""
     since, until = window
+    order = tuple(role for role in Role if role in roles)
+    return MessageSearch(query, limit, call.agent.id, roles=order, created_from=since, created_to=until)
 
-    def wanted(found: _Scored) -> bool:
-        message = found[0]
-        inside = (since is None or message.created_at >= since) and (until is None or message.created_at <= until)
-        return inside and message.role in roles and bool(message.said)
 
-    candidates = _matching(tx, call, query) if query.strip() else _newest(tx, call)
-    return [
-        {
-            "timestamp": dates.shown(message.created_at, zone),
-            "time_ago": dates.ago(message.created_at, call.now),
-            "role": message.role.value,
-            "content": message.said,
-            "relevance": relevance(score),
-        }
-        for message, score in islice(filter(wanted, candidates), limit)
-    ]
+def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """What was said in a stretch of time, oldest first, page by page."""
+    zone, page = dates.zone_of(call.agent.timezone), arguments.get("page") or 0
+    if not 0 <= page <= PAGES_MAX:
+        raise ToolError(f"'page' must be from 0 to {PAGES_MAX}.")
+    since, until = dates.bounds(
+        ("start_date", arguments["start_date"]), ("end_date", arguments.get("end_date")), zone, call.now
+    )
+    found = recall.spoken_between(tx, call.agent.id, since, until, page * PAGE, PAGE + 1)
+    shown = {
+        "message": f"{min(len(found), PAGE)} on page {page}, oldest first." if found else f"Nothing on page {page}.",
+        "page": page,
+        "more": len(found) > PAGE,
+        "from": None if since is None else dates.shown(since, zone),
+        "to": None if until is None else dates.shown(until, zone),
+        "results": [_shown(message, None, call, zone) for message in found[:PAGE]],
+    }
+    return Outcome(orjson.dumps(shown).decode())
+
+
+def said(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[dict[str, Any]]:
+    """What was said, as the model reads it: the best matches, or without a query the newest."""
+    if not wanted.roles:
+        return []
+    zone, insight = dates.zone_of(call.agent.timezone), call.insight
+    some = wanted.limit if wanted.text.strip() else wanted.limit + SILENT  # among the newest are some that say nothing
+    asked = replace(wanted, limit=some, mode="hybrid" if insight.by_meaning else "fts")
+    found = recall.search(tx, call.agent.organization_id, asked, insight.messages)
+    spoken = [(message, hit) for message, hit in found if message.said]
+    return [_shown(message, hit, call, zone) for message, hit in spoken[: wanted.limit]]
+
+
+def _shown(message: Message, hit: Hit | None, call: CallContext, zone: ZoneInfo) -> dict[str, Any]:
+    return {
+        "timestamp": dates.shown(message.created_at, zone),
+        "time_ago": dates.ago(message.created_at, call.now),
+        "role": message.role.value,
+        "content": message.said,
+        "relevance": relevance(hit, call.insight),
+    }
 
 
 def checked_count(name: str, given: int | None) -> int:
@@ -85,36 +126,27 @@ def checked_count(name: str, given: int | None) -> int:
     return given
 
 
-def relevance(score: float | None) -> dict[str, Any]:
-    return {"search_mode": SEARCH_MODE} | ({} if score is None else {"score": round(score, 6)})
+def search_mode(insight: Insight) -> str:
+    return BY_BOTH if insight.by_meaning else BY_WORDS
 
 
-def answer(results: list[dict[str, Any]], query: str) -> str:
+def relevance(hit: Hit | None, insight: Insight) -> dict[str, Any]:
+    return {"search_mode": search_mode(insight)} | ({} if hit is None else {"score": round(hit.score, 6)})
+
+
+def answer(results: list[dict[str, Any]], query: str, insight: Insight) -> str:
     """Results as the model reads them, with a word on how they were found."""
-    found = {"message": summary(len(results), query), "search_mode": SEARCH_MODE, "results": results}
+    mode = search_mode(insight)
+    found = {"message": summary(len(results), query, insight), "search_mode": mode, "results": results}
     return orjson.dumps(found).decode()
 
 
-def summary(count: int, query: str) -> str:
-    if query.strip():
-        how = "The search is by words (full text), not by meaning; other words may find more."
-    else:
+def summary(count: int, query: str, insight: Insight) -> str:
+    if not query.strip():
         how = "Newest first."
+    elif insight.by_meaning:
+        how = "The search is by words and by meaning."
+    else:
+        why = f" ({insight.lacking})" if insight.lacking else ""
+        how = f"The search is by words (full text), not by meaning{why}; other words may find more."
     return f"{count} found. {how}" if count else f"Nothing found. {how}"
-
-
-def _matching(tx: Tx, call: CallContext, query: str) -> Iterator[_Scored]:
-    for batch in ranked(tx, "message", call.agent.id, query):
-        scores = dict(batch)
-        found = messages.get_many(tx, [item_id for item_id, _ in batch])
-        yield from ((message, scores[message.id]) for message in found if message.agent_id == call.agent.id)
-
-
-def _newest(tx: Tx, call: CallContext) -> Iterator[_Scored]:
-    before = None
-    for _ in range(0, CANDIDATES_MAX, BATCH):
-        found = messages.select_of_agent(tx, call.agent.id, MessageQuery(limit=BATCH, before=before))
-        yield from ((message, None) for message in reversed(found))
-        if len(found) < BATCH:
-            return
-        before = found[0].id

@@ -46,10 +46,10 @@ PAUSE_HEARTBEATS = _tool(
 CONVERSATION_SEARCH = _tool(
     "conversation_search",
     "Search everything you and the user have said, also what is no longer in your prompt. "
-    "The search is by words: give words that were likely used. Without a query the newest messages are shown. "
+    "The search is by words and by meaning. Without a query the newest messages are shown. "
     "Roles and dates narrow the search; both dates are included.",
     {
-        "query": _text("Words to look for."),
+        "query": _text("What to look for, in words that were likely used or that mean the same."),
         "roles": {
             "type": "array",
             "items": {"type": "string", "enum": ["assistant", "user", "tool"]},
@@ -60,6 +60,19 @@ CONVERSATION_SEARCH = _tool(
         "end_date": _text(f"Only messages up to then; a day counts to its end. {_DATE}"),
     },
     (),
+)
+
+CONVERSATION_SEARCH_DATE = _tool(
+    "conversation_search_date",
+    "Read what you and the user said in a stretch of time, oldest first, 20 messages a page. A date may be a day "
+    "(2024-01-31), a moment (2024-01-31T14:30, with an offset if it is not in your own time zone), a Unix time, or a "
+    "stretch such as 'today', 'yesterday' or 'last 7 days', which then stands for both ends.",
+    {
+        "start_date": _text("From then on."),
+        "end_date": _text("Up to then; a day counts to its end. Up to now if left out."),
+        "page": _number("Which page, counted from 0. The first if left out."),
+    },
+    ("start_date",),
 )
 
 ARCHIVAL_MEMORY_INSERT = _tool(
@@ -75,9 +88,10 @@ ARCHIVAL_MEMORY_INSERT = _tool(
 
 ARCHIVAL_MEMORY_SEARCH = _tool(
     "archival_memory_search",
-    "Search your archive by words, best matches first. Tags and dates narrow the search; both dates are included.",
+    "Search your archive by words and meaning, best matches first. "
+    "Tags and dates narrow the search; both dates are included.",
     {
-        "query": _text("Words to look for. Empty for the newest entries."),
+        "query": _text("What to look for. Empty for the newest entries."),
         "tags": _texts("Only entries with these tags."),
         "tag_match_mode": {
             "type": "string",
@@ -85,6 +99,7 @@ ARCHIVAL_MEMORY_SEARCH = _tool(
             "description": "Whether an entry needs 'any' of the tags (the default) or 'all' of them.",
         },
         "top_k": _number("How many entries to show at most. 5 if left out."),
+        "page": _number("Which page of so many entries, counted from 0. The first if left out."),
         "start_datetime": _text(f"Only entries from then on. {_DATE}"),
         "end_datetime": _text(f"Only entries up to then; a day counts to its end. {_DATE}"),
     },

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,8 +15,9 @@ from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.memory.edits import cleaned
 from kelpie.storage import messages
 from kelpie.tools.builtin import archival, conversation
+from kelpie.tools.foresight import Foresight
 from kelpie.tools.identity import stable_uuid
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
 from kelpie.world.database import Tx
 
 CHUNKS_MAX = 100
@@ -79,11 +81,25 @@ def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
     """Finds what was said and what was filed, by words and by how long ago it was."""
     query = " ".join(arguments.get("convo_keyword_queries") or ())
     since, until = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
-    said = conversation.said(tx, call, query, (since, until), conversation.RESULTS_DEFAULT)
-    wanted = PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until)
-    filed = archival.filed(tx, call, wanted)
-    found = {"message": conversation.summary(len(said) + len(filed), query), "search_mode": conversation.SEARCH_MODE}
+    said = conversation.said(tx, call, conversation.spoken(call, query, (since, until), conversation.RESULTS_DEFAULT))
+    filed = archival.filed(tx, call, PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until))
+    found = {
+        "message": conversation.summary(len(said) + len(filed), query, call.insight),
+        "search_mode": conversation.search_mode(call.insight),
+    }
     return Outcome(orjson.dumps(found | {"results": said, "archive": filed}).decode())
+
+
+async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+    """What is near in meaning to the words of a search, said or filed."""
+    query = " ".join(arguments.get("convo_keyword_queries") or ())
+    if not query.strip():
+        return NOTHING
+    window = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
+    most = conversation.RESULTS_DEFAULT
+    said = await foresight.of_messages(call, conversation.spoken(call, query, window, most))
+    filed = await foresight.of_passages(call, PassageQuery(query, most, since=window[0], until=window[1]))
+    return replace(said, passages=filed.passages, by_meaning=said.by_meaning or filed.by_meaning)
 
 
 def _window(now: Micros, newer: int | None, older: int | None) -> tuple[Micros | None, Micros | None]:

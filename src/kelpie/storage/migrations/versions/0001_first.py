@@ -197,15 +197,46 @@ def upgrade() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("item_id", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_search_items")),
         sa.UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
     )
+    op.create_index("ix_search_items_kind_model", "search_items", ["kind", "model"], unique=False)
     op.create_index("ix_search_items_kind_scope", "search_items", ["kind", "scope"], unique=False)
     op.create_table(
         "search_removed",
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("kind", "scope", name=op.f("pk_search_removed")),
+    )
+    op.create_table(
+        "search_scopes",
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("rewrites", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("kind", "scope", name=op.f("pk_search_scopes")),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "search_sketches",
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("item", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("sketch", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("kind", "scope", "model", "item", name=op.f("pk_search_sketches")),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_search_sketches_item", "search_sketches", ["item"], unique=False)
+    op.create_table(
+        "search_vectors",
+        sa.Column("item", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("model", sa.Text(), nullable=False),
+        sa.Column("vector", sa.LargeBinary(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("item", "model", name=op.f("pk_search_vectors")),
     )
     op.create_table(
         "tools",
@@ -892,6 +923,9 @@ def downgrade() -> None:
     op.drop_table("agent_blocks")
     op.drop_table("agent_archives")
     op.drop_table("tools")
+    op.drop_table("search_vectors")
+    op.drop_table("search_sketches")
+    op.drop_table("search_scopes")
     op.drop_table("search_removed")
     op.drop_table("search_items")
     op.drop_table("sandbox_configs")

@@ -1,0 +1,66 @@
+"""OpenAI's embeddings protocol: texts out, one vector each back. Most compatible servers speak it too."""
+
+import binascii
+import struct
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+
+from kelpie.core.errors import ModelError
+from kelpie.llm import faults
+from kelpie.llm.channel import Channel
+from kelpie.llm.retry import Limits, Patience, retried
+from kelpie.world.world import World
+
+TEXTS_MAX = 96  # in one request
+TEXT_CHARS_MAX = 16_000  # of one text: about half of what the models take, so that no alphabet is too much
+EMBED_S = 60.0
+
+
+async def embed(
+    world: World, channel: Channel, limits: Limits, model: str, dimensions: int, texts: Sequence[str]
+) -> list[bytes]:
+    """One vector per text, as little-endian 32-bit floats. Raises ModelError."""
+    found: list[bytes] = []
+    for start in range(0, len(texts), TEXTS_MAX):
+        asked = [text[:TEXT_CHARS_MAX] or " " for text in texts[start : start + TEXTS_MAX]]
+
+        async def attempt(patience: Patience, asked: Sequence[str] = asked) -> AsyncGenerator[bytes, None]:
+            for vector in await _ask(channel, patience, model, dimensions, asked):
+                yield vector
+
+        async with aclosing(retried(attempt, limits.for_embedding(EMBED_S), world.random)) as vectors:
+            async for vector in vectors:
+                found.append(vector)
+    return found
+
+
+async def _ask(channel: Channel, patience: Patience, model: str, dimensions: int, texts: Sequence[str]) -> list[bytes]:
+    body = orjson.dumps({"model": model, "input": list(texts), "encoding_format": "base64"})
+    async with channel.open("embeddings", patience, body=body, model=model) as (response, _):
+        data = await channel.read_json(response)
+    if data.get("error"):
+        raise faults.complained(channel.endpoint, data, model=model)
+    entries = data.get("data")
+    if not isinstance(entries, list) or len(entries) != len(texts):
+        raise faults.unreadable(channel.endpoint, f"it does not hold {len(texts)} vectors", "")
+    ordered = sorted(entries, key=lambda entry: entry.get("index", 0) if isinstance(entry, dict) else 0)
+    return [_vector(channel, entry, dimensions) for entry in ordered]
+
+
+def _vector(channel: Channel, entry: Any, dimensions: int) -> bytes:
+    """The vector as it came: base64 of floats, or a list of numbers from a server that does not know base64."""
+    given: Any = entry.get("embedding") if isinstance(entry, dict) else None
+    try:
+        values = binascii.a2b_base64(given) if isinstance(given, str) else struct.pack(f"<{len(given)}f", *given)
+    except (binascii.Error, struct.error, TypeError):
+        raise _unreadable(channel, "a vector in it is not of numbers") from None
+    if len(values) != 4 * dimensions:
+        raise _unreadable(channel, f"a vector in it has {len(values) // 4} numbers, and the model gives {dimensions}")
+    return values
+
+
+def _unreadable(channel: Channel, why: str) -> ModelError:
+    return faults.unreadable(channel.endpoint, why, "")

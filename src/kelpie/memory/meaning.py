@@ -1,0 +1,90 @@
+"""Texts as vectors, for whoever stores or looks for something: by which model, and why there are none.
+
+A model that fails or is missing never keeps anything from being stored or found: then there are no vectors, words alone
+count, and whoever asked is told why. What is missing is made up for later (`embedding`).
+"""
+
+import asyncio
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kelpie.core.errors import CallerError, ModelError
+from kelpie.core.settings import Settings
+from kelpie.llm.models import Models
+from kelpie.observe import logs
+from kelpie.search.items import NearestItems
+from kelpie.search.vectors import Vector
+
+STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
+LOOK_S = 10.0
+
+_log = logs.get("memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """Vectors by text, in the space of each model that could be asked, and why others could not."""
+
+    vectors: dict[str, tuple[Vector, ...]] = field(default_factory=dict[str, tuple[Vector, ...]])
+    lacking: str | None = None
+
+    def by_model(self, text: str) -> dict[str, Vector]:
+        return {vector.model: vector for vector in self.vectors.get(text, ())}
+
+
+class Meaning:
+    """The embedding models of this server, as memory uses them."""
+
+    def __init__(self, models: Models, settings: Settings) -> None:
+        self._models = models
+        self._given = settings.default_embedding
+        self._nearest: Any = None
+
+    @property
+    def finder(self) -> NearestItems:
+        """What finds by meaning; loaded when it is first used."""
+        if self._nearest is None:
+            self._nearest = _nearest().Nearest()
+        return self._nearest
+
+    async def default(self) -> str | None:
+        """The model of who names none: the one that is set, else the one on this machine, if there is one."""
+        return self._given or await self._models.own_embedding()
+
+    async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str]) -> Meant:
+        """The vectors of texts that are about to be stored."""
+        return await self._of(handles, texts, STORE_S)
+
+    async def of_query(self, handles: Iterable[str | None], text: str) -> Meant:
+        """The vectors of what is looked for."""
+        return await self._of(handles, (text,), LOOK_S)
+
+    async def _of(self, handles: Iterable[str | None], texts: Sequence[str], seconds: float) -> Meant:
+        wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
+        distinct = [text for text in dict.fromkeys(texts) if text.strip()]
+        if not wanted:
+            return Meant(lacking="no embedding model is set or found")
+        found: dict[str, tuple[Vector, ...]] = {}
+        lacking: str | None = None
+        for handle in wanted if distinct else ():
+            try:
+                async with asyncio.timeout(seconds):
+                    values = await self._models.embed(handle, distinct)
+                vectors = [_nearest().vector(handle, each) for each in values]
+            except TimeoutError:
+                lacking = f"{handle} did not answer within {seconds:g} s"
+            except (ModelError, CallerError, ValueError) as error:
+                lacking = f"{handle}: {error}"
+            else:
+                for text, vector in zip(distinct, vectors, strict=True):
+                    found[text] = (*found.get(text, ()), vector)
+        if lacking:
+            _log.warning("texts could not be embedded; their words alone count for now", why=lacking)
+        return Meant(found, lacking)
+
+
+def _nearest() -> Any:
+    """The module that needs numpy."""
+    return importlib.import_module("kelpie.search.nearest")

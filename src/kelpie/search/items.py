@@ -1,0 +1,133 @@
+"""What can be searched, whatever it is: a passage, a message, a tool. One way in and one way to find, for every kind.
+
+An item has a text and may have vectors; row, text index and vectors are written and removed in the caller's
+transaction, so they appear and vanish together. A search is by words, by meaning, or by both made into one ranking;
+every condition comes before the cut, and the scope is always a condition in SQL.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
+
+from kelpie.core.search import Hit, SearchMode
+from kelpie.search import fulltext, vectors
+from kelpie.search.fulltext import Kind, Only
+from kelpie.search.ranking import fused
+from kelpie.search.tables import search_items
+from kelpie.search.vectors import Vector
+
+Near = tuple[str, float]  # an item and its cosine to the query
+DEPTH = 4
+DEPTH_MIN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    id: str
+    text: str
+    vectors: tuple[Vector, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to look for. `meanings` is the query in the space of each model; without one of a scope's, only its words
+    count there."""
+
+    words: str
+    limit: int
+    mode: SearchMode = "hybrid"
+    meanings: Mapping[str, Vector] = field(default_factory=dict[str, Vector])
+
+    @property
+    def depth(self) -> int:
+        """How many each of two rankings gives to the common one."""
+        return max(DEPTH_MIN, DEPTH * self.limit)
+
+
+class NearestItems(Protocol):
+    """What finds by meaning; `nearest.Nearest` is it. It is given, because what it needs is heavy."""
+
+    def search(
+        self,
+        tx: Connection,
+        kind: Kind,
+        scopes: Sequence[str],
+        query: Vector,
+        limit: int,
+        only: Sequence[int] | None = None,
+    ) -> list[tuple[str, float]]: ...
+
+
+def put_many(tx: Connection, kind: Kind, scope: str, items: Sequence[Item]) -> None:
+    """Makes items findable by their texts and vectors."""
+    fulltext.index_many(tx, kind, scope, {item.id: item.text for item in items})
+    if given := {item.id: item.vectors for item in items if item.vectors}:
+        vectors.put_many(tx, kind, given)
+
+
+def remove_many(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> None:
+    """Takes those of the items that are there out of the index."""
+    vectors.remove_many(tx, kind, item_ids)
+    fulltext.remove_many(tx, kind, item_ids)
+
+
+def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
+    """Takes every item of the scope out of the index."""
+    vectors.remove_scope(tx, kind, scope)
+    fulltext.remove_scope(tx, kind, scope)
+
+
+def find(
+    tx: Connection, kind: Kind, scope: str | None, wanted: Wanted, only: Only | None, near: Sequence[Near] = ()
+) -> list[Hit]:
+    """The best items, best first: by their words, and by meaning as `near` has found them.
+
+    `only` says in SQL which items may be found at all; without a scope it must. What holds the words in the order they
+    were given stands first.
+    """
+    if wanted.mode == "vector":
+        return [Hit(item, score, None, at) for at, (item, score) in enumerate(near[: wanted.limit], 1)]
+    depth = wanted.depth if near else wanted.limit
+    by_words = fulltext.search(tx, kind, scope, wanted.words, depth, only=only)
+    if not near:
+        return [Hit(item, score, at) for at, (item, score) in enumerate(by_words, 1)]
+    literal = {item for item, _ in fulltext.search(tx, kind, scope, wanted.words, depth, only=only, phrase=True)}
+    words = {item: place for place, (item, _) in enumerate(by_words, 1)}
+    meaning = {item: place for place, (item, _) in enumerate(near, 1)}
+    ranked = sorted(fused([list(words), list(meaning)]), key=lambda pair: pair[0] not in literal)
+    return [Hit(item, score, words.get(item), meaning.get(item)) for item, score in ranked[: wanted.limit]]
+
+
+def nearest(
+    tx: Connection,
+    finder: NearestItems,
+    kind: Kind,
+    scopes: Mapping[str, str],
+    wanted: Wanted,
+    only: Only | None,
+) -> list[Near]:
+    """The items of the scopes nearest in meaning, best first; each scope comes with the model its vectors are of.
+
+    `only` says in SQL which of them may be found; without it, all.
+    """
+    if wanted.mode == "fts":
+        return []
+    numbers = None if only is None else _numbers(tx, kind, only)
+    found: list[Near] = []
+    for model, query in wanted.meanings.items():
+        of_model = [scope for scope, used in scopes.items() if used == model]
+        if of_model:
+            found += finder.search(tx, kind, of_model, query, wanted.depth, numbers)
+    return sorted(found, key=lambda pair: -pair[1])[: wanted.depth]
+
+
+@lru_cache(maxsize=64)
+def _matching(condition: ColumnElement[bool]) -> Select[Any]:
+    return select(search_items.c.id).where(search_items.c.kind == bindparam("the_kind"), condition)
+
+
+def _numbers(tx: Connection, kind: Kind, only: Only) -> list[int]:
+    return [row.id for row in tx.execute(_matching(only.condition), {"the_kind": kind, **only.parameters})]

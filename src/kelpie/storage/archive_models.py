@@ -1,0 +1,81 @@
+"""Which embedding model is meant for what: an archive's own choice, an agent's, or the server's.
+
+What a scope is searched by while its vectors change from one model to another is the business of `search.vectors`.
+"""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from kelpie.core.ids import AgentId, OrganizationId
+from kelpie.search import vectors
+from kelpie.search.fulltext import Kind
+from kelpie.search.tables import search_scopes
+from kelpie.storage.tables import agent_archives, agents, archives
+from kelpie.world.database import Tx
+
+_DEFAULT = sa.bindparam("default_model", type_=sa.Text)
+_OF_ARCHIVES = sa.select(archives.c.id, sa.func.coalesce(archives.c.embedding, _DEFAULT)).where(
+    archives.c.id.in_(sa.bindparam("ids", expanding=True))
+)
+_OF_AGENTS = sa.select(agents.c.id, sa.func.coalesce(agents.c.embedding, _DEFAULT)).where(
+    agents.c.id.in_(sa.bindparam("ids", expanding=True))
+)
+_OWN = sa.select(archives.c.id).where(
+    archives.c.organization_id == sa.bindparam("of_organization"), archives.c.removed.is_(False)
+)
+_OF_AGENT = (
+    sa.select(
+        archives.c.id,
+        sa.case((archives.c.id.is_(None), agents.c.embedding), else_=archives.c.embedding),
+    )
+    .select_from(agents)
+    .outerjoin(agent_archives, agent_archives.c.agent_id == agents.c.id)
+    .outerjoin(archives, archives.c.id == agent_archives.c.archive_id)
+    .where(agents.c.id == sa.bindparam("of_agent"))
+)
+_S = search_scopes.c
+_CHANGING = {
+    "passage": sa.select(_S.scope, sa.func.coalesce(archives.c.embedding, _DEFAULT)).join(
+        archives, archives.c.id == _S.scope
+    ),
+    "message": sa.select(_S.scope, sa.func.coalesce(agents.c.embedding, _DEFAULT)).join(
+        agents, agents.c.id == _S.scope
+    ),
+}
+_CHANGING_OF = {
+    kind: statement.where(_S.kind == kind, _S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)).limit(
+        sa.bindparam("most")
+    )
+    for (kind, statement), table in zip(_CHANGING.items(), (archives, agents), strict=True)
+}
+
+
+def meant_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
+    """The model that is meant for each of these archives, or agents' messages; those without one are left out."""
+    statement = _OF_ARCHIVES if kind == "passage" else _OF_AGENTS
+    rows = tx.execute(statement, {"ids": list(scopes), "default_model": default})
+    return {scope: model for scope, model in rows if model is not None}
+
+
+def of_organization(tx: Tx, organization: OrganizationId) -> dict[str, str]:
+    """The archives of an organisation that can be searched by meaning, with the model they are searched by."""
+    own = [row.id for row in tx.execute(_OWN, {"of_organization": organization})]
+    return vectors.models_of(tx, "passage", own)
+
+
+def of_new(tx: Tx, agent_id: AgentId, default: str | None) -> tuple[str | None, ...]:
+    """The models that a new passage of an agent needs vectors of: the one its archive is searched by, and the one that
+    is meant for it; without an archive, the agent's own."""
+    row = tx.execute(_OF_AGENT, {"of_agent": agent_id}).first()
+    if row is None:
+        return ()
+    archive_id, own = row
+    used = vectors.models_of(tx, "passage", (archive_id,)).get(archive_id) if archive_id else None
+    return used, own or default
+
+
+def changing(tx: Tx, kind: Kind, default: str | None, most: int) -> dict[str, str]:
+    """Scopes that are searched by another model than is meant for them, with the one that is meant."""
+    rows = tx.execute(_CHANGING_OF[kind], {"default_model": default, "most": most})
+    return {scope: model for scope, model in rows if model is not None}

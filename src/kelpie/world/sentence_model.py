@@ -1,0 +1,107 @@
+"""A sentence encoder in memory: tokenizer, weights and runtime. Everything heavy is imported here and nowhere else.
+
+The ONNX graph is built from the published weights once and kept beside the data. A text longer than the model's window
+is read in windows whose vectors are averaged.
+"""
+
+import json
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
+from numpy.typing import NDArray
+from tokenizers import Encoding, Tokenizer
+
+from kelpie.core.errors import ModelError, ModelFault
+from kelpie.world.onnx_graph import Shape, encoder
+
+WINDOW_TOKENS = 256
+WINDOWS_MAX = 8  # of one text; what follows is found by its words
+BATCH = 16  # windows that are run at once
+THREADS_MAX = 2
+_GRAPH = "sentence-model-1.onnx"  # the number goes up when the graph is built differently
+_DTYPES = {"F32": "<f4", "I64": "<i8"}
+
+Vectors = NDArray[np.float32]
+
+
+class SentenceModel:
+    """The loaded model; used by one thread."""
+
+    def __init__(self, place: Path, cache: Path) -> None:
+        """Raises ModelError when the files cannot be used."""
+        graph = cache / _GRAPH
+        try:
+            if not graph.is_file():
+                _build(place, graph)
+            self._session = _session(graph)
+            self._tokenizer: Tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
+        except Exception as error:  # whatever a library says of a broken file
+            graph.unlink(missing_ok=True)
+            raise ModelError(
+                ModelFault.malformed, f"The embedding model in {place} cannot be used.", detail=str(error)
+            ) from error
+        self._tokenizer.enable_truncation(WINDOW_TOKENS)  # pyright: ignore[reportUnknownMemberType]
+        self._tokenizer.enable_padding()  # pyright: ignore[reportUnknownMemberType]
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """One unit vector per text, as little-endian 32-bit floats."""
+        windows: list[Encoding] = []
+        owners: list[int] = []
+        for number, encoded in enumerate(self._tokenizer.encode_batch(list(texts))):
+            parts = [encoded, *encoded.overflowing][:WINDOWS_MAX]
+            windows += parts
+            owners += [number] * len(parts)
+        vectors = np.concatenate([self._run(windows[at : at + BATCH]) for at in range(0, len(windows), BATCH)])
+        whole: Vectors = np.zeros((len(texts), vectors.shape[1]), np.float32)
+        np.add.at(whole, owners, vectors)
+        whole /= np.maximum(np.linalg.norm(whole, axis=1, keepdims=True), 1e-12)
+        return [row.astype("<f4").tobytes() for row in whole]
+
+    def _run(self, windows: Sequence[Encoding]) -> Vectors:
+        length = max(sum(window.attention_mask) for window in windows)  # padding beyond the longest costs time
+        ids = np.array([window.ids[:length] for window in windows], np.int64)
+        mask = np.array([window.attention_mask[:length] for window in windows], np.int64)
+        return self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
+
+
+def _session(graph: Path) -> Any:
+    options: Any = cast("Any", onnxruntime).SessionOptions()
+    options.intra_op_num_threads = min(THREADS_MAX, os.cpu_count() or 1)
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+
+def _build(place: Path, graph: Path) -> None:
+    """Writes the graph under another name first, so that a crash leaves no half of it."""
+    config = json.loads((place / "config.json").read_text())
+    shape = Shape(
+        layers=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        width=config["hidden_size"],
+        epsilon=config["layer_norm_eps"],
+    )
+    graph.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = graph.with_name(f"{graph.name}.{os.getpid()}")
+    with unfinished.open("wb") as file:
+        for piece in encoder(_weights(place / "model.safetensors"), shape):
+            file.write(piece)
+    unfinished.replace(graph)
+
+
+def _weights(path: Path) -> Mapping[str, NDArray[Any]]:
+    """The tensors of a safetensors file: a length, a JSON table of what lies where, and the numbers."""
+    data = path.read_bytes()
+    (length,) = struct.unpack_from("<Q", data)
+    table: dict[str, Any] = json.loads(data[8 : 8 + length])
+    found: dict[str, NDArray[Any]] = {}
+    for name, entry in table.items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            piece = memoryview(data)[8 + length + begin : 8 + length + end]
+            found[name] = np.frombuffer(piece, _DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    return found

@@ -1,0 +1,54 @@
+"""A scope whose owner is gone leaves every index, at once or piece by piece."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Connection, text
+
+from kelpie.search import items, removal
+from kelpie.search.items import Item, Wanted
+from kelpie.search.nearest import vector
+from kelpie.search.vectors import Vector
+from kelpie.storage import schema
+from kelpie.world.sqlite_connection import memory_connection
+
+MINE, THEIRS = "agent-mine", "agent-theirs"
+TABLES = ("search_items", "search_text", "search_vectors", "search_sketches")
+MEANT: Vector = vector("a/model", b"\x00\x00\x80\x3f" * 8)
+
+
+@pytest.fixture
+def tx() -> Iterator[Connection]:
+    connection = memory_connection()
+    schema.create(connection)
+    items.put_many(connection, "message", MINE, [Item("m1", "a fox", (MEANT,))])
+    items.put_many(connection, "message", THEIRS, [Item("t1", "their fox", (MEANT,))])
+    yield connection
+    connection.close()
+
+
+def counts(tx: Connection) -> set[int]:
+    return {tx.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() for table in TABLES}
+
+
+def test_a_small_scope_is_gone_at_once(tx: Connection) -> None:
+    assert counts(tx) == {2}
+    removal.give_up_scope(tx, "message", MINE)
+    assert not removal.is_unswept(tx)
+    assert counts(tx) == {1}
+    assert tx.execute(text("SELECT scope FROM search_scopes")).scalars().all() == [THEIRS]
+
+
+def test_a_large_scope_is_swept_in_pieces(tx: Connection) -> None:
+    many = [Item(f"many-{number}", f"fox number {number}", (MEANT,)) for number in range(2 * removal.PIECE)]
+    items.put_many(tx, "message", MINE, many)
+    removal.give_up_scope(tx, "message", MINE)
+    assert counts(tx) == {2 * removal.PIECE + 2}, "nobody waits for it"
+    pieces = 0
+    while removal.is_unswept(tx):
+        removal.sweep(tx)
+        pieces += 1
+    assert pieces == 3
+    assert counts(tx) == {1}, "those of others stay"
+    removal.sweep(tx)
+    assert [hit.id for hit in items.find(tx, "message", THEIRS, Wanted("fox", 10), None)] == ["t1"]
