@@ -33,6 +33,7 @@ from kelpie.core.accounts import Caller
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.memory.archives import Archives
+from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.meaning import Meaning
 from kelpie.tools.mcp_servers import McpServers
@@ -49,6 +50,7 @@ class Doors:
     models: Models
     agents: Agents
     blocks: Blocks
+    block_history: BlockHistory
     tools: Tools
     mcp_servers: McpServers
     sandbox_configs: SandboxConfigs
@@ -94,6 +96,7 @@ def open_doors(
         models=models,
         agents=agents,
         blocks=blocks,
+        block_history=BlockHistory(world, agents.touched, settings.block_rules, caller),
         tools=Tools(world, agents.touched, caller),
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),

@@ -95,7 +95,7 @@ def test_the_shell_completes_commands(typed: str, offered: list[str]) -> None:
     ("typed", "offered"),
     [
         ("kelpie agents create --type memgpt_v", ["memgpt_v2_agent"]),
-        ("kelpie config show --set agents.block", ["agents.block_limit="]),
+        ("kelpie config show --set agents.block", ["agents.block_limit=", "agents.block_versions="]),
     ],
 )
 def test_the_shell_completes_values_without_a_server(typed: str, offered: list[str]) -> None:

@@ -11,7 +11,16 @@ from typing import Annotated
 import typer
 
 from kelpie import __version__
-from kelpie.cli import agent_commands, config_commands, control, key_commands, log_command, model_commands, run_commands
+from kelpie.cli import (
+    agent_commands,
+    block_commands,
+    config_commands,
+    control,
+    key_commands,
+    log_command,
+    model_commands,
+    run_commands,
+)
 from kelpie.cli import chat as talking
 from kelpie.cli import demo as trying
 from kelpie.cli import doctor as examining
@@ -41,6 +50,7 @@ simulation = group(
 )
 kelpie.add_typer(server, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
+kelpie.add_typer(block_commands.commands, name="blocks")
 kelpie.add_typer(run_commands.commands, name="runs")
 kelpie.add_typer(model_commands.commands, name="models")
 kelpie.add_typer(key_commands.commands, name="keys")

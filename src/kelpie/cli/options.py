@@ -35,6 +35,20 @@ def _agent_names(incomplete: str) -> list[str]:
     return sorted(agent["name"] for agent in found if agent["name"].startswith(incomplete))
 
 
+def complete_block(incomplete: str) -> list[str]:
+    """For shell completion: agents, then the labels of their blocks, as AGENT/LABEL."""
+    who, slash, label = incomplete.partition("/")
+    if not slash:
+        return [f"{name}/" for name in _agent_names(who)]
+    try:
+        server = client(None, COMPLETE_S)
+        named = server.get("/v1/agents/", name=who, limit=1, include="agent.blocks")
+    except KelpieError:
+        return []
+    labels = [block["label"] for agent in named for block in agent["blocks"]]
+    return sorted(f"{who}/{each}" for each in labels if each.startswith(label))
+
+
 def _keys(incomplete: str) -> list[str]:
     """For shell completion: settings that begin like this."""
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]

@@ -43,6 +43,12 @@ def print_facts(facts: Mapping[str, Any]) -> None:
         print(f"{name:<{width}}  {value}")
 
 
+def print_text(text: str) -> None:
+    """Prints a text of several lines as it is, but for what would move or colour a terminal."""
+    for line in text.removesuffix("\n").split("\n"):
+        print(_CONTROL.sub(" ", line.expandtabs()))
+
+
 @contextmanager
 def waiting(what: str) -> Generator[None]:
     """Shows on a terminal that something goes on; says nothing anywhere else."""

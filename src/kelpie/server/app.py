@@ -12,7 +12,7 @@ from kelpie.server import errors
 from kelpie.server.auth import Auth
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.kelpie import agents as agent_care
-from kelpie.server.kelpie import keys, spending
+from kelpie.server.kelpie import block_history, keys, spending
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
     absent,
@@ -70,6 +70,7 @@ _ROUTERS = (
     windows.router,
     identities.block_router,
     blocks.router,
+    block_history.router,
     mcp_servers.old_router,
     tools.router,
     mcp_servers.router,

@@ -1,0 +1,107 @@
+"""The history of memory blocks: who changed them when and how, what changed between versions, and the way back."""
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.block_history import VERSIONS_SHOWN_MAX, BlockVersion
+from kelpie.memory.block_history import Difference
+from kelpie.memory.diff import unified
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.block_shape import block_shape
+from kelpie.server.letta.ids import BlockPath
+from kelpie.server.letta.resource import resource
+from kelpie.server.letta.times import timestamp
+
+router = resource("/blocks", "block history (Kelpie)")
+
+_MAX = 2**53
+VersionPath = Annotated[int, Path(ge=1, le=_MAX, description="The number of the version.")]
+
+
+class Rollback(BaseModel):
+    """Which version is to come back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = Field(ge=1, le=_MAX, description="The version whose value the block is to have again.")
+    expected_version: int | None = Field(
+        None, ge=1, le=_MAX, description="The block's version now; when it has another by then, 409 and no change."
+    )
+
+
+@router.get(
+    "/{block_id}/history", summary="List the versions of a block, the newest first (Kelpie)", response_model=None
+)
+async def list_versions(
+    kelpie: House,
+    block_id: BlockPath,
+    before: Annotated[int | None, Query(ge=1, le=_MAX, description="Only versions before this one.")] = None,
+    limit: Annotated[int, Query(ge=1, le=VERSIONS_SHOWN_MAX, description="How many at most.")] = 50,
+) -> Answer:
+    return Answer([version_shape(each) for each in await kelpie.block_history.list(block_id, before, limit)])
+
+
+@router.get(
+    "/{block_id}/history/{version}", summary="Read a block as it was in a version (Kelpie)", response_model=None
+)
+async def retrieve_version(kelpie: House, block_id: BlockPath, version: VersionPath) -> Answer:
+    found = await kelpie.block_history.get(block_id, version)
+    return Answer({**version_shape(found), "value": found.value})
+
+
+@router.get("/{block_id}/diff", summary="Compare two versions of a block (Kelpie)", response_model=None)
+async def diff(
+    kelpie: House,
+    block_id: BlockPath,
+    from_: Annotated[
+        int | None, Query(alias="from", ge=1, le=_MAX, description="Without it, the version before `to`.")
+    ] = None,
+    to: Annotated[int | None, Query(ge=1, le=_MAX, description="Without it, the newest version.")] = None,
+) -> Answer:
+    return Answer(diff_shape(await kelpie.block_history.diff(block_id, from_, to)))
+
+
+@router.post("/{block_id}/rollback", summary="Bring the value of a version back (Kelpie)", response_model=None)
+async def rollback(kelpie: House, block_id: BlockPath, body: Rollback) -> Answer:
+    block = await kelpie.block_history.rollback(block_id, body.version, body.expected_version)
+    return Answer({**block_shape(block), "version": block.version})
+
+
+def version_shape(version: BlockVersion) -> dict[str, Any]:
+    by = version.by
+    return {
+        "block_id": version.block_id,
+        "version": version.version,
+        "created_at": timestamp(version.at),
+        "author": {"type": by.kind.value, "id": by.id, "key_id": by.key_id},
+        "run_id": by.run_id,
+        "step_id": by.step_id,
+        "tool": by.tool,
+        "restores": version.restores,
+        "fields": dict(version.fields),
+        "chars": version.chars,
+    }
+
+
+def diff_shape(found: Difference) -> dict[str, Any]:
+    before, after = found.before, found.after
+    names = (f"{version.block_id} version {version.version}" for version in (before, after))
+    return {
+        "block_id": after.block_id,
+        "from": before.version,
+        "to": after.version,
+        "unified": unified(found.hunks, *names),
+        "hunks": [
+            {
+                "from_line": hunk.from_line,
+                "from_count": hunk.from_count,
+                "to_line": hunk.to_line,
+                "to_count": hunk.to_count,
+                "lines": [{"kind": line.kind, "text": line.text} for line in hunk.lines],
+            }
+            for hunk in found.hunks
+        ],
+    }
