@@ -1,6 +1,7 @@
 """The difference between texts: it leads from the one to the other, and its size and time are bounded."""
 
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import given
@@ -43,7 +44,7 @@ def test_hunks_are_apart_and_show_a_little_of_what_is_around(before: str, after:
         assert any(kind != "same" for kind in kinds)
         assert kinds[:4] != ["same"] * 4 and kinds[-4:] != ["same"] * 4
     ends = [(hunk.from_line, hunk.from_line + hunk.from_count) for hunk in hunks(before, after)]
-    assert all(one[1] <= other[0] for one, other in zip(ends, ends[1:], strict=False))
+    assert all(one[1] <= other[0] for one, other in pairwise(ends))
 
 
 def test_the_unified_form() -> None:
