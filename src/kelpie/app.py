@@ -104,10 +104,10 @@ class Kelpie:
         self._broadcast = Broadcast()
         self._callbacks = Callbacks(world, settings)
         self.backlog = Backlog(self.dispatcher, self._wanted.set, self._callbacks.hurry)
-        self._expiry = Expiry(world, self.backlog, settings.approval_s, settings.max_steps)
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
+        self._expiry = Expiry(world, self.backlog, own.agents.forgotten, settings.approval_s, settings.max_steps)
         self._equipment = Equipment(
             world,
             self.models,

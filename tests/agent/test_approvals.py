@@ -7,7 +7,6 @@ import pytest
 from kelpie.agent.activation import Activation
 from kelpie.agent.commands import Send
 from kelpie.agent.deltas import Preview
-from kelpie.agent.expiry import Expiry
 from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.agents import AgentType, Include, NewAgent, ToolRule
 from kelpie.core.approvals import ClientTool
@@ -20,7 +19,6 @@ from kelpie.core.tools import NewTool
 from kelpie.llm.port import ToolCallDelta
 from kelpie.tools.port import Outcome
 from tests.agent.conftest import House, ended, rows, says
-from tests.agent.test_recovery import until
 
 APPEND = "core_memory_append"
 SOURCE = '''
@@ -437,28 +435,6 @@ async def test_cancelling_keeps_what_was_answered_in_part_and_runs_nothing(house
 
 def cancelling(house):
     return house.kelpie.doors(DEFAULT_CALLER).cancelling
-
-
-async def test_what_nobody_answers_is_denied_in_time_and_the_turn_goes_on(tmp_path):
-    house = await House(tmp_path / "kelpie.db", approval_s=60).start()
-    agent = await make(house)
-    house.model.script = [says("", append())]
-    await house.say(agent.id, "go")
-    sweep = Expiry(house.kelpie.world, house.kelpie.backlog, 60, 50)
-    await sweep.sweep()
-    assert await pending(house, agent.id) is not None, "not yet"
-    house.model.script = [says("then not")]
-    await house.kelpie.world.database.transact(lambda tx: tx.exec_driver_sql("UPDATE approvals SET requested_at = 1"))
-    await sweep.sweep()
-    await until(lambda: _settled(house, agent.id))
-    said = await history(house, agent.id)
-    assert said[-1].text == "then not" and "Nobody answered within 60 seconds" in said[-2].tool_returns[0].text
-    await well_formed(house, agent.id)
-    await house.stop()
-
-
-async def _settled(house, agent_id):
-    return (await history(house, agent_id))[-1].role is Role.assistant
 
 
 async def test_a_fork_leaves_what_waits_to_its_origin(house):

@@ -23,6 +23,7 @@ from kelpie.agent import (
     context,
     course,
     endings,
+    expiry,
     journal,
     recording,
     resends,
@@ -44,6 +45,7 @@ from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
+from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
@@ -51,6 +53,7 @@ from kelpie.memory.blocks import Blocks
 from kelpie.sim import database
 from kelpie.storage import (
     agent_views,
+    approvals,
     archives,
     blocks,
     conversations,
@@ -421,10 +424,20 @@ def what_was_shown_and_lost_is_not_called_off(patch: pytest.MonkeyPatch) -> None
     patch.setattr(recording, "call_off", lambda *_: None)
 
 
+def calls_are_denied_in_half_their_time(patch: pytest.MonkeyPatch) -> None:
+    original = approvals.due
+    patch.setattr(approvals, "due", lambda tx, before, most: original(tx, before + 10 * MICROS_PER_SECOND, most))
+
+
+def a_denial_that_came_to_nothing_is_not_made_up_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expiry, "withdraw", lambda *_: False)
+
+
 _STORAGE = "conversations-under-storage-faults"
 _CRASH = "crash-at-every-journal-point"
 _POINTS = 45  # of that scenario: one run for each
 _WAITING = "calls-that-wait"
+_EXPIRING = "waits-that-expire"
 _AGENTS = "agents-write-to-each-other"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
@@ -471,6 +484,8 @@ MUTATIONS = (
     Mutation(what_nobody_works_on_is_told_cancelled_and_stays, "cancel-races-everything", 10),
     Mutation(a_cancelled_turn_goes_on, "cancel-races-everything", 10, "cancelled"),
     Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 5),
+    Mutation(calls_are_denied_in_half_their_time, _EXPIRING, 3, "nothing is denied before its time"),
+    Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 20, "nothing waits for ever"),
     Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 5, "a pause ends the turn at once"),
     Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
     Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),

@@ -91,4 +91,9 @@ FOUND = (
         78,
         "a run cancelled while its agent was closing it: the message after it was told that no such run exists",
     ),
+    Found(
+        "waits-that-expire",
+        19,
+        "a denial that was cancelled: the wait was ended on the disk only, and the live agent refused messages for it",
+    ),
 )

@@ -4,13 +4,14 @@ The denial is a background run like any other, stored before anything else happe
 and survives a crash. Off unless the operator sets a time.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
 from kelpie.agent.backlog import Backlog
 from kelpie.agent.withdrawal import withdraw
 from kelpie.core.approvals import Pending
-from kelpie.core.ids import ConversationId, MessageId, RunId
+from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
 from kelpie.core.messages import Ruling
 from kelpie.core.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.time import MICROS_PER_SECOND, Micros
@@ -35,6 +36,7 @@ class Expiry:
 
     world: World
     backlog: Backlog
+    forgotten: Callable[[Iterable[AgentId]], None]  # is told who no longer waits, though nothing was said in its lane
     after_s: int
     max_steps: int
 
@@ -45,23 +47,24 @@ class Expiry:
         at = self.world.clock.now()
         before = at - self.after_s * MICROS_PER_SECOND
         for pending in await self.world.database.read(lambda tx: approvals.due(tx, before, AT_ONCE)):
-            found = await self.world.database.transact(partial(self._deny, pending=pending, at=at))
-            if found is not None:
-                _log.info("denied what nobody answered", agent_id=found.agent_id, request_id=pending.request)
-                self.backlog.submit(InBackground(found.id, found.agent_id, found.conversation_id))
+            run, withdrawn = await self.world.database.transact(partial(self._deny, pending=pending, at=at))
+            if withdrawn:
+                self.forgotten((pending.agent_id,))
+            if run is not None:
+                _log.info("denied what nobody answered", agent_id=run.agent_id, request_id=pending.request)
+                self.backlog.submit(InBackground(run.id, run.agent_id, run.conversation_id))
 
-    def _deny(self, tx: Tx, pending: Pending, at: Micros) -> Run | None:
-        """The run that denies what waits; None when there is none to be worked on."""
+    def _deny(self, tx: Tx, pending: Pending, at: Micros) -> tuple[Run | None, bool]:
+        """The run that denies what waits, if there is one to be worked on; and whether the wait has ended here."""
         why = f"Nobody answered within {self.after_s} seconds."
         run_id = denial_of(pending.request)
         if known := runs.get_many(tx, [run_id]):
             if known[0].status in UNFINISHED:
-                return None  # it is on its way
-            withdraw(tx, pending, why, at)  # it came to nothing; the agent must not wait for ever all the same
-            return None
+                return None, False  # it is on its way
+            return None, withdraw(tx, pending, why, at)  # it came to nothing; nobody must wait for ever all the same
         agent = agents.get(tx, pending.agent_id)
         if agent.stopped or approvals.get(tx, pending.agent_id, pending.conversation) != pending:
-            return None
+            return None, False
         run = Run(
             id=run_id,
             agent_id=agent.id,
@@ -73,7 +76,7 @@ class Expiry:
         )
         given = Given((), self.max_steps, answers=(Ruling(pending.request, False, why),))
         runs.open_run(tx, run, agent.organization_id, given, NOBODY)
-        return run
+        return run, False
 
 
 def denial_of(request: MessageId) -> RunId:

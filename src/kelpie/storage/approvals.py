@@ -10,7 +10,7 @@ from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message
 from kelpie.core.time import Micros
 from kelpie.storage.message_rows import answers_from_json, answers_to_json, from_row
-from kelpie.storage.tables import approvals, messages
+from kelpie.storage.tables import agents, approvals, messages
 from kelpie.world.database import Tx
 
 _OF_LANE = (approvals.c.agent_id == bindparam("of_agent"), approvals.c.conversation_id == bindparam("of_conversation"))
@@ -22,7 +22,8 @@ _TAKE = delete(approvals).where(*_SAME)
 _NOTE = update(approvals).where(*_SAME).values(answers=bindparam("new_answers"))
 _DUE = (
     select(approvals)
-    .where(approvals.c.requested_at <= bindparam("before"))
+    .join(agents, agents.c.id == approvals.c.agent_id)
+    .where(approvals.c.requested_at <= bindparam("before"), agents.c.stopped.is_(False))
     .order_by(approvals.c.requested_at, approvals.c.agent_id, approvals.c.conversation_id)
     .limit(bindparam("most"))
 )
@@ -57,7 +58,7 @@ def move(tx: Tx, before: Pending | None, after: Pending | None) -> bool:
 
 
 def due(tx: Tx, before: Micros, most: int) -> list[Pending]:
-    """Those that have waited since then or longer, the longest first, at most so many."""
+    """Those that have waited since then or longer, the longest first, at most so many; stopped agents go on waiting."""
     return [_from_row(row) for row in tx.execute(_DUE, {"before": before, "most": most})]
 
 

@@ -73,16 +73,27 @@ class Expiring(Deciding):
         return (*super().meddling(), self._operate(self.person("operator")))
 
     async def _operate(self, operator: Person) -> None:
-        for _ in range(3):
+        for _ in range(4):
             await self.denials.next()
-            await operator.pause(0.3)
-            if operator.tosses(0.3):
-                await self.stage.restart()
-            elif operator.tosses(0.3):
-                agent_id = operator.picks(self.agents)
-                await operator.insist("POST", f"/v1/agents/{agent_id}/stop")
-                await operator.pause(WAITS_S)
-                await operator.insist("POST", f"/v1/agents/{agent_id}/start")
+            deed = operator.picks((self._cut, self._stop, self._cancel_denial, None))
+            if deed is not None:
+                await deed(operator)
+
+    async def _cut(self, operator: Person) -> None:
+        await operator.pause(0.3)
+        await self.stage.restart()
+
+    async def _stop(self, operator: Person) -> None:
+        agent_id = operator.picks(self.agents)
+        await operator.insist("POST", f"/v1/agents/{agent_id}/stop")
+        await operator.pause(WAITS_S)
+        await operator.insist("POST", f"/v1/agents/{agent_id}/start")
+
+    async def _cancel_denial(self, operator: Person) -> None:
+        """Ends the denial, which is a run like any other, and perhaps not the wait."""
+        latest = "SELECT agent_id, id FROM runs WHERE metadata LIKE ? ORDER BY rowid DESC LIMIT 1"
+        for agent_id, run_id in self.stage.disk.query(latest, _OURS):
+            await operator.ask("POST", f"/v1/agents/{agent_id}/messages/cancel", {"run_ids": [run_id]})
 
     async def decide(self, person: Person, lane: Lane) -> None:
         for _ in range(LOOKS):
