@@ -96,4 +96,10 @@ FOUND = (
         19,
         "a denial that was cancelled: the wait was ended on the disk only, and the live agent refused messages for it",
     ),
+    Found(
+        "cancel-races-everything",
+        359,
+        "a cancel and a recovery in one commit group, whose commit failed: the recovery took the run for ended, which "
+        "it then was not, and left it running for ever",
+    ),
 )

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete
 from sqlalchemy.exc import SQLAlchemyError
 
 from kelpie.core.errors import CommitUnknown, DiskFull, InvariantBroken, StorageBusy, StorageError
@@ -22,7 +22,7 @@ from kelpie.world.commit_group import (
 )
 from kelpie.world.database import Tx
 from kelpie.world.sqlite_connection import memory_connection
-from tests.contract.database import Refused, create, put, put_then_refuse, stored
+from tests.contract.database import Refused, create, put, put_then_refuse, rows, stored
 
 FULL = ("database or disk is full", sqlite3.SQLITE_FULL)
 BROKEN = ("disk I/O error", sqlite3.SQLITE_IOERR)
@@ -136,10 +136,32 @@ def test_a_single_commit_that_fails_is_told_by_its_kind(connection: Connection, 
     assert kinds(run_group(connection, [put(1)])) == [1]
 
 
+def _refuse_if_there(tx: Tx) -> str:
+    if stored(tx):
+        raise Refused
+    return "nothing there"
+
+
+def test_a_refusal_for_what_a_failed_commit_took_back_is_taken_back_too(connection: Connection) -> None:
+    """It saw the work of another function of its group, which in the end never happened."""
+    faults = Faults(connection, before_commit=(0, BUSY))
+    assert kinds(run_group(connection, [put(1), _refuse_if_there], faults=faults)) == [1, Refused]
+    connection.execute(delete(rows))
+    connection.commit()
+    again = Faults(connection, before_commit=(0, BUSY), before_begin=(1, BUSY))
+    assert kinds(run_group(connection, [put(1), _refuse_if_there], faults=again)) == [StorageBusy, "nothing there"]
+
+
+def test_a_refusal_for_what_perhaps_never_happened_is_unknown(connection: Connection) -> None:
+    faults = Faults(connection, after_commit=(0, BROKEN))
+    jobs = [put_then_refuse(1), put(2), _refuse_if_there]
+    assert kinds(run_group(connection, jobs, faults=faults)) == [Refused, CommitUnknown, CommitUnknown]
+
+
 def test_a_lost_answer_to_a_commit_is_unknown_and_never_replayed(connection: Connection) -> None:
     faults = Faults(connection, after_commit=(0, BROKEN))
     outcomes = run_group(connection, [put(1), put_then_refuse(2), put(3)], faults=faults)
-    assert kinds(outcomes) == [CommitUnknown, Refused, CommitUnknown]
+    assert kinds(outcomes) == [CommitUnknown] * 3
     assert stored(connection) == [1, 3]
 
 

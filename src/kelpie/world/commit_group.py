@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from sqlalchemy import Connection, Engine, event
@@ -159,7 +158,7 @@ class _Group:
                 kept += isinstance(outcomes[-1], Done)
                 if enough():
                     break
-            return self._commit(outcomes, kept) if kept else outcomes
+            return self._commit(outcomes) if kept else outcomes
         except _GroupLost:
             self.roll_back()
             ran = jobs[: len(outcomes) + 1]  # the one that ended it has no outcome yet
@@ -208,21 +207,23 @@ class _Group:
         except sqlite3.Error as failure:
             raise _GroupLost from failure
 
-    def _commit(self, outcomes: list[Outcome], kept: int) -> list[Outcome]:
+    def _commit(self, outcomes: list[Outcome]) -> list[Outcome]:
+        first = next(at for at, outcome in enumerate(outcomes) if isinstance(outcome, Done))
         try:
             if self._faults:
                 self._faults.before(Point.commit)
             self._raw.execute("COMMIT")
         except Exception as error:  # told to whoever waits, or the group is replayed
             self.roll_back()
-            if kept > 1:
+            if first + 1 < len(outcomes):  # also one that failed: perhaps for what it saw of the work that is lost
                 raise _GroupLost from error
-            return _replace_done(outcomes, partial(commit_failure, error))
+            return [*outcomes[:first], Failed(commit_failure(error))]
         try:
             if self._faults:
                 self._faults.after(Point.commit)
         except Exception as error:  # noqa: BLE001 - reported to whoever waits
-            return _replace_done(outcomes, partial(CommitUnknown, f"The answer to the commit was lost: {error}"))
+            lost = f"The answer to the commit was lost: {error}"
+            return [*outcomes[:first], *(Failed(CommitUnknown(lost)) for _ in outcomes[first:])]
         return outcomes
 
     def _step(self, sql: str, point: Point) -> None:
@@ -238,7 +239,3 @@ def _roll_back(connection: Connection, raw: sqlite3.Connection) -> None:
     connection.rollback()
     if raw.in_transaction:
         raw.execute("ROLLBACK")
-
-
-def _replace_done(outcomes: list[Outcome], failure: Callable[[], Exception]) -> list[Outcome]:
-    return [Failed(failure()) if isinstance(outcome, Done) else outcome for outcome in outcomes]
