@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import func, select
 
 from kelpie.agent import upkeep
-from kelpie.agent.calls import INTERRUPTED
 from kelpie.agent.commands import Send
+from kelpie.agent.results import INTERRUPTED
 from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.agents import NewAgent
 from kelpie.core.blocks import NewBlock

@@ -192,7 +192,7 @@ def calls_after_a_pause_are_made(patch: pytest.MonkeyPatch) -> None:
         given_back, outcome = run_inside(tx, planned, context)
         return given_back, outcome and replace(outcome, ends_turn=None)
 
-    patch.setattr(journal, "run_inside", forget)
+    patch.setattr(writing, "run_inside", forget)
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kelpie.agent import approvals
-from kelpie.agent.calls import Words, plan
 from kelpie.agent.events import MessageCommitted, TurnEnded, TurnOpened
 from kelpie.agent.lanes import Lane
 from kelpie.agent.listener import Turn
+from kelpie.agent.planning import Words, plan
 from kelpie.core.approvals import Pending
 from kelpie.core.budgets import BUDGET_KEY
 from kelpie.core.errors import InvalidInput, NotFound

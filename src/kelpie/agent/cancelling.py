@@ -13,10 +13,10 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent import endings
 from kelpie.agent.activation import Activation
 from kelpie.agent.broadcast import Broadcast
-from kelpie.agent.calls import cancelled
 from kelpie.agent.events import MessageCommitted, TurnEnded
 from kelpie.agent.history import LeftOpen, left_open
 from kelpie.agent.listener import Turn
+from kelpie.agent.results import cancelled
 from kelpie.agent.rows import tool_row
 from kelpie.agent.underway import Underway, Work
 from kelpie.agent.withdrawal import withdraw

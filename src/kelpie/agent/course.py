@@ -9,7 +9,6 @@ from typing import Any
 
 from kelpie.agent import endings, sleeptime, writing
 from kelpie.agent.asking import Asked
-from kelpie.agent.calls import cancelled
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.entry import Committed, Write
 from kelpie.agent.equipment import Equipment
@@ -20,6 +19,7 @@ from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.ledger import DETAIL, Exhausted, book
 from kelpie.agent.listener import Turn
 from kelpie.agent.recording import Recorder
+from kelpie.agent.results import cancelled
 from kelpie.agent.room import Ended, Room
 from kelpie.agent.rows import (
     answered_by,

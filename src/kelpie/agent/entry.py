@@ -5,7 +5,7 @@ All ids and times are drawn when an entry is made, so that committing it is pure
 
 from dataclasses import dataclass
 
-from kelpie.agent.calls import Planned
+from kelpie.agent.planning import Planned
 from kelpie.agent.recording import Record
 from kelpie.agent.rules import Made
 from kelpie.agent.state import Loaded

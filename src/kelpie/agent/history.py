@@ -7,7 +7,7 @@ hand): it repairs what the model is shown and never touches what is stored, so n
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kelpie.agent.calls import interrupted
+from kelpie.agent.results import interrupted
 from kelpie.core.ids import MessageId
 from kelpie.core.messages import (
     HiddenReasoning,

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from kelpie.agent import answers, endings, recording
 from kelpie.agent.answers import Replay
-from kelpie.agent.calls import interrupted
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.equipment import Equipment
 from kelpie.agent.freshness import enter
 from kelpie.agent.lanes import Hot
 from kelpie.agent.listener import Turn
 from kelpie.agent.recording import Recorder
+from kelpie.agent.results import interrupted
 from kelpie.agent.rows import tool_row
 from kelpie.agent.standing import Standing, read_standing
 from kelpie.agent.turn import TurnLoop

@@ -11,7 +11,7 @@ from typing import Any
 
 from kelpie.agent import approvals, journal
 from kelpie.agent.asking import Asked, ask
-from kelpie.agent.calls import NO_WORDS, Planned, Words, batches, foreseen, interrupted, plan, run_together
+from kelpie.agent.calls import batches, foreseen, run_together
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.course import Course
 from kelpie.agent.entry import Answer, Ending
@@ -19,6 +19,8 @@ from kelpie.agent.events import TurnOpened
 from kelpie.agent.freshness import Forgotten, catch_up
 from kelpie.agent.journal import Position
 from kelpie.agent.ledger import Exhausted, afford
+from kelpie.agent.planning import NO_WORDS, Planned, Words, plan
+from kelpie.agent.results import interrupted
 from kelpie.agent.rows import answer_row, input_row
 from kelpie.agent.rules import made_in
 from kelpie.agent.stop import Called

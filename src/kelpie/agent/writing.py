@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kelpie.agent import journal, recording, sleeptime, state
-from kelpie.agent.calls import cancelled, paused, run_inside
+from kelpie.agent.calls import run_inside
 from kelpie.agent.endings import ended, finish, is_gone
 from kelpie.agent.entry import Committed, Write
 from kelpie.agent.events import MessageCommitted
 from kelpie.agent.history import left_open
 from kelpie.agent.journal import Position
+from kelpie.agent.results import cancelled, paused
 from kelpie.agent.rows import nudge_row, said_in, tool_row
 from kelpie.agent.rules import made_in
 from kelpie.agent.state import Loaded
