@@ -20,9 +20,10 @@ from kelpie.world.data_dir import DataDir
 from kelpie.world.log_file import RotatedFile
 from kelpie.world.settings_file import Flags, check_exposure, load
 
-# Almost nothing of a turn is a ring, so the collector finds nothing and only costs: with Python's own thresholds it
-# took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time. See bench/loop.py.
-GC_THRESHOLD = (2_000, 10, 50)  # rarer than usual, but not so rare that large bodies pile up in cycles
+# A turn that goes well leaves no ring, so the collector finds nothing and only costs: with Python's own thresholds it
+# took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time. See bench/loop.py. What fails
+# does leave rings, which hold request bodies: the young are looked at often enough for those, the old hardly ever.
+GC_THRESHOLD = (5_000, 50, 20)
 
 _log = logs.get("cli")
 
