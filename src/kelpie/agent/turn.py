@@ -7,8 +7,10 @@ from the commit with the newest settings and blocks. A turn that fails ends with
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from kelpie.actors.interruption import Interruption
 from kelpie.agent import approvals, journal
 from kelpie.agent.asking import Asked, ask
 from kelpie.agent.calls import batches, foreseen, run_together
@@ -272,18 +274,27 @@ async def _while_committing(
     opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, Asked]
 ) -> tuple[Asked | None, ModelError | Cancelled | Forgotten | Exhausted | None]:
     """Both at once. A failed commit stops the model call and is raised; an error of the other waits for the commit."""
-    commit, answer = asyncio.create_task(opening), asyncio.create_task(asking)
+    commit = asyncio.create_task(opening)
     try:
-        await asyncio.wait((commit, answer), return_when=asyncio.FIRST_EXCEPTION)
-        await commit
-        return await answer, None
+        with Interruption() as call:
+            commit.add_done_callback(partial(_stop_if_lost, call))
+            asked = await asking
+            await commit
+            return asked, None
+        await commit  # raises: only its failure breaks off the call
     except (ModelError, Cancelled, Forgotten, Exhausted) as error:
+        await commit
         return None, error
     finally:
-        for task in (commit, answer):
-            task.cancel()
-            if task.done() and not task.cancelled():
-                task.exception()  # looked at, so that asyncio does not report it as forgotten
-        # A failed task holds its error, whose traceback holds this frame: with the task in it that would be a ring, and
-        # the whole context would hang in it until the next full collection.
-        del task, commit, answer
+        commit.cancel()
+        if commit.done() and not commit.cancelled():
+            commit.exception()  # looked at, so that asyncio does not report it as forgotten
+        # The traceback of an error that leaves here holds this frame: a failed task in it would make a ring, and the
+        # whole context would hang in that until the next full collection.
+        del commit
+    raise AssertionError("unreachable: a lost commit is raised")
+
+
+def _stop_if_lost(call: Interruption, commit: asyncio.Task[None]) -> None:
+    if not commit.cancelled() and commit.exception() is not None:
+        call.interrupt()

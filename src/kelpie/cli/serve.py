@@ -21,7 +21,7 @@ from kelpie.world.log_file import RotatedFile
 from kelpie.world.settings_file import Flags, check_exposure, load
 
 # A turn that goes well leaves no ring, so the collector finds nothing and only costs: with Python's own thresholds it
-# took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time. See bench/loop.py. What fails
+# took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time (bench/loop.py). What fails
 # does leave rings, which hold request bodies: the young are looked at often enough for those, the old hardly ever.
 GC_THRESHOLD = (5_000, 50, 20)
 

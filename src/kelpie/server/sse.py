@@ -13,6 +13,8 @@ from starlette.background import BackgroundTask
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from kelpie.actors.interruption import Interruption
+
 PING_S = 20.0
 STALL_S = 60.0  # how long a client may leave a frame unread
 DONE = b"data: [DONE]\n\n"
@@ -54,18 +56,23 @@ class EventStream(Response):
         self._greets = greets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop = asyncio.get_running_loop()
-        line = _Line(send)
-        pump = loop.create_task(self._pump(line))
-        tasks = [pump, loop.create_task(_until_gone(receive)), loop.create_task(self._watch(line))]
+        loop, line, stream = asyncio.get_running_loop(), _Line(send), Interruption()
+        watchers = [loop.create_task(_until_gone(receive))]
+        watchers[0].add_done_callback(stream.interrupt)
+
+        def watch() -> None:  # few streams are ever so quiet: no other pays for a task
+            watchers.append(loop.create_task(self._watch(line)))
+            watchers[-1].add_done_callback(stream.interrupt)
+
+        later = loop.call_later(self._stall_s if self._ping is None else self._ping_s, watch)
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            with stream:
+                await self._pump(line)
         finally:
-            for task in tasks:
+            later.cancel()
+            for task in watchers:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        if not pump.cancelled():
-            pump.result()
+            await asyncio.wait(watchers)
 
     async def _pump(self, line: "_Line") -> None:
         try:
