@@ -122,6 +122,7 @@ class Kelpie:
             Post(world, self.dispatcher, settings).tools(),
             summon=self._summon,
             broadcast=self._broadcast,
+            working_memory=settings.working_memory,
         )
         world.database.when_in_doubt(self._look_again)
 

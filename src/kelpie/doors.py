@@ -36,6 +36,7 @@ from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.meaning import Meaning
+from kelpie.memory.working_memory import WorkingMemory
 from kelpie.tools.mcp_servers import McpServers
 from kelpie.tools.registry import Tools, ensure_builtins
 from kelpie.tools.sandbox_configs import SandboxConfigs
@@ -65,6 +66,7 @@ class Doors:
     drafts: Drafts
     windows: Windows
     archives: Archives
+    working_memory: WorkingMemory
     identities: Identities
     tags: Tags
     organizations: Organizations
@@ -111,6 +113,7 @@ def open_doors(
         recall=Recall(world, meaning, caller),
         drafts=Drafts(world, models, settings, caller),
         archives=Archives(world, models, meaning, caller),
+        working_memory=WorkingMemory(world, settings, caller),
         identities=Identities(world, caller),
         tags=Tags(world.database, caller),
         organizations=Organizations(world, ensure_builtins, accounts_changed, caller),

@@ -301,13 +301,31 @@ SIGNATURES = {
         "message*:string match_all*:array match_some*:array",
     ),
     "send_message_to_agent_async": ("letta_multi_agent_core", False, "message*:string other_agent_id*:string"),
+    "working_memory_set": (
+        "letta_core",
+        False,
+        "key*:string value*:any ttl_seconds:number if_version:integer",
+    ),
+    "working_memory_get": ("letta_core", False, "key*:string"),
+    "working_memory_list": (
+        "letta_core",
+        False,
+        "prefix:string updated_from:string updated_to:string limit:integer after:string",
+    ),
+    "working_memory_update": (
+        "letta_core",
+        False,
+        "key*:string increment:number append:any merge:object ttl_seconds:number if_version:integer",
+    ),
+    "working_memory_delete": ("letta_core", False, "key*:string"),
 }
 
 
 def signature(schema: Schema) -> str:
     parameters = schema["parameters"]
     required = parameters["required"]
-    return " ".join(f"{n}{'*' if n in required else ''}:{p['type']}" for n, p in parameters["properties"].items())
+    kinds = {name: schema.get("type", "any") for name, schema in parameters["properties"].items()}
+    return " ".join(f"{name}{'*' if name in required else ''}:{kind}" for name, kind in kinds.items())
 
 
 @pytest.mark.parametrize("name", sorted(SIGNATURES))

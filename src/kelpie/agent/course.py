@@ -195,6 +195,7 @@ class Course:
     def _write(self, kind: str, step_id: StepId, **fields: Any) -> Write:
         ids, now = self._world.ids, self._world.clock.now()
         fields["block_rules"] = self._equipment.block_rules
+        fields["working_memory"] = self._equipment.working_memory
         fields["cancelled"] = self._turn.cancellation.wished
         fields["chain"], fields["group_id"] = self._given.chain, self._given.group_id
         return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)

@@ -17,6 +17,7 @@ from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, ToolCall, ToolReturn
 from kelpie.core.runs import Run, Step, StopReason
 from kelpie.core.time import Micros
+from kelpie.core.working_memory import Limits
 from kelpie.storage.traces import NewTrace
 
 
@@ -58,6 +59,7 @@ class Write:
     ending: Ending | None = None
     trace: NewTrace | None = None  # of the model call that the step is about
     block_rules: BlockRules = DEFAULT_RULES  # for the calls
+    working_memory: Limits = Limits()  # how much the calls may put there
     cancelled: bool = False  # the turn was cancelled while what this records was done: it ends here
     chain: Chain = UNCHAINED  # of agents behind the turn
     group_id: str | None = None  # the group that the turn speaks in

@@ -11,6 +11,7 @@ from kelpie.core.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.ids import AgentId
 from kelpie.core.runs import Run
 from kelpie.core.tools import Tool, ToolType
+from kelpie.core.working_memory import Limits
 from kelpie.llm.models import Models
 from kelpie.storage.traces import Tracing
 from kelpie.tools.foresight import Foresight
@@ -34,6 +35,7 @@ class Equipment:
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
+    working_memory: Limits = Limits()  # how much of it an agent may have
     broadcast: Broadcast = field(default_factory=Broadcast)  # tells who follows a background run that there is news
 
     def runner(self, tool: Tool) -> ExternalTool | None:

@@ -5,7 +5,7 @@ from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.search import removal
-from kelpie.storage import archives, journal_keys, run_events
+from kelpie.storage import archives, journal_keys, run_events, working_memory
 from kelpie.world.world import World
 
 PRUNE_EVERY_S = 600.0
@@ -20,17 +20,26 @@ class Upkeep:
         self._pruned_s: float | None = None
 
     async def sweep(self) -> None:
-        """Deletes what removed archives and agents, old streams and old turns have left. Raises StorageError."""
+        """Deletes what removed archives and agents, old streams, old turns and lapsed entries have left.
+
+        Raises StorageError.
+        """
         database = self._world.database
         while await database.read(archives.is_unswept):
             await database.transact(archives.sweep)
         while await database.read(removal.is_unswept):
             await database.transact(removal.sweep)
+        await self._drop_lapsed()
         await self._drop_streams()
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
             await self._prune_journal()
             self._pruned_s = now_s
+
+    async def _drop_lapsed(self) -> None:
+        database, now = self._world.database, self._world.clock.now()
+        while await database.read(partial(working_memory.is_unswept, now=now)):
+            await database.transact(partial(working_memory.sweep, now=now))
 
     async def _drop_streams(self) -> None:
         database, before = self._world.database, self._world.clock.now() - int(self._stream_kept_s * MICROS_PER_SECOND)

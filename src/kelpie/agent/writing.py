@@ -94,6 +94,7 @@ def _context(loaded: Loaded, run: Run, write: Write) -> CallContext:
         write.chain,
         run_id=run.id,
         step_id=write.step_id,
+        working_memory=write.working_memory,
     )
 
 

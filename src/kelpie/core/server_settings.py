@@ -6,6 +6,7 @@ from kelpie.core.blocks import CONTEXT_BYTES, DEFAULT_LIMIT, VERSIONS_KEPT, Bloc
 from kelpie.core.bounds import check_handle
 from kelpie.core.hosts import is_loopback
 from kelpie.core.setting import setting
+from kelpie.core.working_memory import Limits
 
 BYTES_MAX = 1024**3
 COUNT_MAX = 1_000_000
@@ -202,6 +203,30 @@ class ServerSettings:
         low=1,
         high=BYTES_MAX,
     )
+    working_memory_value_bytes_max: int = setting(
+        "agents.working_memory_value_bytes_max",
+        "Bytes that one value of an agent's working memory may have as JSON.",
+        "KELPIE_WORKING_MEMORY_VALUE_BYTES_MAX",
+        default=64 * 1024,
+        low=1,
+        high=16 * 1024 * 1024,
+    )
+    working_memory_entries_max: int = setting(
+        "agents.working_memory_entries_max",
+        "Entries that an agent's working memory may have.",
+        "KELPIE_WORKING_MEMORY_ENTRIES_MAX",
+        default=1000,
+        low=1,
+        high=100_000,
+    )
+    working_memory_bytes_max: int = setting(
+        "agents.working_memory_bytes_max",
+        "Bytes that all keys and values of an agent's working memory may have together.",
+        "KELPIE_WORKING_MEMORY_BYTES_MAX",
+        default=1024 * 1024,
+        low=1,
+        high=BYTES_MAX,
+    )
     context_window: int = setting(
         "agents.context_window",
         "Tokens of a model's context window that an agent uses at most when it names no limit of its own.",
@@ -282,3 +307,9 @@ class ServerSettings:
     def protected(self) -> bool:
         """Whether whoever asks must show a credential: always, unless only this machine can ask and nobody wants it."""
         return self.secure or self.password is not None or not is_loopback(self.host)
+
+    @property
+    def working_memory(self) -> Limits:
+        return Limits(
+            self.working_memory_value_bytes_max, self.working_memory_entries_max, self.working_memory_bytes_max
+        )

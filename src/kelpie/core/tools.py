@@ -34,6 +34,11 @@ BUILTIN_NAMES = (
     "send_message_to_agent_async",
     "send_message_to_agents_matching_tags",
     "store_memories",
+    "working_memory_delete",
+    "working_memory_get",
+    "working_memory_list",
+    "working_memory_set",
+    "working_memory_update",
 )
 
 

@@ -18,6 +18,7 @@ from kelpie.core.messages import Message, Part
 from kelpie.core.runs import Run
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
+from kelpie.core.working_memory import Limits
 from kelpie.search.items import Near
 from kelpie.search.vectors import Vector
 from kelpie.world.database import Tx
@@ -52,6 +53,7 @@ class CallContext:
     run_id: RunId | None = None
     step_id: StepId | None = None
     tool: str | None = None  # the name it was called by
+    working_memory: Limits = Limits()  # how much of it an agent may have
 
     @property
     def author(self) -> Author:

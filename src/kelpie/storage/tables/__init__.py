@@ -27,6 +27,7 @@ from kelpie.storage.tables.nodes import agent_head, nodes
 from kelpie.storage.tables.sandboxes import sandbox_configs, sandbox_variables
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.tools import agent_tools, tools
+from kelpie.storage.tables.working_memory import working_memory, working_memory_heads
 
 for _table in search.metadata.sorted_tables:
     _table.to_metadata(metadata)
@@ -77,4 +78,6 @@ __all__ = [
     "steps",
     "tools",
     "users",
+    "working_memory",
+    "working_memory_heads",
 ]

@@ -16,6 +16,7 @@ from kelpie.tools.builtin import (
     posting,
     schemas,
     voice,
+    working_memory,
 )
 from kelpie.tools.foresight import Preparation
 from kelpie.tools.identity import stable_uuid
@@ -96,6 +97,11 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, posting.send_message_to_agent_async),
+        Builtin(schemas.WORKING_MEMORY_SET, _CORE, working_memory.working_memory_set),
+        Builtin(schemas.WORKING_MEMORY_GET, _CORE, working_memory.working_memory_get),
+        Builtin(schemas.WORKING_MEMORY_LIST, _CORE, working_memory.working_memory_list),
+        Builtin(schemas.WORKING_MEMORY_UPDATE, _CORE, working_memory.working_memory_update),
+        Builtin(schemas.WORKING_MEMORY_DELETE, _CORE, working_memory.working_memory_delete),
     )
 }
 

@@ -284,3 +284,65 @@ SEND_MESSAGE_TO_AGENT_ASYNC = _tool(
     {"message": _text("What to say to the other agent."), "other_agent_id": _text(_OTHER)},
     ("message", "other_agent_id"),
 )
+
+_KEY = "The key, such as tasks/today. Any printable text of up to 256 characters."
+_TTL = "After how many seconds the entry is gone."
+_IF_VERSION = "Only if the entry still has this version; 0: only if there is no such entry."
+
+
+def _measure(description: str) -> Schema:
+    return {"type": "number", "description": description}
+
+
+WORKING_MEMORY_SET = _tool(
+    "working_memory_set",
+    "Keep a value under a key in your working memory, which is not in your prompt: notes of the task at hand, "
+    "counters, lists. What was under the key is replaced, and so is its end.",
+    {
+        "key": _text(_KEY),
+        "value": {"description": "Any JSON: text, a number, true or false, a list, an object."},
+        "ttl_seconds": _measure(f"{_TTL} Without it, it stays."),
+        "if_version": _number(_IF_VERSION),
+    },
+    ("key", "value"),
+)
+
+WORKING_MEMORY_GET = _tool(
+    "working_memory_get",
+    "Read the value under a key of your working memory, with its version and its times.",
+    {"key": _text(_KEY)},
+    ("key",),
+)
+
+WORKING_MEMORY_LIST = _tool(
+    "working_memory_list",
+    "List your working memory by key, or the newest first when you give a time. Long values are cut.",
+    {
+        "prefix": _text("Only keys that begin like this."),
+        "updated_from": _text(f"Only entries that were written from then on. {_DATE}"),
+        "updated_to": _text(f"Only entries that were written up to then; a day counts to its end. {_DATE}"),
+        "limit": _number("How many to show at most: 1 to 100. 20 if left out."),
+        "after": _text("Go on after this key, which an earlier list named as 'more_after'."),
+    },
+    (),
+)
+
+WORKING_MEMORY_UPDATE = _tool(
+    "working_memory_update",
+    "Change the value under a key by what it is now, in one of three ways: 'increment' a number, 'append' to a list, "
+    "'merge' into an object. A key that is not there begins as 0, an empty list or an empty object. "
+    "With 'ttl_seconds' alone, only the end is set anew.",
+    {
+        "key": _text(_KEY),
+        "increment": _measure("How much to add to the number; less than 0 to take away."),
+        "append": {"description": "What to put at the end of the list: any JSON."},
+        "merge": {"type": "object", "description": "Members to set in the object; null takes a member out."},
+        "ttl_seconds": _measure(f"{_TTL} Without it, its end stays as it is."),
+        "if_version": _number(_IF_VERSION),
+    },
+    ("key",),
+)
+
+WORKING_MEMORY_DELETE = _tool(
+    "working_memory_delete", "Delete a key of your working memory.", {"key": _text(_KEY)}, ("key",)
+)

@@ -663,6 +663,46 @@ def upgrade() -> None:
     op.create_index(op.f("ix_users_created_at_id"), "users", ["created_at", "id"], unique=False)
     op.create_index(op.f("ix_users_organization_id"), "users", ["organization_id"], unique=False)
     op.create_table(
+        "working_memory",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("bytes", sa.Integer(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("expires_at", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["agents.id"], name=op.f("fk_working_memory_agent_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("agent_id", "key", name=op.f("pk_working_memory")),
+    )
+    op.create_index(
+        "ix_working_memory_ending",
+        "working_memory",
+        ["expires_at"],
+        unique=False,
+        sqlite_where=sa.text("expires_at IS NOT NULL"),
+        postgresql_where=sa.text("expires_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_working_memory_of_agent_ending",
+        "working_memory",
+        ["agent_id", "expires_at"],
+        unique=False,
+        sqlite_where=sa.text("expires_at IS NOT NULL"),
+        postgresql_where=sa.text("expires_at IS NOT NULL"),
+    )
+    op.create_table(
+        "working_memory_heads",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"], ["agents.id"], name=op.f("fk_working_memory_heads_agent_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("agent_id", name=op.f("pk_working_memory_heads")),
+    )
+    op.create_table(
         "access_tokens",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("organization_id", sa.Text(), nullable=False),
@@ -902,6 +942,8 @@ def downgrade() -> None:
     op.drop_table("approvals")
     op.drop_table("api_keys")
     op.drop_table("access_tokens")
+    op.drop_table("working_memory_heads")
+    op.drop_table("working_memory")
     op.drop_table("users")
     op.drop_table("sandbox_variables")
     op.drop_table("runs")

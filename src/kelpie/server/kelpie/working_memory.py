@@ -1,0 +1,137 @@
+"""An agent's working memory over HTTP: values under keys, each with a version and, if it was asked for, an end."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.paging import Page
+from kelpie.core.working_memory import KEEP, Append, Change, Entry, EntryQuery, Increment, Merge, Order
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.ids import AgentPath
+from kelpie.server.letta.paging import Order as Direction
+from kelpie.server.letta.resource import resource
+from kelpie.server.letta.times import moment, timestamp
+
+LIMIT = 100
+LIMIT_MAX = 1000
+VERSION_MAX = 2**62
+
+router = resource("/agents/{agent_id}/working-memory", "working memory (Kelpie)")
+
+IfVersion = Annotated[
+    int | None,
+    Field(ge=0, le=VERSION_MAX, description="Only if the entry has this version; 0: only if there is none. Else 409."),
+]
+Ttl = Annotated[float | None, Field(description="After how many seconds the entry is gone; null: it stays.")]
+Moment = Annotated[datetime | None, Query(description="ISO 8601; without a time zone in UTC. Exclusive.")]
+Cursor = Annotated[str | None, Query(max_length=1000, description="A key: only entries on this side of it.")]
+
+
+class PutEntry(BaseModel):
+    """An entry as it is to be."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    value: Any = Field(description="Any JSON value.")
+    ttl_seconds: Ttl = None
+    if_version: IfVersion = None
+
+
+class PatchEntry(BaseModel):
+    """One change of the value, by what it is when the change is made; or only a new end."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    increment: int | float | None = Field(None, description="Added to a number; nothing there counts as 0.")
+    append: Any = Field(None, description="Put at the end of a list; nothing there counts as an empty one.")
+    merge: dict[str, Any] | None = Field(None, description="Merged into an object (RFC 7396): null removes a member.")
+    ttl_seconds: Ttl = None
+    if_version: IfVersion = None
+
+
+def _change(body: PatchEntry) -> Change | None:
+    given = [name for name in ("increment", "append", "merge") if name in body.model_fields_set]
+    if len(given) > 1:
+        raise InvalidInput(given[1], f"cannot be made together with '{given[0]}'; send one change at a time")
+    if not given:
+        if "ttl_seconds" not in body.model_fields_set:
+            raise InvalidInput("body", "names no change; send 'increment', 'append', 'merge' or 'ttl_seconds'")
+        return None
+    if given == ["append"]:
+        return Append(body.append)
+    if body.increment is not None:
+        return Increment(body.increment)
+    if body.merge is not None:
+        return Merge(body.merge)
+    raise InvalidInput(given[0], "must not be null; leave it out")
+
+
+def entry_shape(entry: Entry) -> dict[str, Any]:
+    return {
+        "key": entry.key,
+        "value": entry.value,
+        "version": entry.version,
+        "created_at": timestamp(entry.created_at),
+        "updated_at": timestamp(entry.updated_at),
+        "expires_at": timestamp(entry.expires_at),
+    }
+
+
+@router.get("", summary="List an agent's working memory (Kelpie)", response_model=None)
+async def list_entries(
+    kelpie: House,
+    agent_id: AgentPath,
+    prefix: Annotated[str, Query(max_length=256, description="Only keys that begin like this.")] = "",
+    updated_after: Moment = None,
+    updated_before: Moment = None,
+    created_after: Moment = None,
+    created_before: Moment = None,
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT,
+    after: Cursor = None,
+    before: Cursor = None,
+    order: Direction = "asc",
+    order_by: Order = "key",
+) -> Answer:
+    query = EntryQuery(
+        Page(limit, after, before, order == "desc", order_by),
+        prefix,
+        updated_after=moment("updated_after", updated_after),
+        updated_before=moment("updated_before", updated_before),
+        created_after=moment("created_after", created_after),
+        created_before=moment("created_before", created_before),
+    )
+    return Answer([entry_shape(entry) for entry in await kelpie.working_memory.list(agent_id, query)])
+
+
+@router.delete("", summary="Clear an agent's working memory (Kelpie)", response_model=None)
+async def clear(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer({"deleted": await kelpie.working_memory.clear(agent_id)})
+
+
+# A key may hold a slash, hence `:path`.
+@router.get("/{key:path}", summary="Read an entry of working memory (Kelpie)", response_model=None)
+async def retrieve(kelpie: House, agent_id: AgentPath, key: str) -> Answer:
+    return Answer(entry_shape(await kelpie.working_memory.get(agent_id, key)))
+
+
+@router.put("/{key:path}", summary="Set an entry of working memory (Kelpie)", response_model=None)
+async def put(kelpie: House, agent_id: AgentPath, key: str, body: PutEntry) -> Answer:
+    entry = await kelpie.working_memory.put(agent_id, key, body.value, body.ttl_seconds, body.if_version)
+    return Answer(entry_shape(entry))
+
+
+@router.patch("/{key:path}", summary="Change an entry of working memory atomically (Kelpie)", response_model=None)
+async def update(kelpie: House, agent_id: AgentPath, key: str, body: PatchEntry) -> Answer:
+    ttl = body.ttl_seconds if "ttl_seconds" in body.model_fields_set else KEEP
+    return Answer(entry_shape(await kelpie.working_memory.update(agent_id, key, _change(body), ttl, body.if_version)))
+
+
+@router.delete("/{key:path}", summary="Delete an entry of working memory (Kelpie)", response_model=None)
+async def delete(
+    kelpie: House, agent_id: AgentPath, key: str, if_version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None
+) -> Answer:
+    return Answer(entry_shape(await kelpie.working_memory.delete(agent_id, key, if_version)))
