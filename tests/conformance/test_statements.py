@@ -107,6 +107,7 @@ class Rows:
         ):  # fmt: skip
             self.ids[name] = (await _call(call, "GET", path))[0]["id"]
         self.ids["sandbox_config"] = (await _call(call, "POST", "/v1/sandbox-config/local/default"))["id"]
+        self.ids["entry_key"] = "note 1"
         self.ids["key"] = (await _call(call, "POST", "/v1/kelpie/keys", json={"name": "k", "scopes": ["read"]}))["id"]
 
     async def grow(self, number: int) -> None:
@@ -122,6 +123,8 @@ class Rows:
             await _call(call, "POST", f"/v1/agents/{of}/messages", json={"input": "hello"})
             passage = {"text": f"rain {n}", "tags": [f"p{n}"]}
             await _call(call, "POST", f"/v1/agents/{of}/archival-memory", json=passage)
+            note = {"value": n, "ttl_seconds": 999}
+            await _call(call, "PUT", f"/v1/agents/{of}/working-memory/note {n}", json=note)
             block = await _call(
                 call, "POST", "/v1/blocks/", json={"label": f"l{n}-{of}", "value": "v", "tags": [f"b{n}"]}
             )

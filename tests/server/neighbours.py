@@ -70,6 +70,9 @@ async def move_in(client: httpx.AsyncClient, treasure: str) -> Neighbour:
     one.ids["message_id"] = said["messages"][-1]["id"]
     one.ids["run_id"] = (await client.get("/v1/runs/", headers=me)).json()[0]["id"]
     one.ids["step_id"] = (await client.get("/v1/steps/", headers=me)).json()[0]["id"]
+    one.ids["entry_key"] = f"{treasure}/note"
+    entry = await client.put(f"/v1/agents/{agent}/working-memory/{treasure}/note", json={"value": treasure}, headers=me)
+    assert entry.status_code == 200, entry.text
     archive = await have("/v1/archives/", {"name": treasure, "description": treasure}, "archive_id")
     await have(f"/v1/archives/{archive['id']}/passages", {"text": treasure}, "passage_id", "memory_id")
     person = {"identifier_key": treasure, "name": treasure, "identity_type": "user"}

@@ -113,25 +113,30 @@ async def clear(kelpie: House, agent_id: AgentPath) -> Answer:
 
 
 # A key may hold a slash, hence `:path`.
-@router.get("/{key:path}", summary="Read an entry of working memory (Kelpie)", response_model=None)
-async def retrieve(kelpie: House, agent_id: AgentPath, key: str) -> Answer:
-    return Answer(entry_shape(await kelpie.working_memory.get(agent_id, key)))
+@router.get("/{entry_key:path}", summary="Read an entry of working memory (Kelpie)", response_model=None)
+async def retrieve(kelpie: House, agent_id: AgentPath, entry_key: str) -> Answer:
+    return Answer(entry_shape(await kelpie.working_memory.get(agent_id, entry_key)))
 
 
-@router.put("/{key:path}", summary="Set an entry of working memory (Kelpie)", response_model=None)
-async def put(kelpie: House, agent_id: AgentPath, key: str, body: PutEntry) -> Answer:
-    entry = await kelpie.working_memory.put(agent_id, key, body.value, body.ttl_seconds, body.if_version)
+@router.put("/{entry_key:path}", summary="Set an entry of working memory (Kelpie)", response_model=None)
+async def put(kelpie: House, agent_id: AgentPath, entry_key: str, body: PutEntry) -> Answer:
+    entry = await kelpie.working_memory.put(agent_id, entry_key, body.value, body.ttl_seconds, body.if_version)
     return Answer(entry_shape(entry))
 
 
-@router.patch("/{key:path}", summary="Change an entry of working memory atomically (Kelpie)", response_model=None)
-async def update(kelpie: House, agent_id: AgentPath, key: str, body: PatchEntry) -> Answer:
+@router.patch("/{entry_key:path}", summary="Change an entry of working memory atomically (Kelpie)", response_model=None)
+async def update(kelpie: House, agent_id: AgentPath, entry_key: str, body: PatchEntry) -> Answer:
     ttl = body.ttl_seconds if "ttl_seconds" in body.model_fields_set else KEEP
-    return Answer(entry_shape(await kelpie.working_memory.update(agent_id, key, _change(body), ttl, body.if_version)))
+    return Answer(
+        entry_shape(await kelpie.working_memory.update(agent_id, entry_key, _change(body), ttl, body.if_version))
+    )
 
 
-@router.delete("/{key:path}", summary="Delete an entry of working memory (Kelpie)", response_model=None)
+@router.delete("/{entry_key:path}", summary="Delete an entry of working memory (Kelpie)", response_model=None)
 async def delete(
-    kelpie: House, agent_id: AgentPath, key: str, if_version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None
+    kelpie: House,
+    agent_id: AgentPath,
+    entry_key: str,
+    if_version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None,
 ) -> Answer:
-    return Answer(entry_shape(await kelpie.working_memory.delete(agent_id, key, if_version)))
+    return Answer(entry_shape(await kelpie.working_memory.delete(agent_id, entry_key, if_version)))
