@@ -42,7 +42,7 @@ def working_memory_list(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
     """Entries by key, or the newest first when a time is asked for. Raises ToolError."""
     zone = dates.zone_of(call.agent.timezone)
     asked = [(name, arguments.get(name)) for name in ("updated_from", "updated_to")]
-    since, until = dates.bounds(asked[0], asked[1], zone)
+    since, until = dates.bounds(asked[0], asked[1], zone, call.now)
     limit = arguments.get("limit") or LIST_DEFAULT
     if not 1 <= limit <= LIST_MAX:
         raise ToolError(f"'limit' must be from 1 to {LIST_MAX}.")
