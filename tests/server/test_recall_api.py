@@ -82,9 +82,20 @@ async def test_searching_all_agents(client: httpx.AsyncClient, puppet: Puppet) -
     assert ranked[0]["message"]["role"] == "assistant"
     newest = await found("/v1/agents/messages/search", limit=2)
     assert [hit["message"]["content"][0]["text"] for hit in newest] == ["y", "x"]
-    refused = await client.post("/v1/messages/search", json={"query": "x", "search_mode": "vector"})
-    assert refused.status_code == 400 and "search_mode" in refused.json()["detail"]
     assert (await client.post("/v1/messages/search", json={})).status_code == 422
+    assert (await client.post("/v1/messages/search", json={"query": "x", "search_mode": "no"})).status_code == 422
+
+
+async def test_a_search_says_how_it_was_made(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    await talk(client, puppet)
+    for path in ("/v1/messages/search", "/v1/agents/messages/search"):
+        for mode in ("vector", "hybrid"):
+            answer = await client.post(path, json={"query": "apple", "search_mode": mode})
+            assert len(answer.json()) == 3  # without a model for meanings, words find it
+            assert answer.headers["x-kelpie-search-mode"] == "fts"
+            assert "embedding model" in answer.headers["x-kelpie-search-note"]
+        answer = await client.post(path, json={"query": "apple", "search_mode": "fts"})
+        assert answer.headers["x-kelpie-search-mode"] == "fts" and "x-kelpie-search-note" not in answer.headers
 
 
 async def test_messages_from_elsewhere(client: httpx.AsyncClient, puppet: Puppet) -> None:
@@ -112,7 +123,8 @@ async def test_another_organisation_finds_nothing(client: httpx.AsyncClient, pup
     one, _ = await talk(client, puppet)
     theirs = kelpie.doors(STRANGERS)
     assert await theirs.recall.list(MessageQuery()) == []
-    assert await theirs.recall.search(MessageSearch("apple")) == [] == await theirs.recall.search(MessageSearch(""))
+    for words in ("apple", ""):
+        assert (await theirs.recall.search(MessageSearch(words))).found == []
     ours = (await client.get("/v1/messages/")).json()[0]["id"]
     for attempt in (
         theirs.recall.list(MessageQuery(after=ours)),

@@ -8,10 +8,11 @@ from kelpie.agent.planning import Planned
 from kelpie.agent.results import INTERRUPTED
 from kelpie.core.errors import CallerError, StorageError, ToolError
 from kelpie.core.messages import Image, Text, ToolReturn
-from kelpie.tools.foresight import Foresight
-from kelpie.tools.port import CallContext, Insight, Outcome
-from kelpie.tools.registry import preparation
+from kelpie.tools.foresight import Foresight, Preparation
+from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
 from kelpie.world.database import Tx
+
+FORESEEN_S = 30.0  # how long the calls of one reply may take to find things out before their commit
 
 
 def run_inside(tx: Tx, planned: Planned, context: CallContext) -> tuple[ToolReturn, Outcome | None]:
@@ -59,15 +60,25 @@ async def run_together(calls: Sequence[tuple[Planned, CallContext]]) -> list[Too
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def foreseen(planned: Planned, foresight: Foresight, context: CallContext) -> Planned:
-    """The call with what its tool wants to know before the commit it runs in, as far as that can be found out."""
-    prepare = None if planned.transactional is None else preparation(planned.call.name)
-    if prepare is None:
-        return planned
+async def foreseen(planned: Sequence[Planned], foresight: Foresight, context: CallContext) -> list[Planned]:
+    """The calls with what their tools want to know before the commit, as far as that can be found out in time."""
+    found = list(planned)
     try:
-        return replace(planned, insight=await prepare(foresight, context, planned.arguments))
-    except (ToolError, StorageError) as error:  # the tool itself says what is wrong, or the commit does
-        return replace(planned, insight=Insight(lacking=str(error)))
+        async with asyncio.timeout(FORESEEN_S):
+            for at, each in enumerate(planned):
+                if each.prepare is not None:
+                    found[at] = replace(each, insight=await _insight(each, each.prepare, foresight, context))
+    except TimeoutError:
+        late = Insight(lacking=f"nothing came within {FORESEEN_S:g} s")
+        found = [replace(p, insight=late) if p.prepare and p.insight is NOTHING else p for p in found]
+    return found
+
+
+async def _insight(planned: Planned, prepare: Preparation, foresight: Foresight, context: CallContext) -> Insight:
+    try:
+        return await prepare(foresight, context, planned.arguments)
+    except (ToolError, CallerError, StorageError) as error:  # the tool itself says what is wrong, or the commit does
+        return Insight(lacking=str(error))
 
 
 async def run_outside(planned: Planned, context: CallContext) -> ToolReturn:

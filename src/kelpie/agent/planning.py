@@ -20,8 +20,9 @@ from kelpie.core.messages import Awaits, CallAnswer, Message, Ruling, ToolCall, 
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.builtin.pause import forgiven, is_pause
+from kelpie.tools.foresight import Preparation
 from kelpie.tools.port import NOTHING, ExternalTool, Insight, TransactionalTool
-from kelpie.tools.registry import transactional
+from kelpie.tools.registry import preparation, transactional
 
 Runner = Callable[[Tool], ExternalTool | None]  # what runs a tool outside of any commit, if anything does
 
@@ -46,7 +47,8 @@ class Planned:
     ran_with: str | None = None  # the arguments, if a person changed them
     untried: bool = False  # turned away for what the call itself is: no such tool, bad arguments, a rule against it
     misruled: bool = False  # turned away because the arguments that a rule prefills do not fit the tool
-    insight: Insight = NOTHING  # what a transactional tool wanted to know beforehand
+    prepare: Preparation | None = None  # finds out what a transactional tool wants to know beforehand
+    insight: Insight = NOTHING  # and what it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ def _filled(planned: Planned, tool: Tool, prefilled: Mapping[str, Any]) -> Plann
 def _with_runner(planned: Planned, tool: Tool, runner: Runner) -> Planned:
     inside = None if tool.tool_type is ToolType.custom else transactional(tool.name)
     if inside is not None:
-        return replace(planned, transactional=inside)
+        return replace(planned, transactional=inside, prepare=preparation(tool.name))
     if (external := runner(tool)) is not None:
         return replace(planned, external=external)
     text = f"'{tool.name}' was not run: its code would need a sandbox, and this server has none."

@@ -118,7 +118,11 @@ class TurnLoop(Course):
             return False
         assert reply.step_id is not None
         earlier = [row for row in self._said if row.step_id != reply.step_id]
-        planned = await self._foreseen(self._plan(reply.tool_calls, earlier, self._words(reply)))
+        try:
+            planned = await self._foreseen(self._plan(reply.tool_calls, earlier, self._words(reply)), reply.step_id)
+        except Cancelled:
+            await self._end(StopReason.cancelled)
+            return False
         open_ids = {call.id for call in left}
         answers = tuple(
             Answer(p, self._world.ids.uuid(), interrupted(p.call) if p.external else None)
@@ -143,14 +147,16 @@ class TurnLoop(Course):
 
     async def _step(self, asked: Asked) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
-        if self._turn.cancellation.wished:  # what was only said is dropped; what it cost is not
+        try:
+            self._turn.cancellation.check()
+            planned = await self._foreseen(self._plan(asked.reply.tool_calls, self._said), asked.step_id)
+        except Cancelled:  # what was only said is dropped; what it cost is not
             run = self._position.run
             self._position = replace(self._position, run=replace(run, usage=run.usage + asked.reply.usage))
             step = self._asked_step(asked, StepStatus.cancelled)
             await self._end(StopReason.cancelled, replace(step, stop_reason=StopReason.cancelled))
             return False
         self._count(asked)
-        planned = await self._foreseen(self._plan(asked.reply.tool_calls, self._said))
         asked = replace(asked, reply=replace(asked.reply, tool_calls=tuple(p.call for p in planned)))
         step = self._asked_step(asked, StepStatus.success)
         rows = (*(replace(row, step_id=asked.step_id) for row in self._waiting), self._reply(asked))
@@ -183,7 +189,13 @@ class TurnLoop(Course):
             write = self._write("answers", request.step_id, rows=rows, waited=waited, waits=waits)
             return await self._commit(write)
         earlier = [row for row in self._said if row.step_id != request.step_id]
-        planned = await self._foreseen(self._plan(request.tool_calls, earlier, self._words(request)))
+        try:
+            planned = await self._foreseen(
+                self._plan(request.tool_calls, earlier, self._words(request)), request.step_id
+            )
+        except Cancelled:  # nothing of the answers was taken: the calls wait on
+            await self._end(StopReason.cancelled)
+            return False
         done, others = [p for p in planned if p.done], [p for p in planned if not p.done]
         together = not any(p.external for p in others)
         answers = tuple(Answer(p, self._world.ids.uuid()) for p in ((*done, *others) if together else done))
@@ -256,10 +268,16 @@ class TurnLoop(Course):
             return None
         return Words(self._client, {answer.call_id: answer for answer in self._given.answers})
 
-    async def _foreseen(self, planned: list[Planned]) -> list[Planned]:
-        """The calls with what they want to know beforehand, before the commit that runs them."""
-        context = CallContext(self._lane.agent, self._world.clock.now(), "", self._position.run.conversation_id)
-        return [await foreseen(each, self._equipment.foresight, context) for each in planned]
+    async def _foreseen(self, planned: list[Planned], step_id: StepId) -> list[Planned]:
+        """The calls with what they want to know before the commit that runs them. Raises Cancelled."""
+        if not any(p.prepare for p in planned):
+            return planned
+        run = self._position.run
+        context = CallContext(
+            self._lane.agent, self._world.clock.now(), "", run.conversation_id, run_id=run.id, step_id=step_id
+        )
+        with self._turn.cancellation.abortable():
+            return await foreseen(planned, self._equipment.foresight, context)
 
     def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
         called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None or p.denied, p.misruled) for p in planned)

@@ -235,4 +235,6 @@ class MessageSearch:
     template_id: str | None = None
     created_from: Micros | None = None
     created_to: Micros | None = None
+    spoken: bool = False  # only messages that say something
+    not_step: StepId | None = None  # whose messages are left out
     mode: SearchMode = "hybrid"

@@ -14,3 +14,14 @@ class Hit:
     score: float
     words_rank: int | None = None
     meaning_rank: int | None = None
+
+
+PAGED_MIN = 50
+
+
+def reach(limit: int, page: int) -> int:
+    """How many are ranked so that a page can be cut out: the same for many pages, so that they are of one ranking."""
+    ranked = PAGED_MIN
+    while ranked < limit * (page + 1):
+        ranked *= 2
+    return ranked

@@ -19,6 +19,8 @@ from kelpie.search.vectors import Vector
 
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
+NO_MODEL = "no embedding model is set or found"
+NOT_YET = "nothing there has been embedded yet"
 
 _log = logs.get("memory")
 
@@ -65,7 +67,7 @@ class Meaning:
         wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
         distinct = [text for text in dict.fromkeys(texts) if text.strip()]
         if not wanted:
-            return Meant(lacking="no embedding model is set or found")
+            return Meant(lacking=NO_MODEL if await self.default() is None else NOT_YET)
         found: dict[str, tuple[Vector, ...]] = {}
         lacking: str | None = None
         for handle in wanted if distinct else ():

@@ -22,6 +22,7 @@ from kelpie.search.vectors import Vector
 Near = tuple[str, float]  # an item and its cosine to the query
 DEPTH = 4
 DEPTH_MIN = 50
+SCOPES_FEW = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def nearest(
     """
     if wanted.mode == "fts":
         return []
-    numbers = None if only is None else _numbers(tx, kind, only)
+    numbers = None if only is None else _numbers(tx, kind, list(scopes), only)
     found: list[Near] = []
     for model, query in wanted.meanings.items():
         of_model = [scope for scope, used in scopes.items() if used == model]
@@ -125,9 +126,13 @@ def nearest(
 
 
 @lru_cache(maxsize=64)
-def _matching(condition: ColumnElement[bool]) -> Select[Any]:
-    return select(search_items.c.id).where(search_items.c.kind == bindparam("the_kind"), condition)
+def _matching(condition: ColumnElement[bool], few: bool) -> Select[Any]:
+    of_kind = select(search_items.c.id).where(search_items.c.kind == bindparam("the_kind"), condition)
+    return of_kind.where(search_items.c.scope.in_(bindparam("scopes", expanding=True))) if few else of_kind
 
 
-def _numbers(tx: Connection, kind: Kind, only: Only) -> list[int]:
-    return [row.id for row in tx.execute(_matching(only.condition), {"the_kind": kind, **only.parameters})]
+def _numbers(tx: Connection, kind: Kind, scopes: Sequence[str], only: Only) -> list[int]:
+    """The items that meet a condition; of a few scopes no others are looked at."""
+    few = len(scopes) <= SCOPES_FEW
+    bound = {"the_kind": kind, **only.parameters, **({"scopes": list(scopes)} if few else {})}
+    return [row.id for row in tx.execute(_matching(only.condition, few), bound)]

@@ -46,6 +46,7 @@ from kelpie.server.letta import (
     tools,
     windows,
 )
+from kelpie.server.letta.message_search_shape import MODE_HEADER, NOTE_HEADER
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -125,7 +126,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         allow_origin_regex=_ANY_ORIGIN if settings.protected else _LOCAL_ORIGIN,
         allow_methods=["*"],
         allow_headers=["*"],
-        expose_headers=["X-Request-Id"],
+        expose_headers=["X-Request-Id", MODE_HEADER, NOTE_HEADER],
     )
     app.add_middleware(
         Guard,

@@ -161,7 +161,9 @@ def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near:
         return [Found(_from_row(row)) for row in rows]
     scope = place if isinstance(place, ArchiveId) else None
     hits = items.find(tx, "passage", scope, _wanted(query), Only(_same_row(shape), bound), near)
-    rows = {row.id: row for row in tx.execute(_MANY, {"ids": [hit.id for hit in hits]})} if hits else {}
+    # What is near was found before; whether it may be seen is asked again, here.
+    found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
+    rows = {row.id: row for row in found}
     return [Found(_from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
 
 
@@ -204,6 +206,11 @@ def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Sha
 def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
     """That the item of a text match is a passage which passes the filters."""
     return sa.exists(sa.select(sa.literal(1)).where(passages.c.id == fulltext.ITEM_ID, *_conditions(shape)))
+
+
+@lru_cache(maxsize=64)
+def _these(shape: _Shape) -> sa.Select[Any]:
+    return _MANY.where(*_conditions(shape))
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, literal, select, tuple_, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, exists, literal, or_, select, tuple_, update
 
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId, RunId
@@ -18,10 +18,9 @@ from kelpie.core.time import Micros
 from kelpie.search import fulltext, items
 from kelpie.search.fulltext import Only
 from kelpie.search.items import Near, NearestItems, Wanted
-from kelpie.search.tables import search_scopes
+from kelpie.search.tables import search_items, search_scopes
 from kelpie.search.vectors import Vector
 from kelpie.storage.message_rows import from_row
-from kelpie.storage.messages import get_many
 from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 
@@ -40,6 +39,10 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "template_id": _M.agent_id.in_(select(agents.c.id).where(agents.c.template_id == bindparam("template_id"))),
     "created_from": _M.created_at >= bindparam("created_from"),
     "created_to": _M.created_at <= bindparam("created_to"),
+    "spoken": exists(
+        select(literal(1)).where(search_items.c.kind == "message", search_items.c.item_id == _M.id).correlate(messages)
+    ),
+    "not_step": or_(_M.step_id.is_(None), _M.step_id != bindparam("not_step")),
 }
 
 # --- listed ---------------------------------------------------------------------------------------------------------
@@ -135,10 +138,16 @@ def _newest(names: tuple[str, ...]) -> Select[Any]:
     return found.order_by(_M.created_at.desc(), _M.agent_id.desc(), _M.seq.desc()).limit(bindparam("most"))
 
 
+@lru_cache(maxsize=256)
+def _these(names: tuple[str, ...]) -> Select[Any]:
+    among = _M.id.in_(bindparam("ids", expanding=True))
+    return select(messages).where(among, _OF_ORGANIZATION, *(_FILTERS[name] for name in names))
+
+
 _BETWEEN = (
     select(messages)
     .where(_M.agent_id == bindparam("of_agent"), _M.role.in_(("user", "assistant")))
-    .where(_M.created_at >= bindparam("since"), _M.created_at <= bindparam("until"))
+    .where(_M.created_at >= bindparam("since"), _M.created_at <= bindparam("until"), _FILTERS["spoken"])
     .order_by(_M.created_at, _M.seq)
     .offset(bindparam("skipped"))
     .limit(bindparam("most"))
@@ -169,8 +178,11 @@ def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Se
         rows = tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit})
         return [(from_row(row), None) for row in rows]
     only = Only(_condition(tuple(used)), bound)
-    hits = {hit.id: hit for hit in items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)}
-    return [(message, hits[message.id]) for message in get_many(tx, list(hits))]
+    hits = items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)
+    # What is near was found before; whether it may be seen is asked again, here.
+    rows = tx.execute(_these(tuple(used)), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
+    found = {row.id: from_row(row) for row in rows}
+    return [(found[hit.id], hit) for hit in hits if hit.id in found]
 
 
 _SCOPES = (
@@ -216,5 +228,7 @@ def _given(wanted: MessageSearch) -> dict[str, Any]:
         "template_id": wanted.template_id,
         "created_from": wanted.created_from,
         "created_to": wanted.created_to,
+        "spoken": wanted.spoken or None,
+        "not_step": wanted.not_step,
     }
     return {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,7 @@
-"""Messages of all agents: read through, searched, and handed in from elsewhere."""
+"""Messages of all agents: read through, searched, and handed in from elsewhere.
+
+A search says in its headers how it was made, and when it could not be made as asked, why: its results are a bare list.
+"""
 
 from typing import Annotated
 
@@ -15,7 +18,7 @@ from kelpie.server.letta.message_search_body import (
     captured,
     search_of,
 )
-from kelpie.server.letta.message_search_shape import found_shape, ranked_shape
+from kelpie.server.letta.message_search_shape import found_shape, how_shape, ranked_shape
 from kelpie.server.letta.message_shape import View, messages
 from kelpie.server.letta.paging import LIMIT_MAX, Order, message_cursor
 from kelpie.server.letta.resource import resource
@@ -47,14 +50,16 @@ async def list_all_messages(
 
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
 async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
-    return Answer([found_shape(message) for message, _ in (await kelpie.recall.search(search_of(body))).found])
+    recalled = await kelpie.recall.search(search_of(body))
+    return Answer([found_shape(message) for message, _ in recalled.found], headers=how_shape(recalled))
 
 
 @router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
 async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Answer:
-    found = (await kelpie.recall.search(search_of(body))).found
-    user = kelpie.caller.user_id
-    return Answer([ranked_shape(message, hit, place, user) for place, (message, hit) in enumerate(found, 1)])
+    recalled, user = await kelpie.recall.search(search_of(body)), kelpie.caller.user_id
+    places = enumerate(recalled.found, 1)
+    found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
+    return Answer(found, headers=how_shape(recalled))
 
 
 @router.post(

@@ -7,6 +7,7 @@ from typing import Any
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ArchiveId, PassageId
 from kelpie.core.passages import PASSAGE_CHARS_MAX, Passage, PassageQuery
+from kelpie.core.search import reach
 from kelpie.memory.edits import cleaned
 from kelpie.storage import archives, passages
 from kelpie.tools.builtin import dates
@@ -56,8 +57,8 @@ async def foresee_insert(foresight: Foresight, call: CallContext, arguments: Map
 def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds passages by their words and meaning, their tags and their dates, page by page."""
     query, page = _query(call, arguments), _page(arguments)
-    found = filed(tx, call, replace(query, limit=(page + 1) * query.limit))[page * query.limit :]
-    return Outcome(answer(found, query.text, call.insight))
+    found = filed(tx, call, replace(query, limit=reach(query.limit, page)))
+    return Outcome(answer(found[page * query.limit :][: query.limit], query.text, call.insight))
 
 
 async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
@@ -65,7 +66,7 @@ async def foresee_search(foresight: Foresight, call: CallContext, arguments: Map
     query = _query(call, arguments)
     if not query.text.strip():
         return NOTHING
-    return await foresight.of_passages(call, replace(query, limit=(_page(arguments) + 1) * query.limit))
+    return await foresight.of_passages(call, replace(query, limit=reach(query.limit, _page(arguments))))
 
 
 def _query(call: CallContext, arguments: Mapping[str, Any]) -> PassageQuery:

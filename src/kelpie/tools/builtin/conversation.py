@@ -23,7 +23,6 @@ from kelpie.world.database import Tx
 
 SENT = "Sent message successfully."
 BY_WORDS, BY_BOTH = "full_text", "hybrid"
-SILENT = 100
 PAGE = 20
 PAGES_MAX = 10_000
 RESULTS_DEFAULT = 5
@@ -72,7 +71,9 @@ def spoken(
     """A search among what was said to or by the agent."""
     since, until = window
     order = tuple(role for role in Role if role in roles)
-    return MessageSearch(query, limit, call.agent.id, roles=order, created_from=since, created_to=until)
+    search = MessageSearch(query, limit, call.agent.id, roles=order, created_from=since, created_to=until)
+    # What the agent says with the call itself is no find, even where it was stored before the call is answered.
+    return replace(search, spoken=True, not_step=call.step_id)
 
 
 def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
@@ -100,11 +101,9 @@ def said(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[dict[str, Any
     if not wanted.roles:
         return []
     zone, insight = dates.zone_of(call.agent.timezone), call.insight
-    some = wanted.limit if wanted.text.strip() else wanted.limit + SILENT  # among the newest are some that say nothing
-    asked = replace(wanted, limit=some, mode="hybrid" if insight.by_meaning else "fts")
+    asked = replace(wanted, mode="hybrid" if insight.by_meaning else "fts")
     found = recall.search(tx, call.agent.organization_id, asked, insight.messages)
-    spoken = [(message, hit) for message, hit in found if message.said]
-    return [_shown(message, hit, call, zone) for message, hit in spoken[: wanted.limit]]
+    return [_shown(message, hit, call, zone) for message, hit in found]
 
 
 def _shown(message: Message, hit: Hit | None, call: CallContext, zone: ZoneInfo) -> dict[str, Any]:

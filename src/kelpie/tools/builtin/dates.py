@@ -1,31 +1,20 @@
 """Dates as models write them and as they are shown to models; a date without a zone is in the agent's own.
 
-A moment may be written as ISO 8601 or RFC 3339, as a Unix time in seconds or milliseconds, or as a plain day; a stretch
-as a few words, such as "last 7 days". A leap second is the second after it.
+A text stands for a span of time: a moment for itself, a day for all of it, words such as "last 7 days" for what they
+name. How a text is read is in `date_text` (written dates) and `date_words` (words); what neither reads is a ToolError.
 """
 
-import re
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kelpie.core.errors import ToolError
-from kelpie.core.time import MICROS_PER_SECOND, Micros, as_datetime, from_datetime
+from kelpie.core.time import MICROS_PER_SECOND, Micros, as_datetime
+from kelpie.tools.builtin.date_text import written
+from kelpie.tools.builtin.date_words import spoken
+from kelpie.tools.builtin.spans import Span
 
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_UNIX = re.compile(r"[+-]?\d{9,14}(\.\d{1,6})?")
-_LEAP = re.compile(r"(\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}):60(?:\.\d+)?")
-_LAST = re.compile(r"(?:the )?(?:last|past) (?:(\d{1,5}) )?(minute|hour|day|week|month|year)s?")
-_AGO = re.compile(r"(\d{1,5}) (minute|hour|day|week|month|year)s? ago")
-_UNITS = {
-    "minute": timedelta(minutes=1),
-    "hour": timedelta(hours=1),
-    "day": timedelta(days=1),
-    "week": timedelta(weeks=1),
-    "month": timedelta(days=30),
-    "year": timedelta(days=365),
-}
-_MILLISECONDS_FROM = 10**11  # as seconds it would be the year 5138
-_END = timedelta(days=1, microseconds=-1)
+TEXT_CHARS_MAX = 100
+_SHOWN_CHARS = 40
 
 Range = tuple[Micros | None, Micros | None]
 
@@ -34,78 +23,86 @@ def zone_of(timezone: str) -> ZoneInfo:
     """Raises ToolError for a name that is no time zone."""
     try:
         return ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ToolError(f"This agent's time zone '{timezone}' is unknown, so dates cannot be understood.") from None
 
 
 def bounds(start: tuple[str, str | None], end: tuple[str, str | None], zone: ZoneInfo, now: Micros) -> Range:
-    """The first and the last moment of a range, each given as (argument name, text); a day is meant as a whole.
+    """The first and the last moment of a range, each given as (argument name, text); both are included.
 
     A stretch such as "last 7 days" as the start alone gives both. Raises ToolError for a text that is no date, and for
     a range that ends before it begins.
     """
-    first = _span(start[0], start[1], zone, now) if start[1] else (None, None)
-    last = _span(end[0], end[1], zone, now) if end[1] else (None, first[1] if _is_stretch(start[1]) else None)
-    since, until = first[0], last[1]
+    first = _span(start[0], start[1], zone, now) if start[1] else None
+    last = _span(end[0], end[1], zone, now) if end[1] else None
+    since = first.first if first else None
+    until = last.last if last else (first.last if first and first.closed else None)
     if since is not None and until is not None and until < since:
-        raise ToolError(f"'{end[0]}' lies before '{start[0]}'; swap them.")
+        raise ToolError(
+            f"'{end[0]}' ({_short(end[1])}) lies before '{start[0]}' ({_short(start[1])}), and a stretch of time must "
+            "not end before it begins. Swap them, or leave one out."
+        )
     return since, until
 
 
-def _is_stretch(text: str | None) -> bool:
-    """Whether a text names a time by words, so that it has an end of its own."""
-    return text is not None and text.strip()[:1].isalpha()
-
-
-def _span(name: str, text: str, zone: ZoneInfo, now: Micros) -> Range:
-    """The first and the last moment that a text stands for. Raises ToolError."""
-    words = " ".join(text.lower().split())
+def _span(name: str, text: str, zone: ZoneInfo, now: Micros) -> Span:
+    """What a text stands for. Raises ToolError."""
     try:
-        spoken = _spoken(words, as_datetime(now).astimezone(zone))
-        first, last = spoken or _written(text.strip(), zone)
-        return from_datetime(first), from_datetime(last)
-    except (ValueError, OverflowError, OSError):
+        if len(text) > TEXT_CHARS_MAX:
+            raise ValueError
+        words = " ".join(text.split())
+        return _read(words, zone, now)
+    except (ValueError, OverflowError):
         raise ToolError(
-            f"'{name}' is not a date: '{text[:40]}'. "
-            "Write 2024-01-31, 2024-01-31T14:30, a Unix time, or a stretch such as 'last 7 days'."
+            f"'{name}' is not a date: '{_short(text)}'. Write a day (2024-01-31), a moment (2024-01-31T14:30, with an "
+            "offset if it is not in your own time zone), a Unix time, or a stretch such as 'yesterday', 'last 7 days' "
+            "or '3 hours ago'."
         ) from None
 
 
-def _spoken(words: str, now: datetime) -> tuple[datetime, datetime] | None:
-    """The stretch that a few words name, as seen from now."""
-    if words == "now":
-        return now, now
-    if words in ("today", "yesterday"):
-        day = now.date() - timedelta(days=words == "yesterday")
-        return _whole(day, now)
-    if found := _LAST.fullmatch(words):
-        return now - int(found.group(1) or 1) * _UNITS[found.group(2)], now
-    if found := _AGO.fullmatch(words):
-        moment = now - int(found.group(1)) * _UNITS[found.group(2)]
-        return _whole(moment.date(), now) if found.group(2) not in ("minute", "hour") else (moment, moment)
-    return None
+def _read(words: str, zone: ZoneInfo, now: Micros) -> Span:
+    """Raises ValueError or OverflowError."""
+    found = spoken(words.lower(), now, zone)
+    if found is not None:
+        return found
+    for between in (" to ", "/", ".."):
+        begin, found_it, end = words.partition(between)
+        if found_it and begin.strip() and end.strip() and not _names_a_zone(words, between):
+            first, last = _one(begin, zone, now), _one(end, zone, now)
+            if last.last < first.first:
+                raise ValueError
+            return Span(first.first, last.last, closed=True)
+    return _one(words, zone, now)
 
 
-def _whole(day: date, now: datetime) -> tuple[datetime, datetime]:
-    start = datetime.combine(day, time(), now.tzinfo)
-    return start, start + _END
+def _names_a_zone(words: str, between: str) -> bool:
+    """Whether a slash is part of a name such as Europe/Berlin and not between two dates."""
+    return between == "/" and words[words.index("/") - 1].isalpha() and words[words.index("/") + 1 :][:1].isalpha()
 
 
-def _written(text: str, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    if _UNIX.fullmatch(text):
-        seconds = float(text) / (1000 if abs(float(text)) >= _MILLISECONDS_FROM else 1)
-        moment = as_datetime(round(seconds * MICROS_PER_SECOND))
-        return moment, moment
-    leap = _LEAP.match(text)
-    moment = datetime.fromisoformat(f"{leap.group(1)}:59{text[leap.end() :]}" if leap else text)
-    if leap:
-        moment += timedelta(seconds=1)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=zone)
-    return moment, moment + _END if _DAY.fullmatch(text) else moment
+def _one(words: str, zone: ZoneInfo, now: Micros) -> Span:
+    words = words.strip()
+    return spoken(words.lower(), now, zone) or written(words, zone)
+
+
+def _short(text: str | None) -> str:
+    text = text or ""
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
 def shown(at: Micros, zone: ZoneInfo) -> str:
-    return as_datetime(at).astimezone(zone).isoformat()
+    """A moment as it can be written back: ISO 8601 with its offset."""
+    try:
+        return _seen(at).astimezone(zone).isoformat()
+    except OverflowError:  # in that zone it is before the first or after the last year there is
+        return _seen(at).isoformat()
+
+
+def _seen(at: Micros) -> datetime:
+    try:
+        return as_datetime(at)
+    except OverflowError:
+        return (datetime.min if at < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def ago(at: Micros, now: Micros) -> str:
