@@ -1,4 +1,4 @@
-"""Running the calls of a reply: inside a commit or outside of any, alone or side by side. Each has exactly one result."""
+"""Running the calls of a reply: inside a commit or outside of any, alone or side by side; each has one result."""
 
 import asyncio
 from collections.abc import Sequence
