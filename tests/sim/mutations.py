@@ -55,6 +55,8 @@ from kelpie.storage import (
     agent_views,
     approvals,
     archives,
+    block_carriers,
+    block_history,
     blocks,
     conversations,
     heads,
@@ -167,7 +169,7 @@ def lanes_share_one_context(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_conversation_writes_to_the_agents_block(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(blocks, "own_by_label", lambda *_: None)
+    patch.setattr(block_carriers, "own_by_label", lambda *_: None)
 
 
 def what_nobody_works_on_is_told_cancelled_and_stays(patch: pytest.MonkeyPatch) -> None:
@@ -393,6 +395,22 @@ def a_batch_of_blocks_is_made_one_by_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Blocks, "create_many", create_many)
 
 
+def a_change_of_a_block_is_not_put_down(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(block_history, "record", lambda *_: None)
+
+
+def a_rollback_does_not_look_at_the_version(patch: pytest.MonkeyPatch) -> None:
+    original = blocks.update
+    patch.setattr(blocks, "update", lambda *given, expected=None: original(*given))
+
+
+def the_newest_version_is_swept_too(patch: pytest.MonkeyPatch) -> None:
+    original = block_history.record
+    patch.setattr(
+        block_history, "record", lambda tx, block, fields, change: original(tx, block, fields, replace(change, kept=0))
+    )
+
+
 def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(gate.Gate, "forget", lambda self: None)
 
@@ -443,6 +461,7 @@ _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
 _SHARED = "shared-block-edits"
+_HISTORY = "block-history"
 _LANES = "lanes-of-one-agent"
 _BEHIND = "background-runs-and-readers"
 _DOUBTS = "edits-in-doubt"
@@ -461,6 +480,9 @@ MUTATIONS = (
     Mutation(
         a_conversation_that_could_not_be_closed_is_told_closed, _THREADS, 20, "a conversation is as its client was told"
     ),
+    Mutation(a_change_of_a_block_is_not_put_down, _HISTORY, 1, "the end of a history is the block"),
+    Mutation(a_rollback_does_not_look_at_the_version, _HISTORY, 10, "on the version that was expected"),
+    Mutation(the_newest_version_is_swept_too, _HISTORY, 5, "the end of a history is the block"),
     Mutation(a_message_that_comes_again_is_not_known, _BEHIND, 10),
     Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 40, "a stream has the committed steps in order"),
     Mutation(lanes_share_one_context, _LANES, 5),

@@ -11,6 +11,7 @@ from kelpie.sim.checkers import (
     acknowledged_once,
     answers_belong,
     context_is_whole,
+    histories_are_whole,
     journal_is_a_chain,
     no_leaks,
     one_label_per_agent,
@@ -70,7 +71,9 @@ def test_a_sound_disk_passes_every_check(disk: Disk, history: History) -> None:
     message(disk, 4, "assistant", "echo tok-1-x")
     for step in range(3):
         add(disk, "journal", agent_id="a", turn_id="t", step=step, epoch=1)
-    add(disk, "blocks", id="b", label="human")
+    add(disk, "blocks", id="b", label="human", version=7, value="v")
+    for version in (6, 7):
+        add(disk, "block_history", block_id="b", version=version, value="v")
     add(disk, "agent_blocks", agent_id="a", label="human", block_id="b")
     add(disk, "context", agent_id="a", conversation_id="", position=0, message_id="m1")
     add(disk, "runs", id="r", agent_id="a", status="completed", stop_reason="end_turn")
@@ -145,6 +148,19 @@ def test_a_block_under_another_label(disk: Disk, history: History) -> None:
     add(disk, "blocks", id="b", label="human")
     add(disk, "agent_blocks", agent_id="a", label="persona", block_id="b")
     assert "labelled 'human' under 'persona'" in says(one_label_per_agent, disk, history)
+
+
+def test_a_history_with_a_gap_and_one_that_ends_elsewhere(disk: Disk, history: History) -> None:
+    add(disk, "blocks", id="b", label="human", version=3, value="v")
+    assert "b has the versions []" in says(histories_are_whole, disk, history)
+    add(disk, "block_history", block_id="b", version=1, value="v")
+    assert "b is not (1, 'v')" in says(histories_are_whole, disk, history)
+    add(disk, "block_history", block_id="b", version=3, value="v")
+    assert "b has the versions [1, 3]" in says(histories_are_whole, disk, history)
+    add(disk, "block_history", block_id="b", version=2, value="v")
+    histories_are_whole(disk, history)
+    disk.query("UPDATE blocks SET value = 'other'")
+    assert "b is not (3, 'v')" in says(histories_are_whole, disk, history)
 
 
 def test_a_context_that_shows_what_is_not_there(disk: Disk, history: History) -> None:

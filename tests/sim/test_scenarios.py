@@ -19,7 +19,14 @@ from tests.sim.seeds import FOUND, Found
 ROOT = Path(__file__).parents[2]
 SHARE = 20
 SHARE_OF_LONG = 10
-LONG = ("many-agents", "shared-block-edits", "two-servers-one-disk", "everything-at-once", "waits-that-expire")
+LONG = (
+    "many-agents",
+    "shared-block-edits",
+    "block-history",
+    "two-servers-one-disk",
+    "everything-at-once",
+    "waits-that-expire",
+)
 SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in parts, for several processes
 
 

@@ -107,6 +107,19 @@ def one_label_per_agent(disk: Disk, _history: History) -> None:
         seen.add((agent_id, label))
 
 
+def histories_are_whole(disk: Disk, _history: History) -> None:
+    """The versions of every block follow one another without a gap, and the last of them is the block."""
+    kept: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for block_id, version, value in disk.query("SELECT block_id, version, value FROM block_history ORDER BY 1, 2"):
+        kept[block_id].append((version, value))
+    for block_id, version, value in disk.query("SELECT id, version, value FROM blocks"):
+        numbers = [number for number, _ in kept[block_id]]
+        if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
+            raise Broken("a history has no gap", f"{block_id} has the versions {numbers}")
+        if kept[block_id][-1] != (version, value):
+            raise Broken("the end of a history is the block", f"{block_id} is not {kept[block_id][-1]}")
+
+
 def context_is_whole(disk: Disk, _history: History) -> None:
     """What the model would see next exists, and belongs to the agent."""
     for agent_id, message_id in disk.query(
@@ -160,6 +173,7 @@ AT_REST = (
     one_result_per_call,
     journal_is_a_chain,
     one_label_per_agent,
+    histories_are_whole,
     context_is_whole,
     runs_ended,
 )

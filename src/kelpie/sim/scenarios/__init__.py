@@ -2,6 +2,7 @@
 
 from kelpie.sim.scenario import Scenario
 from kelpie.sim.scenarios.background import BACKGROUND
+from kelpie.sim.scenarios.block_history import BLOCK_HISTORY
 from kelpie.sim.scenarios.budgets import BUDGETS
 from kelpie.sim.scenarios.cancels import CANCELLING
 from kelpie.sim.scenarios.clients import CLIENTS
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
         CLIENTS,
         CLOCKS,
         SHARED,
+        BLOCK_HISTORY,
         RECORDS,
         HOUSEHOLDS,
         THREADS,
