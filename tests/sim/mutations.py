@@ -344,7 +344,7 @@ def a_stop_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_archive_leaves_its_search_entries_behind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(archives.fulltext, "remove_many", lambda tx, kind, item_ids: None)
+    patch.setattr(archives.items, "remove_many", lambda tx, kind, item_ids: None)
 
 
 def a_removed_archive_is_never_swept_up(patch: pytest.MonkeyPatch) -> None:
