@@ -9,7 +9,7 @@ from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId
 from kelpie.core.messages import Message, MessageQuery, Role, Text
 from kelpie.core.paging import Page
-from kelpie.storage import agents, messages, schema
+from kelpie.storage import agents, contexts, messages, schema
 from kelpie.world.database import Tx
 from kelpie.world.sqlite_connection import memory_connection
 
@@ -37,15 +37,15 @@ def test_a_context_is_read_in_its_order(tx: Tx) -> None:
     messages.begin(tx, rows[:3])
     messages.append(tx, rows[3:], "")
     messages.begin(tx, [row(BEN, 1)])
-    assert messages.context_ids(tx, ANN) == tuple(message.id for message in rows)
-    several = messages.context_ids_of(tx, [BEN, ANN, CID])
-    assert several == {ANN: messages.context_ids(tx, ANN), BEN: (row(BEN, 1).id,), CID: ()}
+    assert contexts.ids(tx, ANN) == tuple(message.id for message in rows)
+    several = contexts.ids_of(tx, [BEN, ANN, CID])
+    assert several == {ANN: contexts.ids(tx, ANN), BEN: (row(BEN, 1).id,), CID: ()}
 
     turned = [message.id for message in reversed(rows[::5])]
-    messages.replace_context(tx, ANN, turned)
-    assert messages.context_ids(tx, ANN) == tuple(turned)
-    assert all(isinstance(message_id, MessageId) for message_id in messages.context_ids(tx, ANN))
-    assert messages.context_ids(tx, ANN, "conv-other") == ()
+    contexts.replace(tx, ANN, turned)
+    assert contexts.ids(tx, ANN) == tuple(turned)
+    assert all(isinstance(message_id, MessageId) for message_id in contexts.ids(tx, ANN))
+    assert contexts.ids(tx, ANN, "conv-other") == ()
 
 
 def test_the_first_messages_are_history_and_can_be_followed(tx: Tx) -> None:
@@ -53,7 +53,7 @@ def test_the_first_messages_are_history_and_can_be_followed(tx: Tx) -> None:
     messages.append(tx, [row(ANN, 3)], "")
     found = messages.select_of_agent(tx, ANN, MessageQuery())
     assert [(message.seq, message.created_at) for message in found] == [(1, 1), (2, 2), (3, 3)]
-    assert messages.context_ids(tx, ANN) == tuple(message.id for message in found)
+    assert contexts.ids(tx, ANN) == tuple(message.id for message in found)
 
 
 def test_tags_come_with_the_agents_that_have_some(tx: Tx) -> None:

@@ -50,6 +50,7 @@ from kelpie.storage import (
     archives,
     block_carriers,
     blocks,
+    contexts,
     conversations,
     messages,
     scope,
@@ -275,7 +276,7 @@ class Agents:
             loaded = state.load(tx, self._ours(tx, agent_id))
             text = system_text(loaded.agent, loaded.blocks, now)
             if not dry_run:
-                ids = messages.context_ids(tx, agent_id)
+                ids = contexts.ids(tx, agent_id)
                 if not ids:
                     raise Conflict(f"{agent_id} has no system message; reset its messages first")
                 messages.rewrite(tx, ids[0], (Text(text),))
@@ -291,7 +292,7 @@ class Agents:
         def write(tx: Tx) -> "list[str]":  # type: ignore[valid-type]
             scope.agent(tx, self._organization, agent_id)
             waiting = (pending.conversation for pending in approvals.of_agent(tx, agent_id))
-            lanes = dict.fromkeys((*messages.contexts_of(tx, agent_id), *waiting))
+            lanes = dict.fromkeys((*contexts.of_agent(tx, agent_id), *waiting))
             return [done for lane in lanes for done in mend(tx, agent_id, lane, at)]
 
         done = await self._world.database.transact(write)

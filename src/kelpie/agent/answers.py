@@ -19,7 +19,7 @@ from kelpie.core.messages import CallAnswer, Message, Role, Ruling, ToolReturn
 from kelpie.core.runs import Run, RunStatus, StopReason
 from kelpie.core.tools import Tool
 from kelpie.storage import approvals as rows
-from kelpie.storage import messages, runs, unfinished
+from kelpie.storage import contexts, messages, runs, unfinished
 from kelpie.storage.run_input import Given
 from kelpie.world.database import Database, Tx
 
@@ -141,7 +141,7 @@ def _taken_up(tx: Tx, lane: Lane, sent: Given, run: Run, first: Given) -> Begun 
         return Begun(plain)
     if run.status is not RunStatus.failed:
         return Replay(run, said)
-    if messages.context_ids(tx, lane.agent.id, lane.conversation)[-1:] != tuple(row.id for row in said[-1:]):
+    if contexts.ids(tx, lane.agent.id, lane.conversation)[-1:] != tuple(row.id for row in said[-1:]):
         raise nothing_waits()  # the conversation has gone on since
     earlier = (*first.earlier, run.id)[-approvals.RUNS_MAX :]
     left = plain if run.step_count == 0 else replace(plain, messages=())

@@ -11,7 +11,7 @@ from kelpie.core.ids import BlockId, IdentityId, MessageId, OrganizationId, Tool
 from kelpie.core.paging import Page
 from kelpie.core.tools import Tool, ToolQuery
 from kelpie.llm.port import ModelInfo
-from kelpie.storage import agent_secrets, block_carriers, identities, messages, scope, tools
+from kelpie.storage import agent_secrets, block_carriers, contexts, identities, messages, scope, tools
 from kelpie.tools.builtin.pause import require_heartbeats
 from kelpie.world.database import Tx
 
@@ -116,7 +116,7 @@ def _set_context(tx: Tx, agent: Agent, ids: Sequence[MessageId]) -> None:
     missing = next((i for i in ids if i not in found), None)
     if missing is not None:
         raise InvalidInput("message_ids", f"{missing} is not a message of this agent")
-    messages.replace_context(tx, agent.id, ids)
+    contexts.replace(tx, agent.id, ids)
 
 
 def find_tools(tx: Tx, organization: OrganizationId, names: Sequence[str], ids: Sequence[ToolId]) -> tuple[Tool, ...]:

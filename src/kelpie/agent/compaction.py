@@ -26,7 +26,7 @@ from kelpie.core.runs import Run, Step, StepStatus
 from kelpie.core.time import Micros
 from kelpie.core.tokens import weigh
 from kelpie.observe import logs
-from kelpie.storage import messages, steps
+from kelpie.storage import contexts, messages, steps
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -121,11 +121,11 @@ class _Changed(KelpieError):
 
 def _replace(tx: Tx, row: Message, conversation: str, horizon: MessageId, kept: Sequence[MessageId]) -> tuple[int, int]:
     """Writes the summary and the new context: instructions, summary, what stays, what came since. Raises _Changed."""
-    ids = messages.context_ids(tx, row.agent_id, conversation)
+    ids = contexts.ids(tx, row.agent_id, conversation)
     if horizon not in ids or not set(kept) <= set(ids):
         raise _Changed
     first = [m.id for m in messages.get_many(tx, ids[:1]) if m.role is Role.system]
     after = [*first, row.id, *kept, *ids[ids.index(horizon) + 1 :]]
     messages.append(tx, [row])
-    messages.replace_context(tx, row.agent_id, after, conversation)
+    contexts.replace(tx, row.agent_id, after, conversation)
     return len(ids), len(after)

@@ -18,7 +18,7 @@ from kelpie.core.approvals import Pending
 from kelpie.core.messages import Message, Role
 from kelpie.core.tokens import BYTES_PER_TOKEN, tokens_in
 from kelpie.llm.port import Prepared
-from kelpie.storage import approvals, messages
+from kelpie.storage import approvals, contexts
 from kelpie.world.database import Tx
 
 CONTEXT_ROWS_MAX = 5_000  # of one conversation; twice as many before the older half is let go
@@ -117,7 +117,7 @@ def load_context(tx: Tx, agent: Agent, conversation: str) -> Context:
     """Reads the newest part of a context; what stands before it would not fit into a prompt anyway."""
     spec, enough = spec_for(agent), agent.model.context_window * BYTES_PER_TOKEN * _WINDOWS_READ
     found: list[Message] = []
-    for page in messages.context_pages(tx, agent.id, conversation, PAGE_ROWS):
+    for page in contexts.pages(tx, agent.id, conversation, PAGE_ROWS):
         found[:0] = page
         enough -= sum(map(weight, page))
         if enough < 0 or len(found) >= CONTEXT_ROWS_MAX:

@@ -20,7 +20,7 @@ from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.messages import Message, Text
 from kelpie.llm.models import Models
-from kelpie.storage import agents, approvals, block_carriers, blocks, messages, scope, threads
+from kelpie.storage import agents, approvals, block_carriers, blocks, contexts, messages, scope, threads
 from kelpie.storage import conversations as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -103,7 +103,7 @@ class Conversations:
 
         def read(tx: Tx) -> tuple[Conversation, tuple[MessageId, ...]]:
             found = rows.get(tx, self._organization, conversation_id)
-            return found, messages.context_ids(tx, found.agent_id, found.id)
+            return found, contexts.ids(tx, found.agent_id, found.id)
 
         return await self._world.database.read(read)
 
@@ -158,7 +158,7 @@ class Conversations:
             shown, _ = block_carriers.seen(tx, found.agent_id, found.id)
             text = system_text(agents.get(tx, found.agent_id), shown, now)
             if not dry_run:
-                ids = messages.context_ids(tx, found.agent_id, found.id)
+                ids = contexts.ids(tx, found.agent_id, found.id)
                 if not ids:
                     raise Conflict(f"{conversation_id} has no messages any more; open a new conversation")
                 messages.rewrite(tx, ids[0], (Text(text),))

@@ -13,7 +13,7 @@ from kelpie.core.ids import AgentId, RunId
 from kelpie.core.messages import Message, Role
 from kelpie.core.runs import Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, conversations, messages, runs, steps
+from kelpie.storage import agents, contexts, conversations, messages, runs, steps
 from kelpie.world.database import Database, Tx
 
 
@@ -91,9 +91,9 @@ def finish_waiting(tx: Tx, run: Run) -> None:
 
 def _clear_context(tx: Tx, agent_id: AgentId, conversation: str) -> None:
     """Leaves the model the system message and nothing else; the history keeps everything."""
-    first = messages.get_many(tx, messages.context_ids(tx, agent_id, conversation)[:1])
+    first = messages.get_many(tx, contexts.ids(tx, agent_id, conversation)[:1])
     kept = [message.id for message in first if message.role is Role.system]
-    messages.replace_context(tx, agent_id, kept, conversation)
+    contexts.replace(tx, agent_id, kept, conversation)
 
 
 def is_gone(tx: Tx, run: Run) -> bool:

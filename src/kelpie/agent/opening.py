@@ -17,7 +17,7 @@ from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId
 from kelpie.core.messages import Message, Role, Text
 from kelpie.core.time import Micros
-from kelpie.storage import block_carriers, blocks, conversations, messages
+from kelpie.storage import block_carriers, blocks, contexts, conversations, messages
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -56,7 +56,7 @@ class Opening:
         text = system_text(agent, block_carriers.seen(tx, agent.id, made.id)[0], self.at)
         system = Message(self.system_id, agent.id, Role.system, self.at, (Text(text),), conversation_id=made.id)
         messages.append(tx, [system])
-        messages.replace_context(tx, agent.id, [system.id, *shared], made.id)
+        contexts.replace(tx, agent.id, [system.id, *shared], made.id)
         conversations.share(tx, made.id, shared)
         return replace(made, isolated_block_ids=tuple(b.id for b in sorted(copies, key=lambda b: b.label)))
 
@@ -76,7 +76,7 @@ def taken_over(tx: Tx, agent_id: AgentId, thread: str, last: MessageId | None) -
 
 def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:
     """What the model sees of a thread, without its instructions."""
-    seen = messages.get_many(tx, messages.context_ids(tx, agent_id, thread))
+    seen = messages.get_many(tx, contexts.ids(tx, agent_id, thread))
     return seen[1:] if seen and seen[0].role is Role.system else seen
 
 

@@ -17,7 +17,7 @@ from kelpie.core.messages import Message, Role
 from kelpie.core.time import Micros
 from kelpie.core.tokens import estimate, tokens_in
 from kelpie.llm.port import ToolSchema
-from kelpie.storage import messages, passages
+from kelpie.storage import contexts, messages, passages
 from kelpie.world.database import Tx
 
 
@@ -83,7 +83,7 @@ def of_agent(tx: Tx, agent_id: AgentId, conversation: str, now: Micros) -> Overv
         memory=memory,
         facts=facts,
         tools=prompt.tool_schemas(loaded.tools, spec, exits_of(spec, agent.tool_rules)),
-        history=tuple(messages.context_messages(tx, agent_id, conversation, CONTEXT_ROWS_MAX)),
+        history=tuple(contexts.newest(tx, agent_id, conversation, CONTEXT_ROWS_MAX)),
         said=messages.count_of_agent(tx, agent_id),
         archived=passages.count_of_agent(tx, agent_id),
     )

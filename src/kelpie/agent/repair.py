@@ -12,7 +12,7 @@ from kelpie.core.approvals import Pending
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.messages import Awaits, Message, Role, ToolCall, ToolReturn
 from kelpie.core.time import Micros
-from kelpie.storage import approvals, messages, tools, unfinished
+from kelpie.storage import approvals, contexts, messages, tools, unfinished
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 
@@ -71,7 +71,7 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
         withdraw(tx, pending, why, at)
         withdrawn, pending = [f"{pending.request}: no longer waits. {why}"], None
     busy = {run for left in unfinished.unfinished_of(tx, agent_id) for run in (left.run.id, *left.given.earlier)}
-    ids = messages.context_ids(tx, agent_id, conversation)
+    ids = contexts.ids(tx, agent_id, conversation)
     rows = messages.get_many(tx, ids)
     spared = frozenset(row.id for row in rows if row.run_id in busy or (pending and row.id == pending.request))
     mending = _Mending(tx, conversation, at, spared)
@@ -81,13 +81,13 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
     if missing := len(ids) - len(rows):
         mending.done.append(f"{missing} id(s) of messages that do not exist left the context")
     if mending.done:
-        messages.replace_context(tx, agent_id, mending.kept, conversation)
+        contexts.replace(tx, agent_id, mending.kept, conversation)
     return withdrawn + mending.done
 
 
 def _unanswerable(tx: Tx, pending: Pending, conversation: str) -> str | None:
     """Why nobody can end a wait any more by answering, if that is so."""
-    ids, found = messages.context_ids(tx, pending.agent_id, conversation), messages.get_many(tx, [pending.request])
+    ids, found = contexts.ids(tx, pending.agent_id, conversation), messages.get_many(tx, [pending.request])
     if not found or pending.request not in ids:
         return "What was asked for is no longer in the context."
     if ids[-1] != pending.request:

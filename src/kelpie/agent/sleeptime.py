@@ -15,7 +15,7 @@ from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.messages import Message, MessageQuery, NewMessage, Role
 from kelpie.core.runs import MAX_STEPS_DEFAULT, Run, RunStatus, StopReason
 from kelpie.core.time import Micros
-from kelpie.storage import agents, groups, messages, recall, runs
+from kelpie.storage import agents, contexts, groups, messages, recall, runs
 from kelpie.storage.heads import NOBODY
 from kelpie.storage.run_input import Given
 from kelpie.tools.identity import stable_uuid
@@ -74,7 +74,7 @@ def _after_voice(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain, con
     manager = group.manager
     most, least = manager.max_message_buffer_length, manager.min_message_buffer_length
     most, least = BUFFER_MAX if most is None else most, BUFFER_MIN if least is None else least
-    seen = messages.context_ids(tx, agent.id, conversation)
+    seen = contexts.ids(tx, agent.id, conversation)
     first = messages.get_many(tx, seen[:1])
     head = 1 if first and first[0].role is Role.system else 0
     if len(seen) - head <= most or not (ready := _ready(tx, agent, group)):
@@ -84,7 +84,7 @@ def _after_voice(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain, con
     if start == 0:
         return NOTHING
     kept: list[MessageId] = [*seen[:head], *(message.id for message in said[start:])]
-    messages.replace_context(tx, agent.id, kept, conversation)
+    contexts.replace(tx, agent.id, kept, conversation)
     groups.change(tx, group.id, {"last_processed_message_id": said[start - 1].id})
     begun = _begin(tx, agent, ready, run, chain, briefing.for_voice(agent, said[:start]))
     return Work(begun, trimmed=True)

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 from kelpie.core.agents import Agent, AgentView, Include
 from kelpie.core.ids import AgentId
-from kelpie.storage import agent_secrets, agents, approvals, block_carriers, groups, identities, messages, tools
+from kelpie.storage import (
+    agent_secrets,
+    agents,
+    approvals,
+    block_carriers,
+    contexts,
+    groups,
+    identities,
+    tools,
+)
 from kelpie.world.database import Tx
 
 
@@ -18,7 +27,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     ids = [agent.id for agent in found]
     if not ids:
         return []
-    contexts = messages.context_ids_of(tx, ids)
+    seen_by = contexts.ids_of(tx, ids)
     blocks_of = block_carriers.of_agents(tx, ids) if include.blocks else {}
     tools_of = tools.of_agents(tx, ids) if include.tools else {}
     secrets_of = agent_secrets.of_agents(tx, ids) if include.secrets else {}
@@ -28,7 +37,7 @@ def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
     return [
         AgentView(
             agent=agent,
-            message_ids=contexts.get(agent.id, ()),
+            message_ids=seen_by.get(agent.id, ()),
             blocks=tuple(blocks_of.get(agent.id, ())),
             tools=tuple(tools_of.get(agent.id, ())),
             secrets=secrets_of.get(agent.id, ()),

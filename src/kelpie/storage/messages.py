@@ -1,19 +1,14 @@
-"""Messages and the context: what was ever said, and which of it the model sees."""
+"""Messages: what was ever said. Which of it the model sees is in `contexts`."""
 
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from sqlalchemy import (
-    ColumnElement,
-    Select,
-    String,
     asc,
     bindparam,
     delete,
     desc,
     func,
     insert,
-    literal_column,
     select,
     update,
 )
@@ -22,13 +17,13 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
 from kelpie.core.messages import Message, MessageQuery, Part, Role
 from kelpie.search import fulltext, items
+from kelpie.storage import contexts
 from kelpie.storage.message_rows import content_to_json, from_row, to_row
-from kelpie.storage.tables import agents, context, messages
+from kelpie.storage.tables import messages
 from kelpie.world.database import Tx
 
 SEARCHABLE = frozenset({Role.user, Role.assistant, Role.summary})
 _ID_CHUNK = 500  # how many ids go into one IN list
-_ID_SEPARATOR = ","
 
 
 _INSERT = insert(messages)
@@ -46,13 +41,13 @@ def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> N
     last: int = tx.execute(_LAST_SEQ, {"of_agent": agent_id}).scalar_one()
     _write(tx, new, last + 1)
     if conversation is not None:
-        _place(tx, agent_id, [m.id for m in new], conversation, last + 1)
+        contexts.place(tx, agent_id, [m.id for m in new], conversation, last + 1)
 
 
 def begin(tx: Tx, first: Sequence[Message]) -> None:
     """Writes the first messages of an agent that has none, and makes them what the model sees."""
     _write(tx, first, 1)
-    _place(tx, first[0].agent_id, [message.id for message in first], "", 0)
+    contexts.place(tx, first[0].agent_id, [message.id for message in first], "", 0)
 
 
 def _write(tx: Tx, new: Sequence[Message], seq: int) -> None:
@@ -73,13 +68,12 @@ def rewrite(tx: Tx, message_id: MessageId, content: Sequence[Part]) -> None:
 
 
 _DELETE_ALL = delete(messages).where(messages.c.agent_id == bindparam("of_agent"))
-_CLEAR_ALL = delete(context).where(context.c.agent_id == bindparam("of_agent"))
 
 
 def remove_all(tx: Tx, agent_id: AgentId) -> None:
     """Deletes an agent's whole history with its text index; the contexts must be set anew."""
     tx.execute(_DELETE_ALL, {"of_agent": agent_id})
-    tx.execute(_CLEAR_ALL, {"of_agent": agent_id})
+    contexts.clear_all(tx, agent_id)
     items.remove_scope(tx, "message", agent_id)
 
 
@@ -184,98 +178,3 @@ def of_runs(tx: Tx, run_ids: Sequence[RunId]) -> list[Message]:
 
 def of_step(tx: Tx, step_id: StepId) -> list[Message]:
     return [from_row(row) for row in tx.execute(_OF_STEP, {"of_step": step_id})]
-
-
-# --- the context -----------------------------------------------------------------------------------------------------
-
-_CONTEXT_INSERT = insert(context)
-_CONTEXT_CLEAR = delete(context).where(
-    context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
-)
-
-
-def _joined(of_agent: ColumnElement[str]) -> Select[str]:
-    """The ids of a context as one text, in their order: a row for each would cost several times as much."""
-    ordered = (
-        select(context.c.message_id)
-        .where(context.c.agent_id == of_agent, context.c.conversation_id == bindparam("of_conversation"))
-        .order_by(context.c.position)
-        .subquery()
-    )
-    # As a parameter the separator would be put into the statement anew each time.
-    separator = cast("str", literal_column(f"'{_ID_SEPARATOR}'", String()))
-    return select(func.aggregate_strings(ordered.c.message_id, separator))
-
-
-_CONTEXT_IDS = _joined(bindparam("of_agent"))
-_CONTEXT_NEWEST = (
-    select(messages, context.c.position.label("place"))
-    .join(context, context.c.message_id == messages.c.id)
-    .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
-    .order_by(context.c.position.desc())
-    .limit(bindparam("most"))
-)
-_CONTEXT_BEFORE = _CONTEXT_NEWEST.where(context.c.position < bindparam("before"))
-_CONTEXT_OF_MANY = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subquery()).where(
-    agents.c.id.in_(bindparam("ids", expanding=True))
-)
-
-
-def _place(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], conversation: str, first: int) -> None:
-    """Puts messages into a context from this position on. The sequence number of a message is always a free position
-    at the end: a context never holds more messages than the agent ever had."""
-    tx.execute(
-        _CONTEXT_INSERT,
-        [
-            {"agent_id": agent_id, "conversation_id": conversation, "position": first + i, "message_id": message_id}
-            for i, message_id in enumerate(ids)
-        ],
-    )
-
-
-def replace_context(tx: Tx, agent_id: AgentId, ids: Sequence[MessageId], conversation: str = "") -> None:
-    """Makes exactly these the messages that the model sees."""
-    tx.execute(_CONTEXT_CLEAR, {"of_agent": agent_id, "of_conversation": conversation})
-    if ids:
-        _place(tx, agent_id, ids, conversation, 0)
-
-
-def context_ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
-    found = tx.execute(_CONTEXT_IDS, {"of_agent": agent_id, "of_conversation": conversation}).scalar()
-    return _apart(found)
-
-
-def context_ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
-    """The default context of many agents in one query."""
-    if len(agent_ids) == 1:
-        return {agent_ids[0]: context_ids(tx, agent_ids[0])}
-    found = tx.execute(_CONTEXT_OF_MANY, {"ids": list(agent_ids), "of_conversation": ""})
-    return {agent_id: _apart(joined) for agent_id, joined in found}
-
-
-def _apart(joined: str | None) -> tuple[MessageId, ...]:
-    return tuple(map(MessageId, joined.split(_ID_SEPARATOR))) if joined else ()
-
-
-_CONTEXTS = select(context.c.conversation_id).where(context.c.agent_id == bindparam("of_agent")).distinct()
-
-
-def contexts_of(tx: Tx, agent_id: AgentId) -> list[str]:
-    """The conversations that an agent has a context of; the default one is the empty string."""
-    return sorted(tx.execute(_CONTEXTS, {"of_agent": agent_id}).scalars())
-
-
-def context_messages(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
-    """The newest messages of a context, at most so many, oldest first."""
-    return next(context_pages(tx, agent_id, conversation, most), list[Message]())
-
-
-def context_pages(tx: Tx, agent_id: AgentId, conversation: str, size: int) -> Iterator[list[Message]]:
-    """The messages of a context in pages, the newest page first, each oldest first; read only as far as is asked."""
-    bound = {"of_agent": agent_id, "of_conversation": conversation, "most": size}
-    rows = tx.execute(_CONTEXT_NEWEST, bound).all()
-    while rows:
-        yield [from_row(row) for row in reversed(rows)]
-        if len(rows) < size:
-            return
-        rows = tx.execute(_CONTEXT_BEFORE, {**bound, "before": rows[-1].place}).all()
