@@ -28,7 +28,14 @@ class _Loaded(Protocol):
 
 def _load(place: Path, cache: Path) -> _Loaded:
     """Raises ModelError."""
-    return importlib.import_module("kelpie.world.sentence_model").SentenceModel(place, cache)
+    try:
+        module = importlib.import_module("kelpie.world.sentence_model")
+    except ImportError as error:
+        raise ModelError(
+            ModelFault.bad_request,
+            f"The embedding model {NAME} cannot run here ({error}): type `pip install onnxruntime tokenizers numpy`.",
+        ) from error
+    return module.SentenceModel(place, cache)
 
 
 class MiniLm:
@@ -43,9 +50,12 @@ class MiniLm:
         self._worker: ThreadPoolExecutor | None = None
         self._model: _Loaded | None = None
         self._waiting = 0
+        self._broken: ModelError | None = None  # what kept it from being loaded; until the next start it stays so
 
     def why_not(self) -> str | None:
         """See `Embedder.why_not`."""
+        if self._broken is not None:
+            return str(self._broken)
         return None if self._place() else self._missing()
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -71,11 +81,20 @@ class MiniLm:
 
     def _embed(self, texts: Sequence[str]) -> list[bytes]:
         if self._model is None:
-            place = self._place()
-            if place is None:
-                raise ModelError(ModelFault.bad_request, self._missing())
-            self._model = _load(place, self._cache)
+            self._model = self._loaded()
         return self._model.embed(texts)
+
+    def _loaded(self) -> _Loaded:
+        if self._broken is not None:
+            raise ModelError(self._broken.kind, self._broken.message, detail=self._broken.detail)
+        place = self._place()
+        if place is None:
+            raise ModelError(ModelFault.bad_request, self._missing())
+        try:
+            return _load(place, self._cache)
+        except ModelError as error:
+            self._broken = error
+            raise
 
     def _place(self) -> Path | None:
         """Where the model's files are: as told, else in the data package, else in the cache."""

@@ -1,7 +1,7 @@
 """A sentence encoder in memory: tokenizer, weights and runtime. Everything heavy is imported here and nowhere else.
 
-The ONNX graph is built from the published weights once and kept beside the data. A text longer than the model's window
-is read in windows whose vectors are averaged.
+The ONNX graph is built from the published weights once and kept beside the data, until the weights are others. A text
+longer than the model's window is read in windows whose vectors are averaged.
 """
 
 import json
@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
+from zlib import crc32
 
 import numpy as np
 import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
@@ -17,14 +18,18 @@ from numpy.typing import NDArray
 from tokenizers import Encoding, Tokenizer
 
 from kelpie.core.errors import ModelError, ModelFault
+from kelpie.observe import logs
 from kelpie.world.onnx_graph import Shape, encoder
 
 WINDOW_TOKENS = 256
 WINDOWS_MAX = 8  # of one text; what follows is found by its words
 BATCH = 16  # windows that are run at once
 THREADS_MAX = 2
-_GRAPH = "sentence-model-1.onnx"  # the number goes up when the graph is built differently
+_FORM = 1  # goes up when the graph is built differently
+_SOURCES = ("config.json", "model.safetensors")
 _DTYPES = {"F32": "<f4", "I64": "<i8"}
+
+_log = logs.get("embedder")
 
 Vectors = NDArray[np.float32]
 
@@ -34,16 +39,14 @@ class SentenceModel:
 
     def __init__(self, place: Path, cache: Path) -> None:
         """Raises ModelError when the files cannot be used."""
-        graph = cache / _GRAPH
         try:
-            if not graph.is_file():
-                _build(place, graph)
-            self._session = _session(graph)
+            self._session = _opened(place, cache)
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(place / "tokenizer.json"))
         except Exception as error:  # whatever a library says of a broken file
-            graph.unlink(missing_ok=True)
             raise ModelError(
-                ModelFault.malformed, f"The embedding model in {place} cannot be used.", detail=str(error)
+                ModelFault.malformed,
+                f"The embedding model in {place} cannot be used: install it anew.",
+                detail=" ".join(str(error).split())[:500],
             ) from error
         self._tokenizer.enable_truncation(WINDOW_TOKENS)  # pyright: ignore[reportUnknownMemberType]
         self._tokenizer.enable_padding()  # pyright: ignore[reportUnknownMemberType]
@@ -69,6 +72,29 @@ class SentenceModel:
         return self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
 
 
+def _opened(place: Path, cache: Path) -> Any:
+    """The graph of these weights, ready to run: the one that is kept, or when there is none that works, a new one."""
+    graph = cache / f"sentence-model-{_FORM}-{_fingerprint(place)}.onnx"
+    if graph.is_file():
+        try:
+            return _session(graph)
+        except Exception as error:  # noqa: BLE001 - whatever the runtime says of a broken file; it is built again
+            _log.warning(
+                "the embedding model's graph is damaged and is built again", graph=str(graph), error=str(error)
+            )
+    _build(place, graph)
+    for old in sorted(cache.glob("sentence-model-*.onnx")):
+        if old != graph:
+            old.unlink(missing_ok=True)
+    return _session(graph)
+
+
+def _fingerprint(place: Path) -> str:
+    """What changes when the files are others: to read all of them at every start would cost more than to load them."""
+    found = [(name, (place / name).stat()) for name in _SOURCES]
+    return f"{crc32(repr([(name, each.st_size, each.st_mtime_ns) for name, each in found]).encode()):08x}"
+
+
 def _session(graph: Path) -> Any:
     options: Any = cast("Any", onnxruntime).SessionOptions()
     options.intra_op_num_threads = min(THREADS_MAX, os.cpu_count() or 1)
@@ -87,10 +113,13 @@ def _build(place: Path, graph: Path) -> None:
     )
     graph.parent.mkdir(parents=True, exist_ok=True)
     unfinished = graph.with_name(f"{graph.name}.{os.getpid()}")
-    with unfinished.open("wb") as file:
-        for piece in encoder(_weights(place / "model.safetensors"), shape):
-            file.write(piece)
-    unfinished.replace(graph)
+    try:
+        with unfinished.open("wb") as file:
+            for piece in encoder(_weights(place / "model.safetensors"), shape):
+                file.write(piece)
+        unfinished.replace(graph)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _weights(path: Path) -> Mapping[str, NDArray[Any]]:

@@ -1,0 +1,340 @@
+"""How search does with 100,000 passages in one archive, beside an exact scan by numpy in the same run; prints JSON.
+
+    python bench/search.py [--passages 100000] [--real 1500] [--archives 1000] [--searches 200]
+
+`--real` sentences are embedded by the model of this machine; the other vectors are mixtures of two of them, which keeps
+the real ones' uneven directions and crowds around each; `--real 0` takes clusters of random directions instead. The
+queries are sentences of their own. Texts are embedded beforehand, so that the times are those of storing and finding.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kelpie.agent.commands import Send
+from kelpie.app import Kelpie, open_kelpie
+from kelpie.core.accounts import DEFAULT_CALLER
+from kelpie.core.agents import NewAgent
+from kelpie.core.ids import AgentId, ArchiveId
+from kelpie.core.messages import NewMessage, Role, Text
+from kelpie.core.passages import NewArchive, NewPassage, PassageQuery
+from kelpie.core.search import SearchMode
+from kelpie.core.settings import Settings
+from kelpie.search.nearest import Nearest
+from kelpie.world.minilm import DIMENSIONS, MiniLm
+from load.server import quantiles
+
+QUERIES = 100
+RESULTS = 10
+BATCH = 1000
+SINGLE = 200
+IN_SMALL = 100
+TURNS, ROUNDS = 120, 4
+
+Vectors = NDArray[np.float32]
+
+_WHO = [
+    "Anna",
+    "Boris",
+    "the gardener",
+    "my sister",
+    "our captain",
+    "the new engineer",
+    "Dr Mills",
+    "a stranger",
+    "the twins",
+    "Maria",
+]
+_DID = [
+    "repaired",
+    "forgot",
+    "sold",
+    "painted",
+    "lost",
+    "described",
+    "ordered",
+    "hid",
+    "admired",
+    "returned",
+    "measured",
+    "photographed",
+]
+_KIND = [
+    "old",
+    "silver",
+    "broken",
+    "tiny",
+    "expensive",
+    "borrowed",
+    "wooden",
+    "blue",
+    "noisy",
+    "Italian",
+    "handmade",
+    "rusty",
+]
+_WHAT = [
+    "bicycle",
+    "telescope",
+    "recipe",
+    "umbrella",
+    "violin",
+    "map",
+    "engine",
+    "letter",
+    "greenhouse",
+    "camera",
+    "boat",
+    "piano",
+    "clock",
+    "ladder",
+]
+_WHERE = [
+    "in the harbour",
+    "behind the church",
+    "at the office",
+    "on the night train",
+    "near the lake",
+    "in Lisbon",
+    "at school",
+]
+_WHEN = [
+    "last winter",
+    "on Tuesday",
+    "before the storm",
+    "after breakfast",
+    "in 1998",
+    "during the concert",
+    "years ago",
+]
+_WHY = ["because the price was right", "although nobody asked", "to please the children", "by mistake", "for a bet"]
+
+
+def sentences(count: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    parts = (_WHO, _DID, ["the"], _KIND, _WHAT, _WHERE, _WHEN, _WHY)
+    return [f"{' '.join(rng.choice(part) for part in parts)} ({rng.randrange(100_000)})." for _ in range(count)]
+
+
+class Prepared:
+    """An embedder that has every vector already."""
+
+    name, dimensions = "bench", DIMENSIONS
+
+    def __init__(self) -> None:
+        self.known: dict[str, bytes] = {}
+        self.other = np.ones(DIMENSIONS, "<f4").tobytes()  # of what agents say meanwhile
+
+    def why_not(self) -> None:
+        return None
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [self.known.get(text, self.other) for text in texts]
+
+    async def close(self) -> None:
+        return
+
+
+def unit(rows: NDArray[Any]) -> Vectors:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+async def vectors(count: int, real: int, texts: list[str], queries: list[str], cache: Path) -> tuple[Vectors, Vectors]:
+    rng = np.random.default_rng(7)
+    if not real:
+        middles = unit(rng.standard_normal((count // 50, DIMENSIONS)))
+        made = unit(middles[rng.integers(0, len(middles), count)] + unit(rng.standard_normal((count, DIMENSIONS))))
+        near = made[rng.integers(0, count, len(queries))]
+        return made, unit(near + 0.8 * unit(rng.standard_normal(near.shape)))
+    model = MiniLm(None, cache)
+    found = await model.embed([*texts[:real], *queries])
+    await model.close()
+    rows = np.frombuffer(b"".join(found), "<f4").reshape(-1, DIMENSIONS)
+    whole, asked = rows[:real], rows[real:]
+    left, right = rng.integers(0, real, (2, count - real))
+    share = rng.uniform(0.15, 0.6, (count - real, 1))
+    return unit(np.concatenate([whole, (1 - share) * whole[left] + share * whole[right]])), asked
+
+
+async def timed(work: Callable[[int], Awaitable[Any]], count: int) -> dict[str, float]:
+    times: list[float] = []
+    cpu = time.process_time()
+    for number in range(count):
+        started = time.perf_counter()
+        await work(number)
+        times.append((time.perf_counter() - started) * 1000)
+    return quantiles(times) | {"cpu_ms": round((time.process_time() - cpu) / count * 1000, 2)}
+
+
+async def store(kelpie: Kelpie, archive: ArchiveId, texts: Sequence[str]) -> None:
+    for start in range(0, len(texts), BATCH):
+        await kelpie.doors(DEFAULT_CALLER).archives.store(
+            archive, [NewPassage(text) for text in texts[start : start + BATCH]]
+        )
+
+
+class Bench:
+    def __init__(self, kelpie: Kelpie, prepared: Prepared, options: argparse.Namespace) -> None:
+        self.kelpie, self.prepared, self.options = kelpie, prepared, options
+        self.archives = kelpie.doors(DEFAULT_CALLER).archives
+        self.queries = sentences(QUERIES, seed=2)
+
+    async def large(self, cache: Path, database_file: Path) -> tuple[ArchiveId, dict[str, Any]]:
+        count = self.options.passages
+        texts = list(dict.fromkeys(sentences(count + count // 10, seed=1)))[:count]
+        rows, asked = await vectors(count, self.options.real, texts, self.queries, cache)
+        self.prepared.known |= {text: row.tobytes() for text, row in zip(texts, rows, strict=True)}
+        self.prepared.known |= {text: row.tobytes() for text, row in zip(self.queries, asked, strict=True)}
+        archive = (await self.archives.create(NewArchive("large"))).id
+        started, cpu = time.perf_counter(), time.process_time()
+        await store(self.kelpie, archive, texts)
+        took, spent = time.perf_counter() - started, time.process_time() - cpu
+        out: dict[str, Any] = {
+            "insert_many": {
+                "per_s": round(count / took),
+                "cpu_ms_each": round(spent / count * 1000, 3),
+            },
+            "disk_mb": round(sum(each.stat().st_size for each in database_file.parent.glob("kelpie.db*")) / 1e6, 1),
+        }
+        out["cold_open"] = await self._cold(archive)
+        out["search"] = {
+            mode: await timed(lambda number, mode=mode: self.search(archive, number, mode), self.options.searches)
+            for mode in ("vector", "hybrid", "fts")
+        }
+        out["exact_numpy_scan"] = await timed(lambda number: self._scan(rows, asked[number % QUERIES]), 50)
+        out["recall_at_10"] = await self._recall(archive, texts, rows, asked)
+        out["insert_one"] = await self._one_by_one(archive)
+        return archive, out
+
+    async def search(self, archive: ArchiveId, number: int, mode: SearchMode) -> list[str]:
+        text = self.queries[number % QUERIES]
+        found = await self.archives.search(archive, PassageQuery(text, RESULTS, mode=mode))
+        assert found.mode == mode, found
+        return [each.passage.text for each in found.found]
+
+    async def _scan(self, rows: Vectors, query: Vectors) -> list[int]:
+        scores = rows @ query
+        best = np.argpartition(-scores, RESULTS)[:RESULTS]
+        return best[np.argsort(-scores[best])].tolist()
+
+    async def _recall(self, archive: ArchiveId, texts: list[str], rows: Vectors, asked: Vectors) -> float:
+        hits = 0
+        for number in range(QUERIES):
+            exact = {texts[at] for at in await self._scan(rows, asked[number])}
+            hits += len(exact & set(await self.search(archive, number, "vector")))
+        return round(hits / (RESULTS * QUERIES), 4)
+
+    async def _cold(self, archive: ArchiveId) -> dict[str, float]:
+        """The first search of a server: the signs are read into memory."""
+        gc.collect()
+        before, self.kelpie.meaning._nearest = _rss_mb(), Nearest()  # pyright: ignore[reportPrivateUsage]
+        found = await timed(lambda number: self.search(archive, number, "vector"), 1)
+        return {"first_search_ms": found["p50_ms"], "cpu_ms": found["cpu_ms"], "ram_mb": round(_rss_mb() - before, 1)}
+
+    async def _one_by_one(self, archive: ArchiveId) -> dict[str, float]:
+        some = [f"{text} again" for text in sentences(SINGLE, seed=3)]
+        any_vector = next(iter(self.prepared.known.values()))
+        self.prepared.known |= dict.fromkeys(some, any_vector)
+        return await timed(lambda number: self.archives.store(archive, [NewPassage(some[number])]), SINGLE)
+
+    async def small(self) -> dict[str, Any]:
+        """Many archives of which any may be asked: what one search costs does not grow with the number of them."""
+        known = list(self.prepared.known)[: self.options.passages]
+        rng, made = random.Random(4), list[ArchiveId]()
+        for number in range(self.options.archives):
+            made.append((await self.archives.create(NewArchive(f"small {number}"))).id)
+            await store(self.kelpie, made[-1], rng.sample(known, IN_SMALL))
+        return {
+            mode: await timed(
+                lambda number, mode=mode: self.search(rng.choice(made), number, mode), self.options.searches
+            )
+            for mode in ("vector", "hybrid", "fts")
+        }
+
+
+def _rss_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+async def neighbour(bench: Bench, archive: ArchiveId) -> dict[str, Any]:
+    """An agent's turns alone, beside others' turns, and beside searches one after the other without a pause."""
+    kelpie = bench.kelpie
+    quiet, other = [(await kelpie.agents.create(NewAgent(model="kelpie/demo"))).agent.id for _ in range(2)]
+    noises: dict[str, Callable[[], Awaitable[Any]] | None] = {
+        "alone": None,
+        "beside_turns": lambda: _turn(kelpie, other),
+        "beside_vector_searches": lambda: bench.search(archive, 1, "vector"),
+        "beside_hybrid_searches": lambda: bench.search(archive, 1, "hybrid"),
+    }
+    found: dict[str, list[float]] = {name: [] for name in noises}
+    for _ in range(ROUNDS):  # in turn, so that whatever else the machine does weighs on all alike
+        for name, noise in noises.items():
+            beside = asyncio.create_task(_for_ever(noise)) if noise else None
+            for _ in range(TURNS // ROUNDS):
+                started = time.perf_counter()
+                await _turn(kelpie, quiet)
+                found[name].append((time.perf_counter() - started) * 1000)
+            if beside:
+                beside.cancel()
+                await asyncio.gather(beside, return_exceptions=True)
+    return {name: quantiles(times) for name, times in found.items()}
+
+
+async def _for_ever(noise: Callable[[], Awaitable[Any]]) -> None:
+    while True:
+        await noise()
+
+
+async def _turn(kelpie: Kelpie, agent: AgentId) -> None:
+    turn = await kelpie.agents.send(agent, Send((NewMessage(Role.user, (Text("hello there"),)),)))
+    async for _ in turn.events():
+        pass
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    settings = Settings(data_dir=str(folder))
+    opened, prepared = open_kelpie(settings), Prepared()
+    kelpie = Kelpie(replace(opened.world, embedder=prepared), settings, data_dir=opened.data_dir)
+    await kelpie.start()
+    try:
+        bench = Bench(kelpie, prepared, options)
+        archive, large = await bench.large(folder / "models", folder / "kelpie.db")
+        return {
+            "passages": options.passages,
+            "vectors": f"{options.real} real, the rest mixtures of them" if options.real else "random clusters",
+            "one_archive": large,
+            f"{options.archives}_archives_of_{IN_SMALL}": await bench.small(),
+            "turn_of_a_neighbour": await neighbour(bench, archive),
+        }
+    finally:
+        await kelpie.stop(5.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--real", type=int, default=1500)
+    parser.add_argument("--archives", type=int, default=1000)
+    parser.add_argument("--searches", type=int, default=200)
+    options = parser.parse_args()
+    before = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(measure(options, Path(folder)))
+    print(json.dumps(found | {"load_average": [before, os.getloadavg()[0]]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
