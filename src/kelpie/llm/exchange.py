@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import httpx
 import orjson
-from httpx_sse import EventSource
 
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm import faults
 from kelpie.llm.channel import Channel, PatientStream
+from kelpie.llm.event_stream import EventReader, ServerEvent
 from kelpie.llm.port import Event, Exchanged, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
 from kelpie.llm.retry import Limits, Patience, retried
 from kelpie.observe import logs
@@ -149,30 +149,31 @@ class Exchange:
     ) -> AsyncGenerator[Delta, None]:
         """Reads a stream to its end. A stream is whole when the model said that it finished, with the end mark or
         without it; a connection that breaks after that takes nothing away."""
-        done = False
+        done, reader = False, EventReader()
         try:
-            async with aclosing(EventSource(response).aiter_sse()) as events:
-                async for event in events:
-                    if done or not event.data:
-                        continue
-                    if event.data == "[DONE]":
-                        done, stream.pause_s_max = True, DRAIN_S_MAX
-                        continue
-                    data = self._channel.parse(event.data)
-                    if data.get("error") or event.event == "error":
-                        raise faults.complained(self._endpoint, data, model=request.model)
-                    for delta in self._read(assembly, data, request):
-                        yield delta
-                    if assembly.finished:
-                        done = assembly.done
-                        stream.pause_s_max = DRAIN_S_MAX if done else TAIL_S_MAX
+            async with aclosing(response.aiter_bytes()) as pieces:  # pyright: ignore[reportArgumentType]
+                async for piece in pieces:
+                    for event in reader.feed(piece):
+                        if done or not event.data:
+                            continue
+                        if event.data == "[DONE]":
+                            done, stream.pause_s_max = True, DRAIN_S_MAX
+                            continue
+                        for delta in self._read(assembly, event, request):
+                            yield delta
+                        if assembly.finished:
+                            done = assembly.done
+                            stream.pause_s_max = DRAIN_S_MAX if done else TAIL_S_MAX
         except (ModelError, httpx.TransportError):
             if not (done or assembly.finished):
                 raise
         if not (done or assembly.finished):
             raise faults.cut_short(self._endpoint)
 
-    def _read(self, assembly: Assembly, data: Mapping[str, Any], request: Request) -> list[Delta]:
+    def _read(self, assembly: Assembly, event: ServerEvent, request: Request) -> list[Delta]:
+        data = self._channel.parse(event.data)
+        if data.get("error") or event.name == "error":
+            raise faults.complained(self._endpoint, data, model=request.model)
         try:
             return list(assembly.event(data))
         except (Unreadable, Complaint) as error:

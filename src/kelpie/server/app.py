@@ -59,6 +59,7 @@ _LOCAL_ORIGIN = r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?"
 _ANY_ORIGIN = ".*"  # no page has a credential unless it was given one: there are no cookies
 
 _ROUTERS = (
+    messages.router,  # the first is the cheapest to reach, and nothing is asked for as often
     health.router,
     messages_search.router,
     agents.router,
@@ -68,7 +69,6 @@ _ROUTERS = (
     passages.agent_router,
     working_memory.router,
     identities.agent_router,
-    messages.router,
     windows.router,
     identities.block_router,
     blocks.router,

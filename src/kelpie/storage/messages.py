@@ -52,9 +52,10 @@ def begin(tx: Tx, first: Sequence[Message]) -> None:
 
 def _write(tx: Tx, new: Sequence[Message], seq: int) -> None:
     tx.execute(_INSERT, [to_row(message, seq + i) for i, message in enumerate(new)])
-    for message in new:
-        if message.role in SEARCHABLE and message.said:
-            fulltext.index(tx, "message", message.agent_id, message.id, message.said)
+    texts: dict[str, str] = {
+        message.id: said for message in new if message.role in SEARCHABLE and (said := message.said)
+    }
+    fulltext.index_many(tx, "message", new[0].agent_id, texts)
 
 
 _UPDATE_CONTENT = (

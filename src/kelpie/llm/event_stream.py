@@ -1,0 +1,62 @@
+"""Server-sent events out of bytes, as they come from a provider: whole events from pieces cut anywhere.
+
+Plain code over one piece at a time: a stream of tokens is many small events, and an await for each line of each of them
+would cost more than all else that is done with it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """`name` is empty for the usual unnamed event."""
+
+    name: str
+    data: str
+
+
+class EventReader:
+    """Holds what has come of an event that is not whole yet; one that never gets whole is never told."""
+
+    def __init__(self) -> None:
+        self._left: list[bytes] = []  # of a line
+        self._after_cr = False  # so a line feed that comes next ends no other line
+        self._begun = False
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, piece: bytes) -> Iterator[ServerEvent]:
+        """The events that are whole with this piece."""
+        for line in self._lines(piece):
+            if line:
+                self._field(line)
+            elif self._data or self._name:
+                event = ServerEvent(self._name, "\n".join(self._data))
+                self._name, self._data = "", []
+                yield event
+
+    def _lines(self, piece: bytes) -> list[bytes]:
+        if self._after_cr:
+            piece, self._after_cr = piece.removeprefix(b"\n"), not piece
+        self._left.append(piece)
+        if b"\n" not in piece and b"\r" not in piece:
+            return []
+        text = b"".join(self._left)
+        if not self._begun:
+            text, self._begun = text.removeprefix(_BOM), True
+        self._after_cr = text.endswith(b"\r")
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, left = text.split(b"\n")
+        self._left = [left]
+        return lines
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" ").decode(errors="replace"))
+        elif name == b"event":
+            self._name = value.removeprefix(b" ").decode(errors="replace")
