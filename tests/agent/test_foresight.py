@@ -1,0 +1,217 @@
+"""What tools want to know before their commit. A model that hangs or fails costs them the meaning, never the turn."""
+
+import asyncio
+import json
+
+import pytest
+
+from kelpie.agent import calls
+from kelpie.agent.commands import Send
+from kelpie.core.accounts import DEFAULT_CALLER
+from kelpie.core.agents import ToolRule
+from kelpie.core.messages import MessageQuery, NewMessage, Role, Ruling, Text
+from kelpie.core.passages import NewPassage, PassageQuery
+from kelpie.core.runs import RunQuery, RunStatus, StopReason
+from kelpie.core.tools import NewTool
+from kelpie.memory import meaning
+from kelpie.tools.port import Outcome
+from tests.agent.conftest import ended, rows, says
+from tests.agent.meaningful import MeaningfulHouse
+from tests.agent.test_recovery import SOURCE, behind, run_is, until
+
+INSERT, SEARCH, RECALL = "archival_memory_insert", "archival_memory_search", "conversation_search"
+WAIT_S = 20.0
+
+
+@pytest.fixture
+async def house(tmp_path):
+    made = await MeaningfulHouse(tmp_path / "kelpie.db").start()
+    yield made
+    await made.stop()
+
+
+def results(events):
+    return [result for row in rows(events) for result in row.tool_returns]
+
+
+def read(result):
+    assert result.ok, result.text
+    return json.loads(result.text)
+
+
+async def told(house, agent_id, *called):
+    """Has the agent make calls in one reply, and gives their results."""
+    house.model.script = [says("", *called), says("done")]
+    events = await house.say(agent_id, "go")
+    assert ended(events).stop_reason is StopReason.end_turn
+    return results(events)
+
+
+async def test_what_is_stored_is_found_by_meaning_at_once(house):
+    agent = await house.agent(INSERT, SEARCH)
+    await told(house, agent, (INSERT, {"content": "the kitten sleeps on the sofa"}))
+    await told(house, agent, (INSERT, {"content": "the car is red"}))
+    (result,) = await told(house, agent, (SEARCH, {"query": "moggy", "top_k": 1}))
+    found = read(result)
+    assert found["search_mode"] == "hybrid" and "by words and by meaning" in found["message"]
+    assert [one["content"] for one in found["results"]] == ["the kitten sleeps on the sofa"]
+    (result,) = await told(house, agent, (SEARCH, {"query": "car", "top_k": 1}))
+    assert [one["content"] for one in read(result)["results"]] == ["the car is red"]
+
+
+async def test_pages_are_of_one_ranking(house):
+    agent = await house.agent(SEARCH)
+    archives = house.kelpie.doors(DEFAULT_CALLER).archives
+    for number in range(30):
+        await archives.remember(agent, NewPassage(f"cat number {number}"))
+    seen = []
+    for page in range(8):
+        (result,) = await told(house, agent, (SEARCH, {"query": "feline number", "top_k": 4, "page": page}))
+        seen += [one["content"] for one in read(result)["results"]]
+    assert len(seen) == len(set(seen)) == 30
+
+
+async def test_what_was_said_is_found_by_words_at_once_and_by_meaning_when_embedded(house):
+    agent = await house.agent(RECALL)
+    await house.say(agent, "my kitten is called Miezi")
+    await house.say(agent, "the weather is fine")
+    (result,) = await told(house, agent, (RECALL, {"query": "Miezi"}))
+    found = read(result)
+    assert found["results"][0]["content"] == "my kitten is called Miezi"
+    await house.embed_all()
+    (result,) = await told(house, agent, (RECALL, {"query": "moggy", "limit": 1}))
+    found = read(result)
+    assert found["search_mode"] == "hybrid"
+    assert [one["content"] for one in found["results"]] == ["my kitten is called Miezi"]
+
+
+async def test_what_is_said_with_the_search_is_not_found_by_it(house):
+    agent = await house.agent(RECALL, tool_rules=(ToolRule("requires_approval", RECALL),))
+    house.model.script = [says("I look for zebras", (RECALL, {"query": "zebras"})), says("none")]
+    await house.say(agent, "what about zebras?")  # stored before the call is answered
+    (row,) = [m for m in await house.kelpie.agents.messages(agent, MessageQuery()) if m.tool_calls]
+    answer = Send((), answers=(Ruling(row.tool_calls[0].id, True),))
+    events = [event async for event in (await house.kelpie.agents.send(agent, answer)).events()]
+    assert read(results(events)[0])["results"] == []
+
+
+@pytest.mark.parametrize("trouble", ["hangs", "fails"])
+async def test_without_vectors_words_count_and_the_result_says_so(house, monkeypatch, trouble):
+    agent = await house.agent(INSERT, SEARCH, RECALL)
+    await told(house, agent, (INSERT, {"content": "the kitten sleeps"}))
+    await house.embed_all()
+    monkeypatch.setattr(meaning, "LOOK_S", 0.02)
+    monkeypatch.setattr(meaning, "STORE_S", 0.02)
+    if trouble == "hangs":
+        house.model.held = asyncio.Event()
+    else:
+        house.model.broken = True
+    stored, by_words, said = await told(
+        house,
+        agent,
+        (INSERT, {"content": "the kitten purrs"}),
+        (SEARCH, {"query": "kitten"}),
+        (RECALL, {"query": "go"}),
+    )
+    assert stored.ok
+    found = read(by_words)
+    assert {one["content"] for one in found["results"]} == {"the kitten sleeps", "the kitten purrs"}
+    why = "did not answer within" if trouble == "hangs" else "the model is broken"
+    for result in (found, read(said)):
+        assert result["search_mode"] == "full_text" and why in result["message"]
+    house.model.held, house.model.broken = None, False
+    await house.embed_all()  # and what is missing is made up for
+    (result,) = await told(house, agent, (SEARCH, {"query": "moggy"}))
+    assert len(read(result)["results"]) == 2
+
+
+async def test_many_searches_of_one_reply_wait_no_longer_together(house, monkeypatch):
+    agent = await house.agent(INSERT, SEARCH)
+    await told(house, agent, (INSERT, {"content": "the kitten sleeps"}))
+    monkeypatch.setattr(calls, "FORESEEN_S", 0.05)
+    house.model.held = asyncio.Event()
+    async with asyncio.timeout(WAIT_S):  # by themselves ten would take a hundred seconds
+        given = await told(house, agent, *((SEARCH, {"query": "kitten"}) for _ in range(10)))
+    assert len(given) == 10 and all("nothing came within" in read(each)["message"] for each in given)
+
+
+async def _held(house, agent, *called):
+    """A turn whose call waits for a vector."""
+    house.model.script = [says("", *called)]
+    house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
+    turn = await house.kelpie.agents.send(agent, Send((NewMessage(Role.user, (Text("go"),)),)))
+    async with asyncio.timeout(WAIT_S):
+        await house.model.asked.wait()
+    return turn
+
+
+async def _cancelled(house, agent):
+    async with asyncio.timeout(WAIT_S):
+        await house.kelpie.doors(DEFAULT_CALLER).cancelling.of_agent(agent, None)
+
+
+async def _goes_on(house, agent):
+    house.model.held, house.model.script = None, [says("hello")]
+    assert rows(await house.say(agent, "hi"))[-1].text == "hello"
+
+
+async def _stored(house, agent):
+    found = await house.kelpie.doors(DEFAULT_CALLER).archives.search_of_agent(agent, PassageQuery("", 50))
+    return [each.passage.text for each in found.found]
+
+
+async def test_a_cancelled_turn_does_not_wait_for_a_vector(house):
+    agent = await house.agent(INSERT)
+    turn = await _held(house, agent, (INSERT, {"content": "the kitten sleeps"}))
+    await _cancelled(house, agent)
+    events = [event async for event in turn.events()]
+    assert ended(events).stop_reason is StopReason.cancelled
+    assert await _stored(house, agent) == []
+    (run,) = await house.kelpie.runs.list(RunQuery())
+    assert run.status is RunStatus.cancelled and run.usage.total_tokens == 15, "what was asked for is paid for"
+    await _goes_on(house, agent)
+
+
+async def test_cancelled_while_an_approved_call_waits_for_a_vector_it_is_not_made(house):
+    agent = await house.agent(INSERT, tool_rules=(ToolRule("requires_approval", INSERT),))
+    house.model.script = [says("", (INSERT, {"content": "the kitten sleeps"}))]
+    assert ended(await house.say(agent, "go")).stop_reason is StopReason.requires_approval
+    approve = Send((), answers=(Ruling("call_0", True),))
+    house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
+    turn = await house.kelpie.agents.send(agent, approve)
+    async with asyncio.timeout(WAIT_S):
+        await house.model.asked.wait()
+    await _cancelled(house, agent)
+    assert ended([event async for event in turn.events()]).stop_reason is StopReason.cancelled
+    assert await _stored(house, agent) == []
+    given = [result for row in await house.kelpie.agents.messages(agent, MessageQuery()) for result in row.tool_returns]
+    assert [(result.call_id, result.ok) for result in given] == [("call_0", False)]
+    await _goes_on(house, agent)
+
+
+async def test_after_a_crash_what_is_left_is_stored_once_and_with_its_meaning(tmp_path):
+    began, never = asyncio.Event(), asyncio.Event()
+
+    async def outside(tool, call, arguments):
+        began.set()
+        await never.wait()
+        return Outcome("done")
+
+    house = MeaningfulHouse(tmp_path / "kelpie.db")
+    house.external = outside
+    await house.start()
+    await house.kelpie.tools.create(NewTool(SOURCE))
+    agent = await house.agent("outside", INSERT, SEARCH)
+    house.model.script = [says("", ("outside", {"x": "y"}), (INSERT, {"content": "the kitten sleeps"}))]
+    await behind(house, agent, "go")
+    async with asyncio.timeout(WAIT_S):
+        await began.wait()
+    await house.stop()
+    house.model.script = [says("noted")]
+    await house.start()
+
+    await until(lambda: run_is(house, RunStatus.completed))
+    assert await _stored(house, agent) == ["the kitten sleeps"]
+    (result,) = await told(house, agent, (SEARCH, {"query": "moggy"}))
+    assert [one["content"] for one in read(result)["results"]] == ["the kitten sleeps"]
+    await house.stop()
