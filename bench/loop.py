@@ -6,8 +6,8 @@
 
 The server, the model and this load are processes of their own. Figures that are compared were taken side by side in
 one run; the load average before and after tells what else the machine did. A crowd is also sent to a bare server
-(`fake_bare.py`): what it needs is what the machine and the libraries take, and no agent can be faster. With 500 turns in
-one instant the last of them waits for the CPU of all others, so its wait is near 500 times `cpu_ms`.
+(`fake_bare.py`): what it needs is what the machine and the libraries take, and no agent can be faster. With 500 turns
+in one instant the last of them waits for the CPU of all others, so its wait is near 500 times `cpu_ms`.
 """
 
 import argparse
