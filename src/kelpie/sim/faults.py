@@ -36,6 +36,10 @@ class Fault(StrEnum):
     llm_timeout = "LlmTimeout"
     llm_rate_limit = "LlmRateLimit"
     llm_malformed = "LlmMalformed"
+    embedding_timeout = "EmbeddingTimeout"
+    embedding_fail = "EmbeddingFail"
+    vector_search_fail = "VectorSearchFail"
+    storage_corruption = "StorageCorruption"
     slow_client = "SlowClient"
     vanishing_client = "VanishingClient"
 
@@ -62,6 +66,10 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.llm_timeout: ("llm.reply", "llm.stream"),
     Fault.llm_rate_limit: ("llm.with_retry_after", "llm.without_retry_after"),
     Fault.llm_malformed: ("llm.body", "llm.choices", "llm.arguments", "llm.cut", "llm.content_type", "llm.status"),
+    Fault.embedding_timeout: (),
+    Fault.embedding_fail: (),
+    Fault.vector_search_fail: (),
+    Fault.storage_corruption: (),
     Fault.slow_client: ("client.read",),
     Fault.vanishing_client: ("client.request", "client.stream"),
 }
@@ -77,6 +85,10 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.crash_before_write: (*_JOURNAL, "outside.effect"),
     Fault.crash_after_write: (*_JOURNAL, "outside.effect"),
     Fault.llm_malformed: ("llm.overflow", "llm.summary_fails", "llm.summary_empty", "llm.summary_long"),
+    Fault.embedding_timeout: ("embedding.local", "embedding.provider"),
+    Fault.embedding_fail: ("embedding.local", "embedding.provider", "embedding.missing"),
+    Fault.vector_search_fail: ("search.passages", "search.messages"),
+    Fault.storage_corruption: ("disk.vector", "disk.sketch", "disk.passage", "disk.message", "disk.block"),
 }
 
 # How much of it: seconds, drawn evenly.

@@ -1,4 +1,4 @@
-"""A model provider on the simulated internet: OpenAI's chat completions, streamed and not, with a scripted mind.
+"""A model provider on the simulated internet: OpenAI's chat completions, streamed and not, with a scripted mind, and its embeddings.
 
 What it says is `brain.decide`; this file is the wire, and the ways in which providers fail: silence, 429 with and
 without Retry-After, 500, broken JSON, a page of HTML, no choices, arguments that are no JSON, a stream that stops in
@@ -6,12 +6,15 @@ the middle.
 """
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kelpie.llm.catalog import EMBEDDING_DIMENSIONS
 from kelpie.sim.brain import Call, Decision, decide, sums_up
+from kelpie.sim.embedder import vector_of
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.http import Answer, Asked
 from kelpie.sim.loop import SimLoop
@@ -59,6 +62,8 @@ class ScriptedLlm:
             await _reply(answer, {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]})
         elif asked.method == "POST" and path.endswith("/chat/completions"):
             await self._complete(json.loads(asked.body), answer)
+        elif asked.method == "POST" and path.endswith("/embeddings"):
+            await self._embed(json.loads(asked.body), answer)
         else:
             await _reply(answer, _error(f"no route {asked.method} {path}", "invalid_request_error"), status=404)
 
@@ -86,6 +91,18 @@ class ScriptedLlm:
             await self._stream(body, decision, answer)
         else:
             await self._whole(body, decision, answer)
+
+    async def _embed(self, body: Mapping[str, Any], answer: Answer) -> None:
+        if self._faults.fires(Fault.embedding_timeout, "embedding.provider"):
+            await asyncio.sleep(SILENCE_S)
+        await asyncio.sleep(self._rng.uniform(*TOKEN_S))
+        if self._faults.fires(Fault.embedding_fail, "embedding.provider"):
+            await _reply(answer, _error("The server had an error.", "server_error"), status=500)
+            return
+        dimensions = EMBEDDING_DIMENSIONS[body["model"]]
+        vectors = [base64.b64encode(vector_of(text, dimensions)).decode() for text in body["input"]]
+        data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+        await _reply(answer, {"object": "list", "data": data, "model": body["model"]})
 
     async def _refuse(self, answer: Answer) -> bool:
         told = self._faults.fires(Fault.llm_rate_limit, "llm.with_retry_after")

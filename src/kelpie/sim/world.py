@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from kelpie.sim.clock import SimClock
 from kelpie.sim.database import SimDatabase
 from kelpie.sim.disk import Disk
+from kelpie.sim.embedder import SimEmbedder
 from kelpie.sim.faults import Faults
 from kelpie.sim.http import Internet, SimHttp
 from kelpie.sim.loop import SimLoop, running
@@ -50,4 +51,5 @@ class SimWorld:
             database=SimDatabase(self.disk, self.faults, node),
             http=SimHttp(self.internet, node),
             processes=SimProcesses(self._programs),
+            embedder=SimEmbedder(self.loop, self.faults, node),
         )
