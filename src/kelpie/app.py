@@ -36,6 +36,7 @@ from kelpie.llm.port import Provider
 from kelpie.memory.embedding import Embedding
 from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
+from kelpie.search.items import NearestItems
 from kelpie.storage import accounts, heads, steps, unfinished
 from kelpie.storage.heads import Node
 from kelpie.storage.schema import ensure_schema
@@ -75,6 +76,7 @@ class Kelpie:
         *,
         providers: Sequence[Provider] | None = None,
         external: ExternalTool | None = None,
+        finder: NearestItems | None = None,
         data_dir: DataDir | None = None,
         password_kept: str | None = None,
     ) -> None:
@@ -87,7 +89,7 @@ class Kelpie:
         self._upkeep = Upkeep(world, settings.stream_kept_s)
         self._embedding: asyncio.Task[None] | None = None
         self.models = Models(world, settings, providers)
-        self.meaning = Meaning(self.models, settings)
+        self.meaning = Meaning(self.models, settings, finder)
         self.dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,

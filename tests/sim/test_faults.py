@@ -92,7 +92,7 @@ def test_a_place_that_does_not_exist_cannot_be_named() -> None:
 
 def test_swarm_leaves_each_kind_off_in_about_half_of_the_runs() -> None:
     runs = [{aim.fault for aim in swarm(random.Random(seed), Fault)} for seed in range(200)]
-    for fault in Fault:
+    for fault in (fault for fault in Fault if PLACES[fault]):
         assert 60 < sum(fault in kinds for kinds in runs) < 140
     assert len({frozenset(kinds) for kinds in runs}) > 190
 

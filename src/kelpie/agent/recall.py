@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.messages import Message, MessageQuery, MessageSearch, NewMessage
 from kelpie.core.search import SearchMode
@@ -41,12 +42,18 @@ class Recall:
         meanings = meant.by_model(wanted.text)
 
         def read(tx: Tx) -> list[Found]:
-            if not meanings:
-                return recall.search(tx, organization, replace(wanted, mode="fts"))
             near = recall.nearest(tx, self._meaning.finder, organization, used, wanted, meanings)
             return recall.search(tx, organization, wanted, near)
 
-        return Recalled(await database.read(read), wanted.mode if meanings else "fts", meant.lacking)
+        lacking = meant.lacking
+        if meanings:
+            try:
+                return Recalled(await database.read(read), wanted.mode, lacking)
+            except StorageError as error:
+                lacking = self._meaning.failed(error)
+        by_words = replace(wanted, mode="fts")
+        found = await database.read(lambda tx: recall.search(tx, organization, by_words))
+        return Recalled(found, "fts", lacking)
 
     async def add(self, agent_id: AgentId, said: Sequence[NewMessage]) -> list[Message]:
         """Puts messages that came about elsewhere into an agent's history; its model does not see them by itself.

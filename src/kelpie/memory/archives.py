@@ -6,10 +6,11 @@ its words alone are stored, and `embedding` makes up for the rest.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.errors import InvalidInput
+from kelpie.core.errors import InvalidInput, StorageError
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import (
@@ -26,6 +27,7 @@ from kelpie.llm.models import Models
 from kelpie.memory.edits import cleaned
 from kelpie.memory.meaning import Meaning, Meant
 from kelpie.search import vectors
+from kelpie.search.vectors import Vector
 from kelpie.storage import archive_models, passages, scope
 from kelpie.storage import archives as rows
 from kelpie.storage.passages import Found
@@ -233,14 +235,20 @@ class Archives:
             meant = await self._meaning.of_query(used.values(), query.text)
         meanings = meant.by_model(query.text)
 
-        def read(tx: Tx) -> list[Found]:
+        def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[Found]:
             if archive_id is not None:
                 rows.require(tx, self._organization, archive_id)
             near = passages.nearest(tx, self._meaning.finder, place, used, query, meanings) if meanings else ()
             return passages.search(tx, place, query if near else replace(query, mode="fts"), near)
 
-        found = await self._world.database.read(read)
-        return Searched(found, query.mode if meanings else "fts", meant.lacking)
+        lacking = meant.lacking
+        if meanings:
+            try:
+                found = await self._world.database.read(partial(read, meanings=meanings))
+                return Searched(found, query.mode, lacking)
+            except StorageError as error:
+                lacking = self._meaning.failed(error)
+        return Searched(await self._world.database.read(partial(read, meanings={})), "fts", lacking)
 
     async def get_many(self, ids: Sequence[ArchiveId]) -> dict[ArchiveId, Archive]:
         """The archives with these ids; those that do not exist are left out."""

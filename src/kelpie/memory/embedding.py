@@ -133,21 +133,21 @@ class Embedding:
         """Every item has its new vector: the scope is searched by them, and the old ones go."""
         self._reached.pop((kind, scope, model), None)
 
-        def write(tx: Tx) -> str:
-            before = vectors.models_of(tx, kind, (scope,)).get(scope, model)
-            if vectors.without(tx, kind, scope, model, 0, 1):
-                return model  # something was added meanwhile
+        def write(tx: Tx) -> str | None:
+            before = vectors.models_of(tx, kind, (scope,)).get(scope)
+            if before is None or vectors.without(tx, kind, scope, model, 0, 1):
+                return None  # it is gone, or something was added meanwhile
             vectors.search_by(tx, kind, scope, model)
             return before
 
         before = await self._world.database.transact(write)
-        if before == model:
+        if before is None:
             return
         while not await self._world.database.transact(
-            lambda tx: vectors.remove_model(tx, kind, scope, before, DROPPED)
+            lambda tx: vectors.remove_others(tx, kind, scope, model, DROPPED)
         ):
             pass
-        _log.info("vectors are of another model now", kind=kind, scope=scope, model=model, before=before)
+        _log.info("vectors are of one model now", kind=kind, scope=scope, model=model, before=before)
 
 
 def _piece(tx: Tx, kind: Kind, model: str, ids: Sequence[str], also: str | None = None) -> _Piece:

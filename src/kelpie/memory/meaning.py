@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kelpie.core.errors import CallerError, ModelError
+from kelpie.core.errors import CallerError, ModelError, StorageError
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
 from kelpie.observe import logs
@@ -39,17 +39,23 @@ class Meant:
 class Meaning:
     """The embedding models of this server, as memory uses them."""
 
-    def __init__(self, models: Models, settings: Settings) -> None:
+    def __init__(self, models: Models, settings: Settings, finder: NearestItems | None = None) -> None:
         self._models = models
         self._given = settings.default_embedding
-        self._nearest: Any = None
+        self._finder = finder
 
     @property
     def finder(self) -> NearestItems:
         """What finds by meaning; loaded when it is first used."""
-        if self._nearest is None:
-            self._nearest = _nearest().Nearest()
-        return self._nearest
+        if self._finder is None:
+            self._finder = _nearest().Nearest()
+        assert self._finder is not None
+        return self._finder
+
+    def failed(self, error: StorageError) -> str:
+        """Why a search has to do without meaning although vectors are there: it was tried and failed."""
+        _log.error("a search by meaning failed; its words alone count", error=str(error))
+        return f"the search by meaning failed: {error}"
 
     async def default(self) -> str | None:
         """The model of who names none: the one that is set, else the one on this machine, if there is one."""

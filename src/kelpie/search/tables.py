@@ -1,6 +1,6 @@
 """The tables of what can be searched. They stand here because storage builds on search, not the other way."""
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
 metadata = MetaData()
 
@@ -53,6 +53,7 @@ search_scopes = Table(
     Column("model", Text, nullable=False),  # whose vectors it is searched by; those of another may be in the making
     Column("version", BigInteger, nullable=False),
     Column("rewrites", BigInteger, nullable=False),  # how many of the changes were more than additions at the end
+    Column("mixed", Boolean, nullable=False),  # whether there may be vectors of another model, to be used or cleared
     sqlite_with_rowid=False,
 )
 

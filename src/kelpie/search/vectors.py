@@ -38,13 +38,17 @@ _PUT_SKETCH = insert(search_sketches)
 def put_many(tx: Connection, kind: Kind, vectors: Mapping[str, Sequence[Vector]]) -> None:
     """Gives items their vectors; they are in the text index already. One that has a model's vector keeps it."""
     known = {row.item_id: row for row in _rows(tx, kind, list(vectors))}
+    there = _there(tx, [row.id for row in known.values() if row.model is not None])
     new = [
         (known[item_id], vector)
         for item_id, some in vectors.items()
         if item_id in known
         for vector in some
-        if vector.model != known[item_id].model
+        if (known[item_id].id, vector.model) not in there
     ]
+    latest = {known[item_id].id: some[-1].model for item_id, some in vectors.items() if item_id in known and some}
+    if latest:
+        tx.execute(_EMBEDDED, [{"the_number": number, "new_model": model} for number, model in latest.items()])
     if not new:
         return
     amid = {row.scope for row, vector in new if row.id < _newest(tx, kind, row.scope, vector.model)}
@@ -56,9 +60,23 @@ def put_many(tx: Connection, kind: Kind, vectors: Mapping[str, Sequence[Vector]]
         _PUT_SKETCH,
         [{"kind": kind, "scope": row.scope, "model": v.model, "item": row.id, "sketch": v.sketch} for row, v in new],
     )
-    tx.execute(_EMBEDDED, [{"the_number": row.id, "new_model": v.model} for row, v in new])
-    for scope, model in {row.scope: vector.model for row, vector in new}.items():
-        _changed(tx, kind, scope, rewrites=int(scope in amid), model=model)
+    models: dict[str, list[str]] = {}
+    for row, vector in new:
+        models.setdefault(row.scope, []).append(vector.model)
+    for scope, used in models.items():
+        _changed(tx, kind, scope, rewrites=int(scope in amid), models=tuple(dict.fromkeys(used)))
+
+
+_THERE = select(_V.item, _V.model).where(_V.item.in_(bindparam("numbers", expanding=True)))
+
+
+def _there(tx: Connection, numbers: Sequence[int]) -> set[tuple[int, str]]:
+    """Which of these items, some of which have vectors, have one of which model."""
+    found: set[tuple[int, str]] = set()
+    for start in range(0, len(numbers), _CHUNK):
+        rows = tx.execute(_THERE, {"numbers": list(numbers[start : start + _CHUNK])})
+        found |= {(row.item, row.model) for row in rows}
+    return found
 
 
 _NEWEST = select(func.max(_S.item)).where(
@@ -115,23 +133,31 @@ def forget_scope(tx: Connection, kind: Kind, scope: str) -> None:
     tx.execute(_FORGET, {"the_kind": kind, "the_scope": scope})
 
 
-_OF_MODEL = _IN_SCOPE & (_S.model == bindparam("the_model"))
-_SOME_OF_MODEL = select(_S.item).where(_OF_MODEL).limit(bindparam("most"))
-_DROP_OF_MODEL = (
-    delete(search_vectors).where(_OF_ITEM, _V.model == bindparam("the_model")),
-    delete(search_sketches).where(_OF_MODEL, _S.item == bindparam("the_number")),
+_OF_OTHERS = _IN_SCOPE & (_S.model != bindparam("the_model"))
+_SOME_OF_OTHERS = select(_S.item).where(_OF_OTHERS).limit(bindparam("most"))
+_DROP_OF_OTHERS = (
+    delete(search_vectors).where(_OF_ITEM, _V.model != bindparam("the_model")),
+    delete(search_sketches).where(_OF_OTHERS, _S.item == bindparam("the_number")),
 )
 
 
-def remove_model(tx: Connection, kind: Kind, scope: str, model: str, most: int) -> bool:
-    """Takes some of a scope's vectors of one model away; True when there were no more than that."""
+def remove_others(tx: Connection, kind: Kind, scope: str, model: str, most: int) -> bool:
+    """Takes some of a scope's vectors that are not of this model away; True when there were no more than that.
+
+    With the last of them the scope is one of a single model, unless it is searched by another one meanwhile.
+    """
     wanted = {"the_kind": kind, "the_scope": scope, "the_model": model}
-    numbers = [row.item for row in tx.execute(_SOME_OF_MODEL, {**wanted, "most": most})]
+    if models_of(tx, kind, (scope,)).get(scope) != model or without(tx, kind, scope, model, 0, 1):
+        return True  # it is changing again
+    numbers = [row.item for row in tx.execute(_SOME_OF_OTHERS, {**wanted, "most": most})]
     if numbers:
-        for statement in _DROP_OF_MODEL:
+        for statement in _DROP_OF_OTHERS:
             tx.execute(statement, [{**wanted, "the_number": number} for number in numbers])
         _changed(tx, kind, scope, rewrites=1)
-    return len(numbers) < most
+    if len(numbers) == most:
+        return False
+    tx.execute(_UNMIXED, {"the_kind": kind, "the_scope": scope})
+    return True
 
 
 _WITHOUT = (
@@ -203,14 +229,21 @@ _MOVE = (
     .where(_OF_SCOPE)
     .values(version=_N.version + 1, rewrites=_N.rewrites + bindparam("more_rewrites"))
 )
+_MIX = update(search_scopes).where(_OF_SCOPE, _N.model != bindparam("other_model")).values(mixed=True)
+_UNMIXED = update(search_scopes).where(_OF_SCOPE).values(mixed=False)
 _BEGIN = insert(search_scopes)
 _FORGET = delete(search_scopes).where(_OF_SCOPE)
 
 
-def _changed(tx: Connection, kind: Kind, scope: str, *, rewrites: int, model: str | None = None) -> None:
-    moved = tx.execute(_MOVE, {"the_kind": kind, "the_scope": scope, "more_rewrites": rewrites}).rowcount
-    if not moved and model is not None:
-        tx.execute(_BEGIN, {"kind": kind, "scope": scope, "model": model, "version": 1, "rewrites": rewrites})
+def _changed(tx: Connection, kind: Kind, scope: str, *, rewrites: int, models: Sequence[str] = ()) -> None:
+    """Moves the version of a scope, which begins with its first vector; `models` are those that it was given any of."""
+    wanted = {"the_kind": kind, "the_scope": scope}
+    moved = tx.execute(_MOVE, {**wanted, "more_rewrites": rewrites}).rowcount
+    if not moved and models:
+        begun = {"kind": kind, "scope": scope, "model": models[0], "version": 1, "rewrites": rewrites}
+        tx.execute(_BEGIN, {**begun, "mixed": len(models) > 1})
+    for model in models if moved else ():
+        tx.execute(_MIX, {**wanted, "other_model": model})
 
 
 def _rows(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A model provider on the simulated internet: OpenAI's chat completions, streamed and not, with a scripted mind, and its embeddings.
+"""A model provider on the simulated internet: OpenAI's chat completions with a scripted mind, and its embeddings.
 
 What it says is `brain.decide`; this file is the wire, and the ways in which providers fail: silence, 429 with and
 without Retry-After, 500, broken JSON, a page of HTML, no choices, arguments that are no JSON, a stream that stops in

@@ -36,17 +36,17 @@ _OF_AGENT = (
 )
 _S = search_scopes.c
 _CHANGING = {
-    "passage": sa.select(_S.scope, sa.func.coalesce(archives.c.embedding, _DEFAULT)).join(
+    "passage": sa.select(_S.scope, sa.func.coalesce(archives.c.embedding, _DEFAULT, _S.model)).join(
         archives, archives.c.id == _S.scope
     ),
-    "message": sa.select(_S.scope, sa.func.coalesce(agents.c.embedding, _DEFAULT)).join(
+    "message": sa.select(_S.scope, sa.func.coalesce(agents.c.embedding, _DEFAULT, _S.model)).join(
         agents, agents.c.id == _S.scope
     ),
 }
 _CHANGING_OF = {
-    kind: statement.where(_S.kind == kind, _S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)).limit(
-        sa.bindparam("most")
-    )
+    kind: statement.where(_S.kind == kind)
+    .where(_S.mixed | (_S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)))
+    .limit(sa.bindparam("most"))
     for (kind, statement), table in zip(_CHANGING.items(), (archives, agents), strict=True)
 }
 
@@ -76,6 +76,7 @@ def of_new(tx: Tx, agent_id: AgentId, default: str | None) -> tuple[str | None, 
 
 
 def changing(tx: Tx, kind: Kind, default: str | None, most: int) -> dict[str, str]:
-    """Scopes that are searched by another model than is meant for them, with the one that is meant."""
+    """Scopes that are searched by another model than is meant for them, or have vectors of several, with the one that
+    is meant; without any, the one that they are searched by."""
     rows = tx.execute(_CHANGING_OF[kind], {"default_model": default, "most": most})
     return {scope: model for scope, model in rows if model is not None}

@@ -10,6 +10,7 @@ from kelpie.app import Kelpie
 from kelpie.core.settings import Settings
 from kelpie.server.app import create_app
 from kelpie.sim.database import SimDatabase
+from kelpie.sim.scenarios.finder import FailingFinder
 from kelpie.sim.scenarios.journal_points import JournalPoints
 from kelpie.sim.scenarios.outside import OutsideTool
 from kelpie.sim.server import App
@@ -47,7 +48,8 @@ def schema(tx: Tx) -> None:
 async def boot(world: World, settings: Settings) -> RunningKelpie:
     """Starts Kelpie as `kelpie server start` does. Raises what its start raises."""
     assert isinstance(world.database, SimDatabase)
+    finder = FailingFinder(world.database.faults)
     world = replace(world, database=JournalPoints(world.database))
-    kelpie = Kelpie(world, settings, external=OutsideTool(world))
+    kelpie = Kelpie(world, settings, external=OutsideTool(world), finder=finder)
     await kelpie.start()
     return RunningKelpie(create_app(kelpie), kelpie)

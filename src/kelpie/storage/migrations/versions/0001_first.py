@@ -216,6 +216,7 @@ def upgrade() -> None:
         sa.Column("model", sa.Text(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.Column("rewrites", sa.BigInteger(), nullable=False),
+        sa.Column("mixed", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("kind", "scope", name=op.f("pk_search_scopes")),
         sqlite_with_rowid=False,
     )
