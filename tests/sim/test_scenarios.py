@@ -27,12 +27,15 @@ LONG = (
     "everything-at-once",
     "waits-that-expire",
 )
+SHARE_OF_MEMORY = 6
+MEMORY = ("passages-under-storage-faults", "embedding-faults", "vector-search-fails", "memory-crashes")
 SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in parts, for several processes
 
 
 def share_of(name: str) -> int:
     """How many seeds a scenario gets: every plot must have its turn."""
-    return max(SHARE_OF_LONG if name in LONG else SHARE, len(SCENARIOS[name].plots))
+    share = SHARE_OF_MEMORY if name in MEMORY else SHARE_OF_LONG if name in LONG else SHARE
+    return max(share, len(SCENARIOS[name].plots))
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

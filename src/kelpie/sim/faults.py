@@ -39,7 +39,6 @@ class Fault(StrEnum):
     embedding_timeout = "EmbeddingTimeout"
     embedding_fail = "EmbeddingFail"
     vector_search_fail = "VectorSearchFail"
-    storage_corruption = "StorageCorruption"
     slow_client = "SlowClient"
     vanishing_client = "VanishingClient"
 
@@ -69,7 +68,6 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.embedding_timeout: (),
     Fault.embedding_fail: (),
     Fault.vector_search_fail: (),
-    Fault.storage_corruption: (),
     Fault.slow_client: ("client.read",),
     Fault.vanishing_client: ("client.request", "client.stream"),
 }
@@ -88,7 +86,6 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.embedding_timeout: ("embedding.local", "embedding.provider"),
     Fault.embedding_fail: ("embedding.local", "embedding.provider", "embedding.missing"),
     Fault.vector_search_fail: ("search.passages", "search.messages"),
-    Fault.storage_corruption: ("disk.vector", "disk.sketch", "disk.passage", "disk.message", "disk.block"),
 }
 
 # How much of it: seconds, drawn evenly.

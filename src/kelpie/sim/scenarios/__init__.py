@@ -1,6 +1,7 @@
 """The scenarios, by name."""
 
 from kelpie.sim.scenario import Scenario
+from kelpie.sim.scenarios.archival import EMBEDDINGS, PASSAGES
 from kelpie.sim.scenarios.background import BACKGROUND
 from kelpie.sim.scenarios.block_history import BLOCK_HISTORY
 from kelpie.sim.scenarios.budgets import BUDGETS
@@ -19,6 +20,7 @@ from kelpie.sim.scenarios.households import HOUSEHOLDS
 from kelpie.sim.scenarios.lanes import LANES
 from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
+from kelpie.sim.scenarios.recollection import MEMORY_CRASHES, VECTOR_SEARCH
 from kelpie.sim.scenarios.records import RECORDS
 from kelpie.sim.scenarios.removals import REMOVALS
 from kelpie.sim.scenarios.rests import RESTS
@@ -47,6 +49,10 @@ SCENARIOS: dict[str, Scenario] = {
         SHARED,
         BLOCK_HISTORY,
         RECORDS,
+        PASSAGES,
+        EMBEDDINGS,
+        VECTOR_SEARCH,
+        MEMORY_CRASHES,
         HOUSEHOLDS,
         THREADS,
         LANES,

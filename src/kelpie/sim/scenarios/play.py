@@ -6,10 +6,11 @@ A play says what is done; the faults around it are named where it becomes a scen
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kelpie.core.settings import Settings
 from kelpie.sim.checkers import AT_REST, Fence, no_leaks, runs_ended
+from kelpie.sim.disk import Watcher
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenario import QUIET_S, Scenario
@@ -155,6 +156,7 @@ def scenario(
     swarm: tuple[Fault, ...] = (),
     settings: Settings = SETTINGS,
     quiet_s: float = QUIET_S,
+    watches: tuple[Callable[[], Watcher], ...] = (),
 ) -> Scenario:
     """A play with the faults around it."""
 
@@ -176,7 +178,7 @@ def scenario(
         swarm=swarm,
         settled=settled,
         checks=AT_REST,
-        watches=(Fence,),
+        watches=(Fence, *watches),
         settings=settings,
         quiet_s=quiet_s,
     )

@@ -1,0 +1,83 @@
+"""Whether what can be searched hangs together: a row, its entry, its text and its vectors, none without the others.
+
+They are written in one transaction, so whatever is found here is damage, or a bug. It reads whole tables and changes
+nothing; the SQL is written out, so that it does not inherit a mistake of the code it checks. SQLite only.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from zlib import crc32
+
+Query = Callable[[str], list[tuple[Any, ...]]]
+
+_KNOWN = "(i.kind, i.scope) NOT IN (SELECT kind, scope FROM search_removed)"
+_SPOKEN = "role IN ('user', 'summary') AND coalesce(json_extract(content, '$[0].text'), '') <> ''"
+
+WRONGS: dict[str, str] = {
+    "a passage without a search entry": """
+        SELECT id FROM passages WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = 'passage')""",
+    "a message without a search entry": f"""
+        SELECT id FROM messages WHERE {_SPOKEN}
+        AND id NOT IN (SELECT item_id FROM search_items WHERE kind = 'message')""",
+    "a search entry without its passage": """
+        SELECT item_id FROM search_items WHERE kind = 'passage' AND item_id NOT IN (SELECT id FROM passages)""",
+    "a search entry without its message": f"""
+        SELECT item_id FROM search_items AS i
+        WHERE kind = 'message' AND {_KNOWN} AND item_id NOT IN (SELECT id FROM messages)""",
+    "a passage's entry in another archive": """
+        SELECT i.item_id FROM search_items AS i JOIN passages AS p ON p.id = i.item_id
+        WHERE i.kind = 'passage' AND i.scope <> p.archive_id""",
+    "a message's entry with another agent": """
+        SELECT i.item_id FROM search_items AS i JOIN messages AS m ON m.id = i.item_id
+        WHERE i.kind = 'message' AND i.scope <> m.agent_id""",
+    "a search entry without its text": """
+        SELECT item_id FROM search_items WHERE id NOT IN (SELECT rowid FROM search_text)""",
+    "a text without a search entry": "SELECT rowid FROM search_text WHERE rowid NOT IN (SELECT id FROM search_items)",
+    "a passage whose indexed text is another": """
+        SELECT p.id FROM passages AS p JOIN search_items AS i ON i.kind = 'passage' AND i.item_id = p.id
+        JOIN search_text AS t ON t.rowid = i.id WHERE t.text <> p.text""",
+    "an embedded entry without its vector": """
+        SELECT i.item_id FROM search_items AS i JOIN search_text AS t ON t.rowid = i.id
+        WHERE i.model IS NOT NULL AND trim(t.text) <> ''
+        AND NOT EXISTS (SELECT 1 FROM search_vectors AS v WHERE v.item = i.id AND v.model = i.model)""",
+    "a vector without an embedded entry": """
+        SELECT item FROM search_vectors WHERE item NOT IN (SELECT id FROM search_items WHERE model IS NOT NULL)""",
+    "a vector without its sketch": """
+        SELECT v.item FROM search_vectors AS v
+        WHERE NOT EXISTS (SELECT 1 FROM search_sketches AS s WHERE s.item = v.item AND s.model = v.model)""",
+    "a sketch without its vector": """
+        SELECT s.item FROM search_sketches AS s
+        WHERE NOT EXISTS (SELECT 1 FROM search_vectors AS v WHERE v.item = s.item AND v.model = s.model)""",
+    "a sketch in another scope than its entry": """
+        SELECT s.item FROM search_sketches AS s JOIN search_items AS i ON i.id = s.item
+        WHERE s.kind <> i.kind OR s.scope <> i.scope""",
+    "vectors of a scope that is not known": """
+        SELECT DISTINCT s.scope FROM search_sketches AS s
+        WHERE NOT EXISTS (SELECT 1 FROM search_scopes AS n WHERE n.kind = s.kind AND n.scope = s.scope)""",
+    "vectors of another model in a scope of one": """
+        SELECT s.item FROM search_sketches AS s JOIN search_scopes AS n ON n.kind = s.kind AND n.scope = s.scope
+        WHERE NOT n.mixed AND s.model <> n.model""",
+    "a known scope whose archive is gone": """
+        SELECT scope FROM search_scopes WHERE kind = 'passage' AND scope NOT IN (SELECT id FROM archives)""",
+    "a known scope whose agent is gone": """
+        SELECT scope FROM search_scopes AS i
+        WHERE kind = 'message' AND scope NOT IN (SELECT id FROM agents) AND """
+    + _KNOWN,
+}
+_VECTORS = "SELECT item, model, vector, checksum FROM search_vectors"
+_LENGTHS = "SELECT model, count(DISTINCT length(vector)) FROM search_vectors GROUP BY model"
+
+
+def wrongs(query: Query) -> dict[str, list[Any]]:
+    """What does not hang together, by what is wrong with it; `query` runs a statement on the database."""
+    return {what: found for what, found in _found(query) if found}
+
+
+def _found(query: Query) -> Iterator[tuple[str, list[Any]]]:
+    for what, statement in WRONGS.items():
+        yield what, [row[0] for row in query(statement)]
+    yield (
+        "a vector that is not as it was written",
+        [(item, model) for item, model, vector, checksum in query(_VECTORS) if crc32(vector) != checksum],
+    )
+    yield "a model with vectors of several lengths", [model for model, lengths in query(_LENGTHS) if lengths > 1]
