@@ -10,6 +10,7 @@ queries are sentences of their own. Texts are embedded beforehand, so that the t
 import argparse
 import asyncio
 import gc
+import itertools
 import json
 import os
 import random
@@ -121,12 +122,18 @@ _WHEN = [
     "years ago",
 ]
 _WHY = ["because the price was right", "although nobody asked", "to please the children", "by mistake", "for a bet"]
+_RARE = ["".join(each) for each in itertools.product(("ka", "lo", "mi", "ter", "su", "ven"), repeat=6)][:20_000]
 
 
 def sentences(count: int, seed: int) -> list[str]:
+    """Sentences of everyday words, each with three out of 20,000 that are as rare as words are (Zipf's law)."""
     rng = random.Random(seed)
-    parts = (_WHO, _DID, ["the"], _KIND, _WHAT, _WHERE, _WHEN, _WHY)
-    return [f"{' '.join(rng.choice(part) for part in parts)} ({rng.randrange(100_000)})." for _ in range(count)]
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, len(_RARE) + 1)))
+    parts = (_WHO, _DID, ["the"], _KIND, _WHAT, _WHERE, _WHEN, _WHY, ["about"])
+    return [
+        f"{' '.join(rng.choice(part) for part in parts)} {' '.join(rng.choices(_RARE, cum_weights=weights, k=3))}."
+        for _ in range(count)
+    ]
 
 
 class Prepared:

@@ -142,3 +142,17 @@ def test_any_text_can_be_indexed_and_removed(words: str) -> None:
 
 
 _SHARED = _filled()
+
+
+def test_in_a_large_scope_the_rarer_words_decide_and_common_ones_still_find(
+    tx: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fulltext, "_IS_LARGE", fulltext._IS_LARGE.offset(20))  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(fulltext, "ENOUGH", 3)
+    monkeypatch.setattr(fulltext, "SCORED_MAX", 5)
+    fulltext.index_many(tx, "passage", "large", {f"p{n:02}": f"the harbour number {n}" for n in range(30)})
+    fulltext.index_many(tx, "passage", "large", {"fox": "a fox", "both": "the fox of the harbour"})
+    assert [item for item, _ in fulltext.search(tx, "passage", "large", "the fox harbour", 2)] == ["both", "fox"]
+    found = [item for item, _ in fulltext.search(tx, "passage", "large", "the fox harbour", 40)]
+    assert found[0] == "both" and sorted(found) == sorted(["both", "fox", *(f"p{n:02}" for n in range(30))])
+    assert len(fulltext.search(tx, "passage", "large", "harbour unheard-of", 7)) == 7

@@ -35,6 +35,9 @@ Kind: TypeAlias = Literal["message", "passage", "tool"]
 
 QUERY_TERMS_MAX = 32
 QUERY_CHARS_MAX = 2000
+LARGE = 10_000  # items of a scope from which on the rarer words of a query are looked for first
+ENOUGH, SCORED_MAX = 200, 5_000  # items with the rarer words: at least, and then not more than
+COUNTED_MAX = 20_000  # items that hold a word are counted so far
 _QUOTE = '"'
 
 ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
@@ -65,6 +68,7 @@ class _Statements:
     drop_numbers: Executable  # numbers
     # (scoped, condition) -> kind, scope, any_term, all_terms, limit, offset -> item_id, score
     search: Callable[[bool, ColumnElement[bool] | None], Executable]
+    holding: Executable  # any_term -> how many items hold it, whoever's they are
 
 
 def index(tx: Connection, kind: Kind, scope: str, item_id: str, text: str) -> None:
@@ -124,8 +128,9 @@ def search(
 ) -> list[tuple[str, float]]:
     """The items of the scope that hold a word of the query, with their BM25 score (more is better).
 
-    Those that hold every word come first, within that the best score. A query without words finds nothing. Without a
-    scope, `only` must say whose items may be found. As a phrase the words must follow each other.
+    Those that hold every word come first, within that the best score. A query without words finds nothing; in a large
+    scope, the common words of a query count only when its rarer ones find too little. Without a scope, `only` must say
+    whose items may be found. As a phrase the words must follow each other.
     """
     if scope is None and only is None:
         raise InvariantBroken("A search must say among whose items.")
@@ -138,19 +143,39 @@ def search(
         "the_kind": kind,
         **({} if scope is None else {"the_scope": scope}),
         **(only.parameters if only else {}),
-        "any_term": " OR ".join(terms),
         "all_terms": " AND ".join(terms),
         "row_limit": limit,
         "row_offset": offset,
     }
     statement = _statements(tx).search(scope is not None, only.condition if only else None)
-    return [(row.item_id, row.score) for row in tx.execute(statement, wanted)]
+    for some in dict.fromkeys((_rarer(tx, kind, scope, terms), tuple(terms))):
+        found = tx.execute(statement, {**wanted, "any_term": " OR ".join(some)}).all()
+        if len(found) == limit:
+            break
+    return [(row.item_id, row.score) for row in found]
 
 
 def _terms(query: str) -> list[str]:
     """The words of a query, each once and quoted, so that none of them is an operator."""
     words = _BETWEEN_WORDS.split(_storable(query[:QUERY_CHARS_MAX]).lower())
     return [f'"{word}"' for word in dict.fromkeys(words) if word][:QUERY_TERMS_MAX]
+
+
+def _rarer(tx: Connection, kind: Kind, scope: str | None, terms: list[str]) -> tuple[str, ...]:
+    """Of a large scope, the rarer words of a query, as many as may be scored at once: a word that is everywhere tells
+    next to nothing, and to score all that hold it takes a tenth of a second."""
+    of_scope = {"the_kind": kind, "the_scope": scope}
+    if scope is None or len(terms) == 1 or tx.execute(_IS_LARGE, of_scope).first() is None:
+        return tuple(terms)
+    holding = _statements(tx).holding
+    counts = sorted((tx.execute(holding, {"any_term": each}).scalar_one(), each) for each in terms)
+    total, rarer = 0, list[str]()
+    for count, term in counts:
+        if total >= ENOUGH and total + count > SCORED_MAX:
+            break
+        total += count
+        rarer.append(term)
+    return tuple(rarer)
 
 
 def _storable(text: str) -> str:
@@ -167,6 +192,7 @@ def _statements(tx: Connection) -> _Statements:
 
 _of_item = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.item_id == bindparam("the_item"))
 _of_scope = (search_items.c.kind == bindparam("the_kind")) & (search_items.c.scope == bindparam("the_scope"))
+_IS_LARGE = select(search_items.c.id).where(_of_scope).limit(1).offset(LARGE)
 _DROP_ITEM = delete(search_items).where(_of_item)
 _DROP_ITEMS = delete(search_items).where(_of_scope)
 _DROP_NUMBERED = delete(search_items).where(search_items.c.id.in_(bindparam("numbers", expanding=True)))
@@ -186,6 +212,11 @@ _SQLITE_MATCHES = (
     )
     .limit(bindparam("row_limit", type_=Integer))
     .offset(bindparam("row_offset", type_=Integer))
+)
+
+
+_SQLITE_HOLDING = plain_sql(
+    f"SELECT count(*) FROM (SELECT 1 FROM search_text WHERE search_text MATCH :any_term LIMIT {COUNTED_MAX})"
 )
 
 
@@ -212,6 +243,7 @@ def _sqlite_statements() -> _Statements:
         drop_texts=delete(fts).where(fts.c.rowid.in_(select(search_items.c.id).where(_of_scope))),
         drop_numbers=delete(fts).where(fts.c.rowid.in_(bindparam("numbers", expanding=True))),
         search=_sqlite_search,
+        holding=_SQLITE_HOLDING,
     )
 
 
