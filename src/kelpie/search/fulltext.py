@@ -148,10 +148,10 @@ def search(
         "row_offset": offset,
     }
     statement = _statements(tx).search(scope is not None, only.condition if only else None)
-    for some in dict.fromkeys((_rarer(tx, kind, scope, terms), tuple(terms))):
-        found = tx.execute(statement, {**wanted, "any_term": " OR ".join(some)}).all()
-        if len(found) == limit:
-            break
+    rarer = _rarer(tx, kind, scope, terms)
+    found = tx.execute(statement, {**wanted, "any_term": " OR ".join(rarer)}).all()
+    if len(found) < limit and len(rarer) < len(terms):
+        found = tx.execute(statement, {**wanted, "any_term": " OR ".join(terms)}).all()
     return [(row.item_id, row.score) for row in found]
 
 
