@@ -86,6 +86,28 @@ async def test_searching_all_agents(client: httpx.AsyncClient, puppet: Puppet) -
     assert (await client.post("/v1/messages/search", json={"query": "x", "search_mode": "no"})).status_code == 422
 
 
+async def test_pages_and_days_of_a_search(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    await talk(client, puppet)
+
+    async def found(**body: Any) -> list[str]:
+        answer = await client.post("/v1/messages/search", json={"query": "apple", **body})
+        assert answer.status_code == 200, answer.text
+        return [hit["content"] for hit in answer.json()]
+
+    everything = await found()
+    assert [await found(limit=2, page=page) for page in range(3)] == [everything[:2], everything[2:], []]
+    body = {"limit": 2, "page": 1, "query": ""}
+    newest = (await client.post("/v1/agents/messages/search", json=body)).json()
+    assert [(hit["embedded_text"], hit["fts_rank"]) for hit in newest] == [("apple it is", 3), ("a green apple", 4)]
+    today, tomorrow = (str((datetime.now(UTC) + timedelta(days=n)).date()) for n in (0, 1))
+    assert len(await found(start_date=today, end_date=today)) == 3, "a day as an end is meant as a whole"
+    for wrong in ({"limit": 1000, "page": 10}, {"start_date": tomorrow, "end_date": today}):
+        answer = await client.post("/v1/messages/search", json={"query": "apple", **wrong})
+        assert answer.status_code == 400, answer.text
+    for wrong in ({"page": -1}, {"limit": 0}, {"end_date": "2023-02-29"}, {"start_date": "soon"}):
+        assert (await client.post("/v1/messages/search", json={"query": "apple", **wrong})).status_code == 422
+
+
 async def test_a_search_says_how_it_was_made(client: httpx.AsyncClient, puppet: Puppet) -> None:
     await talk(client, puppet)
     for path in ("/v1/messages/search", "/v1/agents/messages/search"):

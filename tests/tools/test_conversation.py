@@ -127,3 +127,49 @@ def test_what_cannot_be_meant_is_refused(shop: Workshop, arguments: dict[str, An
 )
 def test_how_long_ago(seconds: int, text: str) -> None:
     assert ago(NOW - seconds * MICROS_PER_SECOND, NOW) == text
+
+
+# --- by date ----------------------------------------------------------------------------------------------------------
+
+
+def by_date(shop: Workshop, **arguments: Any) -> dict[str, Any]:
+    return json.loads(shop.run("conversation_search_date", **arguments).text)
+
+
+def test_a_stretch_of_time_is_read_page_by_page_oldest_first(shop: Workshop) -> None:
+    for number in range(45):
+        say(shop, number, Role.user if number % 2 else Role.assistant, f"word {number}", NOW - (45 - number) * HOUR)
+    say(shop, 100, Role.user, "of Ben", NOW - HOUR, BEN)
+    silent = ToolCall("c", "memory", "{}")
+    messages.append(shop.tx, [Message(message_id(101), ANN, Role.assistant, NOW - HOUR, tool_calls=(silent,))])
+    pages = [by_date(shop, start_date="last 7 days", page=page) for page in range(4)]
+    said = [result["content"] for page in pages for result in page["results"]]
+    assert said == [f"word {number}" for number in range(45)]
+    assert [page["more"] for page in pages] == [True, True, False, False]
+    assert pages[3]["message"] == "Nothing on page 3."
+    assert (pages[0]["from"], pages[0]["to"]) == ("2023-11-07T22:13:20+00:00", "2023-11-14T22:13:20+00:00")
+
+
+def test_the_end_of_a_stretch_is_a_whole_day_in_the_agents_zone(shop: Workshop) -> None:
+    say(shop, 1, Role.user, "late", 1_700_002_799 * MICROS_PER_SECOND)  # 23:59:59 in Berlin
+    say(shop, 2, Role.user, "next day", 1_700_002_800 * MICROS_PER_SECOND)
+    berlin = {"timezone": "Europe/Berlin", "start_date": "2023-11-14"}
+    assert [r["content"] for r in by_date(shop, end_date="2023-11-14", **berlin)["results"]] == ["late"]
+    assert [r["content"] for r in by_date(shop, end_date="2023-11-14T23:59:60", **berlin)["results"]] == [
+        "late",
+        "next day",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"start_date": "2024-01-02", "end_date": "2024-01-01"}, "lies before"),
+        ({"start_date": "2023-02-29"}, "'start_date' is not a date"),
+        ({"start_date": "today", "page": -1}, "'page' must be from 0"),
+        ({"end_date": "today"}, "start_date"),
+    ],
+)
+def test_a_stretch_that_cannot_be_is_refused(shop: Workshop, arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ToolError, match=problem):
+        by_date(shop, **arguments)

@@ -1,21 +1,39 @@
-"""How clients search messages, and how they hand in what was said elsewhere."""
+"""How clients search messages, and how they hand in what was said elsewhere.
 
+`page` is Kelpie's own: which page of `limit` results, counted from 0.
+"""
+
+import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
-from kelpie.core.messages import MessageSearch, NewMessage, Role
-from kelpie.core.search import SearchMode
-from kelpie.core.time import from_datetime
+from kelpie.core.messages import Message, MessageSearch, NewMessage, Role
+from kelpie.core.search import Hit, SearchMode, reach
 from kelpie.server.letta.content_body import content_parts
 from kelpie.server.letta.runs import conversation_of
+from kelpie.server.letta.times import moment
 
 CAPTURED_MAX = 1000
 
+Found = tuple[Message, Hit | None]
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+PAGES_REACH = 10_000  # results; no page lies beyond
+
 _Limit = Annotated[int, Field(ge=1, le=1000)]
+
+
+def _whole_day(given: Any) -> Any:
+    """A day as an end is meant with all of its hours."""
+    return f"{given}T23:59:59.999999" if isinstance(given, str) and _DAY.fullmatch(given) else given
+
+
+Until = Annotated[datetime, BeforeValidator(_whole_day)]
 
 
 class SearchMessages(BaseModel):
@@ -28,8 +46,9 @@ class SearchMessages(BaseModel):
     agent_id: str | None = None
     conversation_id: str | None = None
     limit: _Limit = 50
+    page: Annotated[int, Field(ge=0)] | None = None
     start_date: datetime | None = None
-    end_date: datetime | None = None
+    end_date: Until | None = None
 
 
 class SearchAgentMessages(SearchMessages):
@@ -40,20 +59,35 @@ class SearchAgentMessages(SearchMessages):
 
 
 def search_of(body: SearchMessages) -> MessageSearch:
-    """Raises InvalidInput for a malformed id."""
+    """Raises InvalidInput for a malformed id, a page too far, or a stretch of time that ends before it begins."""
+    since, until = moment("start_date", body.start_date), moment("end_date", body.end_date)
+    if since is not None and until is not None and until < since:
+        raise InvalidInput("end_date", "lies before 'start_date'; swap them, or leave one out")
     wider = body if isinstance(body, SearchAgentMessages) else SearchAgentMessages()
     return MessageSearch(
         text=body.query or "",
-        limit=body.limit,
+        limit=body.limit if body.page is None else _reach(body.limit, body.page),
         agent_id=None if body.agent_id is None else AgentId.parse(body.agent_id),
         conversation_id=conversation_of(body.conversation_id),
         roles=tuple(Role.tool if role == "function" else Role(role) for role in wider.roles or ()),
         project_id=wider.project_id,
         template_id=wider.template_id,
-        created_from=None if body.start_date is None else from_datetime(body.start_date),
-        created_to=None if body.end_date is None else from_datetime(body.end_date),
+        created_from=since,
+        created_to=until,
         mode=body.search_mode,
     )
+
+
+def _reach(limit: int, page: int) -> int:
+    if limit * (page + 1) > PAGES_REACH:
+        raise InvalidInput("page", f"no page lies beyond {PAGES_REACH} results; narrow the search")
+    return reach(limit, page)
+
+
+def page_of(body: SearchMessages, found: Sequence[Found]) -> Sequence[Found]:
+    """What is on the page that was asked for."""
+    start = (body.page or 0) * body.limit
+    return found[start : start + body.limit]
 
 
 class CaptureMessages(BaseModel):

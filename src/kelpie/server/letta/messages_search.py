@@ -16,6 +16,7 @@ from kelpie.server.letta.message_search_body import (
     SearchAgentMessages,
     SearchMessages,
     captured,
+    page_of,
     search_of,
 )
 from kelpie.server.letta.message_search_shape import found_shape, how_shape, ranked_shape
@@ -51,13 +52,14 @@ async def list_all_messages(
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
 async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
     recalled = await kelpie.recall.search(search_of(body))
-    return Answer([found_shape(message) for message, _ in recalled.found], headers=how_shape(recalled))
+    found = [found_shape(message) for message, _ in page_of(body, recalled.found)]
+    return Answer(found, headers=how_shape(recalled))
 
 
 @router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
 async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Answer:
     recalled, user = await kelpie.recall.search(search_of(body)), kelpie.caller.user_id
-    places = enumerate(recalled.found, 1)
+    places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
     found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
     return Answer(found, headers=how_shape(recalled))
 
