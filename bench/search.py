@@ -306,7 +306,7 @@ async def _for_ever(noise: Callable[[], Awaitable[Any]]) -> None:
 
 
 async def _turn(kelpie: Kelpie, agent: AgentId) -> None:
-    turn = await kelpie.agents.send(agent, Send((NewMessage(Role.user, (Text("hello there"),)),)))
+    turn = await kelpie.sending.send(agent, Send((NewMessage(Role.user, (Text("hello there"),)),)))
     async for _ in turn.events():
         pass
 

@@ -109,6 +109,7 @@ class Kelpie:
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
+        self.histories, self.sending = own.histories, own.sending
         self._expiry = Expiry(world, self.backlog, own.agents.forgotten, settings.approval_s, settings.max_steps)
         self._equipment = Equipment(
             world,

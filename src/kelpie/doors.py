@@ -20,11 +20,13 @@ from kelpie.agent.conversations import Conversations
 from kelpie.agent.deployments import Deployments
 from kelpie.agent.drafts import Drafts
 from kelpie.agent.groups import Groups
+from kelpie.agent.histories import Histories
 from kelpie.agent.jobs import Jobs
 from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
 from kelpie.agent.recall import Recall
 from kelpie.agent.runs import Runs
+from kelpie.agent.sending import Sending
 from kelpie.agent.streams import Backstage, Streams
 from kelpie.agent.tags import Tags
 from kelpie.agent.underway import Underway
@@ -50,6 +52,8 @@ class Doors:
     settings: Settings
     models: Models
     agents: Agents
+    histories: Histories
+    sending: Sending
     blocks: Blocks
     block_history: BlockHistory
     tools: Tools
@@ -88,15 +92,18 @@ def open_doors(
     accounts_changed: Callable[[], None],
     meetings: Meetings,
 ) -> Doors:
-    agents = Agents(world, models, dispatcher, pauses, underway, settings, caller)
+    agents = Agents(world, models, dispatcher, pauses, settings, caller)
+    sending = Sending(world, models, dispatcher, underway, settings, caller)
     blocks = Blocks(world, agents.touched, settings.block_rules, caller)
-    groups = Groups(world, agents, meetings, caller)
+    groups = Groups(world, agents, sending, meetings, caller)
     return Doors(
         caller=caller,
         world=world,
         settings=settings,
         models=models,
         agents=agents,
+        histories=Histories(world, agents, caller),
+        sending=sending,
         blocks=blocks,
         block_history=BlockHistory(world, agents.touched, settings.block_rules, caller),
         tools=Tools(world, agents.touched, caller),

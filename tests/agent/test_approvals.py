@@ -47,7 +47,7 @@ async def make(house, *, rules=(APPEND,), **fields):
 
 async def answer(house, agent_id, *answers, messages=(), **options):
     said = tuple(NewMessage(Role.user, (Text(text),)) for text in messages)
-    turn = await house.kelpie.agents.send(agent_id, Send(said, answers=answers, **options))
+    turn = await house.kelpie.sending.send(agent_id, Send(said, answers=answers, **options))
     return [event async for event in turn.events()]
 
 
@@ -56,7 +56,7 @@ async def value(house, agent_id):
 
 
 async def history(house, agent_id):
-    found = await house.kelpie.agents.messages(agent_id, MessageQuery(limit=None))
+    found = await house.kelpie.histories.messages(agent_id, MessageQuery(limit=None))
     return [row for row in found if row.role is not Role.system]
 
 
@@ -346,7 +346,7 @@ async def test_a_reset_ends_the_waiting(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    await house.kelpie.agents.reset_messages(agent.id, False)
+    await house.kelpie.histories.reset(agent.id, False)
     assert await pending(house, agent.id) is None
     with pytest.raises(InvalidInput):
         ended_error(await answer(house, agent.id, Ruling("call_0", True)))
@@ -391,7 +391,7 @@ async def test_cut_off_while_an_approved_tool_runs_outside_it_is_not_run_again(t
     agent = await make(house, rules=("outside",), tools=("outside",))
     house.model.script = [says("", ("outside", {"x": "1"}))]
     await house.say(agent.id, "go")
-    await house.kelpie.agents.send(agent.id, Send((), answers=(Ruling("call_0", True),)))
+    await house.kelpie.sending.send(agent.id, Send((), answers=(Ruling("call_0", True),)))
     async with asyncio.timeout(10):
         await begun.wait()
     await house.stop()
@@ -465,9 +465,9 @@ async def test_repair_closes_what_is_orphaned_once_and_leaves_what_waits(house):
 
     await house.kelpie.world.database.transact(spoil)
     house.kelpie.dispatcher.tell(agent.id, Activation.forget_context)
-    done = await house.kelpie.agents.repair(agent.id)
+    done = await house.kelpie.histories.repair(agent.id)
     assert len(done) == 2 and any("without a result" in line for line in done)
-    assert await house.kelpie.agents.repair(agent.id) == [], "the second time there is nothing to do"
+    assert await house.kelpie.histories.repair(agent.id) == [], "the second time there is nothing to do"
     assert await pending(house, agent.id) is not None
     await answer(house, agent.id, Ruling("call_0", False))
     await well_formed(house, agent.id)
@@ -479,7 +479,7 @@ async def test_a_wait_for_a_tool_that_is_gone_is_ended_by_repair(house):
     await house.say(agent.id, "go")
     tool = next(t for t in (await house.kelpie.agents.get(agent.id)).tools if t.name == APPEND)
     await house.kelpie.tools.detach(agent.id, tool.id)
-    assert len(await house.kelpie.agents.repair(agent.id)) == 1 and await pending(house, agent.id) is None
+    assert len(await house.kelpie.histories.repair(agent.id)) == 1 and await pending(house, agent.id) is None
     await well_formed(house, agent.id)
 
 
@@ -494,4 +494,4 @@ async def test_an_agent_mends_itself_when_it_is_loaded(house):
     )
     await house.say(agent.id, "and?")
     await well_formed(house, agent.id)
-    assert await house.kelpie.agents.repair(agent.id) == []
+    assert await house.kelpie.histories.repair(agent.id) == []

@@ -27,7 +27,7 @@ def said(request):
 
 async def context(house, agent):
     ids = (await house.kelpie.agents.get(agent.id)).message_ids
-    return [(await house.kelpie.agents.message(i)).role for i in ids]
+    return [(await house.kelpie.histories.message(i)).role for i in ids]
 
 
 async def test_a_turn_sees_itself_and_nothing_before_it(house):
@@ -41,7 +41,7 @@ async def test_a_turn_sees_itself_and_nothing_before_it(house):
     assert [role for role, _ in said(second)] == [Role.user, Role.assistant, Role.tool]
     assert said(third) == [(Role.user, "two")]
     assert "Likes tea" in third.system, "blocks are not part of what is cleared"
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["one", "two"], "the history keeps everything"
     await house.stop()
     await house.start()
@@ -168,7 +168,7 @@ async def test_when_the_last_commit_fails_nothing_of_it_is_done(house, monkeypat
     house.model.script = [says("two done")]
     await house.say(agent.id, "two")
     assert said(house.model.requests[-1]) == [(Role.user, "two")], "the turn was closed, and that cleared it"
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["one", "two"]
     assert "never committed" not in [m.text for m in history]
 

@@ -83,13 +83,13 @@ async def test_lanes_share_it_and_overshoot_by_no_more_than_what_is_in_flight(pr
     lanes = ["", *[(await doors.conversations.create(agent_id, NewConversation())).id for _ in range(2)]]
     priced.model.hold = asyncio.Event()
     said = (NewMessage(Role.user, (Text("hi"),)),)
-    turns = [await priced.kelpie.agents.send(agent_id, Send(said, conversation=lane)) for lane in lanes]
+    turns = [await priced.kelpie.sending.send(agent_id, Send(said, conversation=lane)) for lane in lanes]
     while len(priced.model.requests) < len(lanes):  # noqa: ASYNC110 - all three are in flight before any ends
         await asyncio.sleep(0.01)
     priced.model.hold.set()
     ends = [[event async for event in turn.events()][-1] for turn in turns]
     assert all(isinstance(end, TurnEnded) and end.stop_reason is StopReason.end_turn for end in ends)
-    again = [await priced.kelpie.agents.send(agent_id, Send(said, conversation=lane)) for lane in lanes]
+    again = [await priced.kelpie.sending.send(agent_id, Send(said, conversation=lane)) for lane in lanes]
     ends = [[event async for event in turn.events()][-1] for turn in again]
     assert all(end.stop_reason is StopReason.insufficient_credits for end in ends)
     assert await spent(priced, agent_id) == Spent(3 * 70, 45, 3)

@@ -60,7 +60,7 @@ class Shop(House):
         return made.agent.id
 
     async def send(self, agent_id, text="go", **options):
-        return await self.kelpie.agents.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
+        return await self.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
 
     async def cancel(self, agent_id, run_ids=None):
         async with asyncio.timeout(WAIT_S):
@@ -70,7 +70,7 @@ class Shop(House):
         return await self.kelpie.runs.get(RunId(run_id))
 
     async def history(self, agent_id):
-        return (await self.kelpie.agents.messages(agent_id, MessageQuery()))[1:]
+        return (await self.kelpie.histories.messages(agent_id, MessageQuery()))[1:]
 
 
 @pytest.fixture
@@ -356,7 +356,7 @@ async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop,
     assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", False)]
     assert all("user cancelled" in r.text for r in results)
     assert (await shop.kelpie.agents.get(agent_id)).pending_approval is None
-    turn = await shop.kelpie.agents.send(agent_id, Send((), answers=(Ruling("call_0", True),)))
+    turn = await shop.kelpie.sending.send(agent_id, Send((), answers=(Ruling("call_0", True),)))
     assert isinstance(ended(await heard(turn)).error, InvalidInput), "nothing waits any more"
     with pytest.raises(Conflict, match="no active run"):
         await door.of_default(agent_id)
@@ -370,7 +370,7 @@ async def test_a_call_that_was_allowed_and_is_running_gets_its_result(shop, live
     shop.model.script = [call("a", "hold")]
     await shop.say(agent_id, "go")
     allowed = (Ruling("call_0", True), Ruling("call_1", True))
-    turn = await shop.kelpie.agents.send(agent_id, Send((), answers=allowed))
+    turn = await shop.kelpie.sending.send(agent_id, Send((), answers=allowed))
     await asyncio.wait_for(shop.holding.wait(), WAIT_S)
     if not live:
         shop.kelpie.underway._works.clear()

@@ -76,7 +76,7 @@ async def make(house, window=WINDOW, **fields):
 
 async def context(house, agent):
     view = await house.kelpie.agents.get(agent.id)
-    found = {m.id: m for m in await house.kelpie.agents.messages(agent.id, MessageQuery(limit=None))}
+    found = {m.id: m for m in await house.kelpie.histories.messages(agent.id, MessageQuery(limit=None))}
     return [found[i] for i in view.message_ids]
 
 
@@ -127,7 +127,7 @@ async def test_a_full_context_is_compacted_after_the_step(house):
     house.model.script = [says("fine")]
     events = await house.say(agent.id, "and now?")
     assert "Facts 0 and 1." in shown(house.model.requests[-1])[0].text and rows(events)[-1].text == "fine"
-    everything = await house.kelpie.agents.messages(agent.id, MessageQuery(limit=None))
+    everything = await house.kelpie.histories.messages(agent.id, MessageQuery(limit=None))
     assert sum(m.text.startswith("fact ") for m in everything) == 7, "the history keeps everything"
 
 
@@ -299,7 +299,7 @@ async def test_a_history_that_is_emptied_while_it_is_summed_up_stays_empty(house
     await fill(house, agent, 6)
 
     async def empty():
-        await house.kelpie.agents.reset_messages(agent.id, False)
+        await house.kelpie.histories.reset(agent.id, False)
 
     class Resetting(CountingModel):
         async def stream(self, request):

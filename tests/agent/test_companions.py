@@ -73,7 +73,7 @@ async def test_a_companion_is_made_with_its_agent(house):
     assert group.manager.type is ManagerType.sleeptime and group.manager.agent_id == main
     assert (group.manager.sleeptime_agent_frequency, group.turns_counter) == (5, -1)
     assert view.managed_group == group
-    (system,) = await house.kelpie.agents.messages(aide, MessageQuery())
+    (system,) = await house.kelpie.histories.messages(aide, MessageQuery())
     assert system.role is Role.system and "memory_persona" in system.text and "Name: Bob" in system.text
 
 
@@ -142,14 +142,14 @@ async def test_turns_are_counted_and_every_nth_gives_it_work(house):
     assert [run.id for run in found] == [ends[0].run_ids[0], ends[2].run_ids[0]]
     assert {run.metadata["run_type"] for run in found} == {"sleeptime_agent_send_message_async"}
     assert all(run.status is RunStatus.completed for run in found)
-    said = [m.text for m in await house.kelpie.agents.messages(aide, MessageQuery()) if m.role is Role.user]
+    said = [m.text for m in await house.kelpie.histories.messages(aide, MessageQuery()) if m.role is Role.user]
     assert [text.partition("\n\n")[2] for text in said] == [
         "user: turn 0\nassistant: m0",
         "user: turn 1\nassistant: m1\nuser: turn 2\nassistant: m2",
     ]
     assert main in said[0]
     group = await groups(house).get(group_id)
-    rows = await house.kelpie.agents.messages(main, MessageQuery())
+    rows = await house.kelpie.histories.messages(main, MessageQuery())
     third = next(i for i, row in enumerate(rows) if row.text == "turn 3")
     assert (group.turns_counter, group.last_processed_message_id) == (1, rows[third - 1].id)
     inputs = [row.text for row in await groups(house).messages(group_id, MessageQuery())]
@@ -203,9 +203,9 @@ async def test_what_a_voice_loses_sight_of_is_given_to_its_companion(house):
     ends = [ended(await house.say(main, f"turn {i}")) for i in range(2)]
     assert [len(end.run_ids) for end in ends] == [0, 1]  # the greeting it began with counts as well
     await settled(house, aide, 1)
-    said = [m.text for m in await house.kelpie.agents.messages(aide, MessageQuery()) if m.role is Role.user]
+    said = [m.text for m in await house.kelpie.histories.messages(aide, MessageQuery()) if m.role is Role.user]
     assert "(0) assistant: " in said[0]
     await house.say(main, "turn 2")
     shown = [r for r in house.model.requests if r.user == main][-1].messages
     assert "turn 2" in shown[-1].message.text and len(shown) <= 7
-    assert len(await house.kelpie.agents.messages(main, MessageQuery())) == 1 + 3 + 9
+    assert len(await house.kelpie.histories.messages(main, MessageQuery())) == 1 + 3 + 9

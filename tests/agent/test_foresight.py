@@ -89,9 +89,9 @@ async def test_what_is_said_with_the_search_is_not_found_by_it(house):
     agent = await house.agent(RECALL, tool_rules=(ToolRule("requires_approval", RECALL),))
     house.model.script = [says("I look for zebras", (RECALL, {"query": "zebras"})), says("none")]
     await house.say(agent, "what about zebras?")  # stored before the call is answered
-    (row,) = [m for m in await house.kelpie.agents.messages(agent, MessageQuery()) if m.tool_calls]
+    (row,) = [m for m in await house.kelpie.histories.messages(agent, MessageQuery()) if m.tool_calls]
     answer = Send((), answers=(Ruling(row.tool_calls[0].id, True),))
-    events = [event async for event in (await house.kelpie.agents.send(agent, answer)).events()]
+    events = [event async for event in (await house.kelpie.sending.send(agent, answer)).events()]
     assert read(results(events)[0])["results"] == []
 
 
@@ -139,7 +139,7 @@ async def _held(house, agent, *called):
     """A turn whose call waits for a vector."""
     house.model.script = [says("", *called)]
     house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
-    turn = await house.kelpie.agents.send(agent, Send((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await house.kelpie.sending.send(agent, Send((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(WAIT_S):
         await house.model.asked.wait()
     return turn
@@ -178,13 +178,15 @@ async def test_cancelled_while_an_approved_call_waits_for_a_vector_it_is_not_mad
     assert ended(await house.say(agent, "go")).stop_reason is StopReason.requires_approval
     approve = Send((), answers=(Ruling("call_0", True),))
     house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
-    turn = await house.kelpie.agents.send(agent, approve)
+    turn = await house.kelpie.sending.send(agent, approve)
     async with asyncio.timeout(WAIT_S):
         await house.model.asked.wait()
     await _cancelled(house, agent)
     assert ended([event async for event in turn.events()]).stop_reason is StopReason.cancelled
     assert await _stored(house, agent) == []
-    given = [result for row in await house.kelpie.agents.messages(agent, MessageQuery()) for result in row.tool_returns]
+    given = [
+        result for row in await house.kelpie.histories.messages(agent, MessageQuery()) for result in row.tool_returns
+    ]
     assert [(result.call_id, result.ok) for result in given] == [("call_0", False)]
     await _goes_on(house, agent)
 

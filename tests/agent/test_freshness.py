@@ -66,7 +66,7 @@ async def test_an_emptying_in_doubt_is_seen(house, answers_lost):
     await house.say(agent.id, "hello")
     answers_lost.set()
     with pytest.raises(CommitUnknown):
-        await house.kelpie.agents.reset_messages(agent.id, False)
+        await house.kelpie.histories.reset(agent.id, False)
     answers_lost.clear()
     await house.say(agent.id, "who are you?")
     assert [entry.message.text for entry in house.model.requests[-1].messages] == ["who are you?"]
@@ -81,10 +81,10 @@ async def test_a_turn_whose_history_is_emptied_ends_and_adds_nothing(house):
     house.model.hold.set()
     house.model.hold = asyncio.Event()
     await asked(house, 2)
-    await house.kelpie.agents.reset_messages(agent.id, False)
+    await house.kelpie.histories.reset(agent.id, False)
     house.model.hold.set()
     assert ended(await turn).stop_reason is StopReason.cancelled
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [message.role for message in history] == [Role.system]
     house.model.hold = None
     assert ended(await house.say(agent.id, "next")).stop_reason is StopReason.end_turn

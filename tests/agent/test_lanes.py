@@ -199,7 +199,7 @@ async def test_a_deleted_conversation_is_not_found_and_its_turn_ends(house):
     await threads(house).delete(conversation)
     house.model.hold.set()
     assert ended(await turn).stop_reason is StopReason.cancelled
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m for m in history if m.conversation_id == conversation and m.role is not Role.system] == []
     (run,) = await house.kelpie.runs.list(RunQuery(agent_ids=(agent.id,)))
     assert run.status is RunStatus.cancelled
@@ -217,7 +217,7 @@ async def test_calls_that_wait_in_a_deleted_conversation_are_not_made(house):
     assert ended(events).stop_reason is StopReason.requires_approval
     fork = await threads(house).fork(conversation)
     await threads(house).delete(conversation)
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery(conversation_id=conversation))
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery(conversation_id=conversation))
     (result,) = [result for message in history for result in message.tool_returns]
     assert result.call_id == "call_0" and not result.ok
     assert (await values(house, agent))["human"] == "Bob"
@@ -252,7 +252,7 @@ async def test_emptying_the_history_empties_every_conversation_and_they_go_on(ho
     agent = await make(house)
     conversation = await opened(house, agent)
     await house.say(agent.id, "hello", conversation=conversation)
-    await house.kelpie.agents.reset_messages(agent.id, False)
+    await house.kelpie.histories.reset(agent.id, False)
     await house.say(agent.id, "again", conversation=conversation)
     assert heard(house.model.requests[-1]) == ["again"]
     await house.say(agent.id, "and again", conversation=conversation)
@@ -310,7 +310,7 @@ async def test_a_call_whose_conversation_is_deleted_has_its_result_in_the_histor
     house.gate.set()
     events = await turn
     assert ended(events).stop_reason is StopReason.cancelled
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery(conversation_id=conversation))
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery(conversation_id=conversation))
     results = [result for message in history for result in message.tool_returns]
     assert [(result.call_id, result.ok) for result in results] == [("call_0", True), ("call_1", False)]
     assert rows(events)[-1].tool_returns == tuple(results)

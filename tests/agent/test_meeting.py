@@ -56,7 +56,7 @@ async def test_everyone_speaks_once_and_hears_the_others(house):
     end = events[-1]
     assert (end.stop_reason, end.step_count, end.usage.total_tokens, end.error) == (StopReason.end_turn, 2, 30, None)
     assert house.heard(ben) == ["Build it", "[Ann says:]\nA1"]
-    rows = (await house.kelpie.agents.messages(ben, MessageQuery()))[1:]
+    rows = (await house.kelpie.histories.messages(ben, MessageQuery()))[1:]
     assert all(row.group_id == group.id for row in rows)
     assert [(row.role.value, row.sender_id) for row in rows] == [("user", None), ("user", ann), ("assistant", ben)]
 

@@ -283,7 +283,7 @@ def test_another_pause_is_timed_anew_and_what_is_kept_is_bounded():
 
 async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that_was_made(house, monkeypatch):
     agent_id = await resting(house)
-    first = await house.kelpie.agents.messages(agent_id, MessageQuery())
+    first = await house.kelpie.histories.messages(agent_id, MessageQuery())
     add, failing = journal_keys.add, {"step"}
 
     def breaking(tx, claim, turn_id, step, kind, at):
@@ -295,17 +295,17 @@ async def test_a_failed_commit_keeps_neither_half_of_a_pause_and_loses_none_that
     house.model.script = [says("", (PAUSE, {"minutes": 60}))]
     assert isinstance(ended(await house.say(agent_id, "rest")).error, DiskFull)
     assert await until(house, agent_id) is None
-    assert await house.kelpie.agents.messages(agent_id, MessageQuery()) == first
+    assert await house.kelpie.histories.messages(agent_id, MessageQuery()) == first
     failing.clear()
     house.model.script = [says("", (PAUSE, {"minutes": 60}))]
     assert ended(await house.say(agent_id, "rest")).detail == PAUSE
-    lasts, said = await until(house, agent_id), await house.kelpie.agents.messages(agent_id, MessageQuery())
+    lasts, said = await until(house, agent_id), await house.kelpie.histories.messages(agent_id, MessageQuery())
     assert lasts is not None and json.dumps([m.text for m in said]).count("rest") == 1
     failing.add("step")
     house.model.script = [says("", memory("x"))]
     assert isinstance(ended(await house.say(agent_id, "hello")).error, DiskFull)
     assert await until(house, agent_id) == lasts
-    assert await house.kelpie.agents.messages(agent_id, MessageQuery()) == said
+    assert await house.kelpie.histories.messages(agent_id, MessageQuery()) == said
     failing.clear()
     house.model.script = [says("", ("send_message", {"message": "hi"}))]
     async with asyncio.timeout(20):

@@ -43,7 +43,7 @@ async def test_an_agent_asks_another_and_gets_what_it_says(house):
     (result,) = results(events)
     assert result.ok and read(result) == {"agent_id": ben, "response": ["The answer is 4."]}
     assert rows(events)[-1].text == "Ben says 4." and ended(events).stop_reason is StopReason.end_turn
-    _, said, answer = await house.kelpie.agents.messages(ben, MessageQuery())
+    _, said, answer = await house.kelpie.histories.messages(ben, MessageQuery())
     assert said.role is Role.user and said.sender_id == ann and said.name == "Ann"
     assert ann in said.text and "'Ann'" in said.text and said.text.endswith("\nWhat is 2+2?")
     assert answer.text == "The answer is 4."
@@ -91,7 +91,7 @@ async def test_empty_and_endless_messages_are_refused(house):
     ann = await house.agent("Ann", asks(ben, "  "), asks(ben, "x" * 100_001), asks_tagged())
     for result in results(await soon(house.say(ann, "Ask"))):
         assert not result.ok and "nothing was sent" in result.text.lower()
-    assert len(await house.kelpie.agents.messages(ben, MessageQuery())) == 1
+    assert len(await house.kelpie.histories.messages(ben, MessageQuery())) == 1
 
 
 async def test_a_long_answer_is_cut_and_says_so(house):
@@ -140,10 +140,10 @@ async def test_a_ring_is_refused_at_once(house):
     house.script(cid, asks(ann), says("cid done"))
     events = await soon(house.say(ann, "Go"))
     assert read(results(events)[0])["response"] == ["ben done"]
-    history = await house.kelpie.agents.messages(cid, MessageQuery())
+    history = await house.kelpie.histories.messages(cid, MessageQuery())
     (refused,) = [r for row in history for r in row.tool_returns]
     assert not refused.ok and "waits for the answer" in refused.text
-    assert len(await house.kelpie.agents.messages(ann, MessageQuery())) == 5  # nothing came in from Cid
+    assert len(await house.kelpie.histories.messages(ann, MessageQuery())) == 5  # nothing came in from Cid
 
 
 async def test_a_ring_through_tags_is_refused_for_the_one_it_concerns(house):
@@ -152,7 +152,7 @@ async def test_a_ring_through_tags_is_refused_for_the_one_it_concerns(house):
     ben = await house.agent("Ben", asks_tagged(["team"]), says("ben done"))
     house.script(ann, asks(ben), says("ann done"))
     await soon(house.say(ann, "Go"))
-    history = await house.kelpie.agents.messages(ben, MessageQuery())
+    history = await house.kelpie.histories.messages(ben, MessageQuery())
     (result,) = [r for row in history for r in row.tool_returns]
     found = {one["agent_id"]: one for one in read(result)}
     assert "waits for the answer" in found[ann]["error"] and found[dan]["response"] == ["dan"]
@@ -185,7 +185,7 @@ async def test_a_question_that_is_not_read_in_time_is_taken_back(tmp_path):
     gate.set()
     await soon(busy)
     await soon(house.say(ben, "Are you there?"))
-    said = [row.text for row in await house.kelpie.agents.messages(ben, MessageQuery()) if row.role is Role.user]
+    said = [row.text for row in await house.kelpie.histories.messages(ben, MessageQuery()) if row.role is Role.user]
     assert said == ["Think.", "Are you there?"]
     await house.stop()
 
@@ -200,7 +200,7 @@ async def test_a_question_that_is_not_answered_in_time_goes_on_without_its_asker
     assert "goes on as run-" in results(events)[0].text and rows(events)[-1].text == "never mind"
     gate.set()
     await soon(house.say(ben, "Are you there?"))
-    said = [row.text for row in await house.kelpie.agents.messages(ben, MessageQuery()) if row.role is Role.user]
+    said = [row.text for row in await house.kelpie.histories.messages(ben, MessageQuery()) if row.role is Role.user]
     assert len(said) == 3 and said[1].endswith("hello")
     await house.stop()
 
@@ -214,7 +214,7 @@ async def test_cancelling_the_one_who_asks_ends_the_wait(house):
     asking = asyncio.create_task(house.say(ann, "Go"))
 
     async def has_asked():
-        return any(m.tool_calls for m in await house.kelpie.agents.messages(ann, MessageQuery()))
+        return any(m.tool_calls for m in await house.kelpie.histories.messages(ann, MessageQuery()))
 
     await until(has_asked)
     cancelled = await soon(house.kelpie.doors(DEFAULT_CALLER).cancelling.of_agent(ann, None))
@@ -223,7 +223,7 @@ async def test_cancelling_the_one_who_asks_ends_the_wait(house):
     gate.set()
     await soon(busy)
     await soon(house.say(ben, "Next."))
-    said = [m.text for m in await house.kelpie.agents.messages(ben, MessageQuery()) if m.role is Role.user]
+    said = [m.text for m in await house.kelpie.histories.messages(ben, MessageQuery()) if m.role is Role.user]
     assert said == ["Think.", "Next."]  # what nobody waits for any more is not delivered
     assert rows(await soon(house.say(ann, "Are you well?")))[-1].text == "ok"
 

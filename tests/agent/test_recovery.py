@@ -43,7 +43,7 @@ async def make(house, **fields):
 
 async def begin(house, agent_id, text, **options):
     """Sends without waiting for the end."""
-    return await house.kelpie.agents.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
+    return await house.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
 
 
 async def behind(house, agent_id, text, **options):
@@ -73,7 +73,7 @@ async def test_cut_off_before_the_first_step_the_turn_is_closed_and_nothing_is_i
     await until(lambda: run_is(house, RunStatus.failed))
     run = await only_run(house)
     assert run.stop_reason is StopReason.error and run.metadata["error"]["type"] == "interrupted"
-    assert [m.role for m in await house.kelpie.agents.messages(agent.id, MessageQuery())] == [Role.system]
+    assert [m.role for m in await house.kelpie.histories.messages(agent.id, MessageQuery())] == [Role.system]
     house.model.script = [says("here")]
     assert rows(await house.say(agent.id, "hello again"))[-1].text == "here"
 
@@ -95,7 +95,7 @@ async def test_a_background_turn_without_a_step_is_begun_again(house):
     house.model.hold, house.model.script = None, [says("late but here")]
     await house.start()
     await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [(m.role, m.text) for m in history[1:]] == [(Role.user, "hello"), (Role.assistant, "late but here")]
 
 
@@ -117,7 +117,7 @@ async def test_a_turn_goes_on_from_its_last_committed_step(house):
     house.model.hold, house.model.script, asked = None, [says("Noted")], len(house.model.requests)
     await house.start()
     await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.role for m in history[1:]] == [Role.user, Role.assistant, Role.tool, Role.assistant]
     assert len(house.model.requests) == asked + 1, "a committed reply is not asked for again"
     assert (await only_run(house)).step_count == 2
@@ -145,7 +145,7 @@ async def test_an_outside_tool_that_was_running_is_reported_as_interrupted(tmp_p
     house.model.script = [says("I see it was interrupted")]
     await house.start()
     await until(lambda: run_is(house, RunStatus.completed))
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     results = [r for m in history for r in m.tool_returns]
     assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", True)]
     assert results[0].text == INTERRUPTED
@@ -157,7 +157,7 @@ async def test_outside_tools_run_in_order_and_each_result_is_committed_before_th
     seen = []
 
     async def outside(tool, call, arguments):
-        history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+        history = await house.kelpie.histories.messages(agent.id, MessageQuery())
         seen.append((arguments["x"], [r.text for m in history for r in m.tool_returns]))
         return Outcome(f"did {arguments['x']}")
 
@@ -200,7 +200,7 @@ async def test_a_commit_that_fails_is_told_and_the_agent_recovers(house, failing
     broken[0] = False
     house.model.script = [says("back")]
     assert rows(await house.say(agent.id, "again"))[-1].text == "back"
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.text for m in history if m.role is Role.user] == ["warm up", "again"]
     runs = await house.kelpie.runs.list(RunQuery())
     assert all(run.status in (RunStatus.completed, RunStatus.failed) for run in runs)
@@ -228,7 +228,7 @@ async def test_messages_of_one_agent_queue_and_are_answered_in_order(house):
     house.model.script = [lambda r: says(f"re: {r.messages[-1].message.text}")] * 5
     results = await asyncio.gather(*(house.say(agent.id, f"m{i}") for i in range(5)))
     assert [rows(events)[-1].text for events in results] == [f"re: m{i}" for i in range(5)]
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.role for m in history[1:]] == [Role.user, Role.assistant] * 5
 
 
@@ -266,7 +266,7 @@ async def test_the_journal_of_a_turn_that_ended_long_ago_is_pruned(house, monkey
     await house.start()
     await until(lambda: _is_zero(house, count))
     assert ended(await house.say(agent.id, "hello again")).stop_reason is StopReason.end_turn
-    said = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    said = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [row.text for row in said if row.role is Role.user] == ["hello", "hello again"]
 
 

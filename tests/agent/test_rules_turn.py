@@ -258,7 +258,7 @@ async def test_a_call_that_is_denied_counts_as_made_so_that_no_rule_asks_for_it_
     shop.model.script = [says("", call("two")), says("done")]
     asked = await shop.say(agent.id, "go")
     assert ended(asked).stop_reason is StopReason.requires_approval
-    turn = await shop.kelpie.agents.send(agent.id, Send((), answers=(Ruling("call_0", False),)))
+    turn = await shop.kelpie.sending.send(agent.id, Send((), answers=(Ruling("call_0", False),)))
     events = [event async for event in turn.events()]
     assert not shop.ran and "Denied" in results(events)[0][2]
     assert ended(events).stop_reason is StopReason.end_turn and ended(events).step_count == 1
@@ -318,7 +318,7 @@ async def test_a_turn_that_was_cut_off_goes_on_under_the_same_rules(tmp_path, he
     assert shop.offers() == [
         (["one"], "one"), (["two"], "two"), (["one", "three"], "auto"), (["three"], "three"), (["one", "three"], "auto")
     ]  # fmt: skip
-    history = await shop.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await shop.kelpie.histories.messages(agent.id, MessageQuery())
     kept = [(r.name, r.untried) for m in history for r in m.tool_returns]
     assert kept == [("one", False), ("two", False), ("two", True), ("three", False)]
     assert json.loads(history[2].tool_calls[0].arguments)["n"] == 1

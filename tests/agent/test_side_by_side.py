@@ -83,7 +83,7 @@ async def test_cancelled_together_each_has_its_result(workshop):
     workshop.together = 99  # which never come
     agent_id = await workshop.make()
     workshop.model.script = [says("", ("beside", {"x": "a"}), ("beside_too", {"x": "b"})), says("never said")]
-    turn = await workshop.kelpie.agents.send(agent_id, Send((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await workshop.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         while len(workshop.began) < 2:  # noqa: ASYNC110 - the tools tell nobody
             await asyncio.sleep(0.005)

@@ -21,7 +21,7 @@ async def test_a_plain_answer(house):
     events = await house.say(agent.id, "hi")
     assert [m.text for m in rows(events)] == ["Hello Bob"]
     assert ended(events).stop_reason is StopReason.end_turn
-    stored = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [(m.role, m.text) for m in stored[1:]] == [(Role.user, "hi"), (Role.assistant, "Hello Bob")]
     (run,) = await house.kelpie.runs.list(RunQuery())
     assert (run.status, run.stop_reason, run.step_count) == (RunStatus.completed, StopReason.end_turn, 1)
@@ -74,7 +74,7 @@ async def test_a_failed_first_step_leaves_the_input_out_of_the_history(house):
     events = await house.say(agent.id, "hi")
     assert ended(events).stop_reason is StopReason.llm_api_error
     assert isinstance(ended(events).error, ModelError)
-    stored = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.role for m in stored] == [Role.system]
     (run,) = await house.kelpie.runs.list(RunQuery())
     assert run.status is RunStatus.failed and run.metadata["error"]["detail"] == "upstream said no"
@@ -90,7 +90,7 @@ async def test_a_failure_after_a_step_keeps_what_was_committed(house):
     ]
     events = await house.say(agent.id, "hi")
     assert ended(events).error
-    stored = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    stored = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m.role for m in stored[1:]] == [Role.user, Role.assistant, Role.tool]
     house.model.script = [says("fine")]
     assert rows(await house.say(agent.id, "again"))[-1].text == "fine"
@@ -176,14 +176,14 @@ async def test_everything_is_there_after_a_restart(house):
     house.model.script = [says("", ("memory_insert", {"label": "human", "new_string": "Likes tea"})), says("Noted")]
     await house.say(agent.id, "I like tea")
     before = await house.kelpie.agents.get(agent.id)
-    history = await house.kelpie.agents.messages(agent.id, MessageQuery())
+    history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     await house.stop()
     await house.start()
     after = await house.kelpie.agents.get(agent.id)
     assert (after.agent, after.blocks, after.tools, after.message_ids) == (
         before.agent, before.blocks, before.tools, before.message_ids
     )  # fmt: skip
-    assert await house.kelpie.agents.messages(agent.id, MessageQuery()) == history
+    assert await house.kelpie.histories.messages(agent.id, MessageQuery()) == history
     house.model.script = [says("Tea it is")]
     await house.say(agent.id, "what do I like?")
     assert "Likes tea" in house.model.requests[-1].system
@@ -193,11 +193,11 @@ async def test_everything_is_there_after_a_restart(house):
 async def test_reset_empties_history_and_the_agent_goes_on(house):
     agent = await make(house)
     await house.say(agent.id, "hi")
-    view = await house.kelpie.agents.reset_messages(agent.id, False)
+    view = await house.kelpie.histories.reset(agent.id, False)
     assert len(view.message_ids) == 1
     await house.say(agent.id, "again")
     assert [p.message.text for p in house.model.requests[-1].messages] == ["again"]
-    assert len(await house.kelpie.agents.messages(agent.id, MessageQuery())) == 3
+    assert len(await house.kelpie.histories.messages(agent.id, MessageQuery())) == 3
 
 
 async def test_a_listing_has_relations_only_when_asked(house):

@@ -86,12 +86,12 @@ async def test_what_a_type_is_made_with(house, agent_type):
     assert rules == {("exit_loop", n) for n in exits.split()} | {("continue_loop", n) for n in continues.split()}
     assert len(view.message_ids) == messages
     assert view.agent.message_buffer_autoclear is (agent_type == "workflow_agent")
-    stored = await house.kelpie.agents.messages(view.agent.id, MessageQuery())
+    stored = await house.kelpie.histories.messages(view.agent.id, MessageQuery())
     spoken = (Role.tool,) if agent_type in BY_TOOL else ()
     assert [m.role for m in stored] == [Role.system, Role.assistant, *spoken, Role.user][:messages]
     called = {call.name for m in stored for call in m.tool_calls}
     assert called <= {t.name for t in view.tools}, "what a model is shown it must be able to do"
-    reset = await house.kelpie.agents.reset_messages(view.agent.id, add_default_initial=True)
+    reset = await house.kelpie.histories.reset(view.agent.id, add_default_initial=True)
     assert len(reset.message_ids) == messages
 
 
@@ -106,7 +106,7 @@ async def test_given_first_messages_replace_the_types_own(house, agent_type):
 
 
 async def _history(house, view):
-    return await house.kelpie.agents.messages(view.agent.id, MessageQuery())
+    return await house.kelpie.histories.messages(view.agent.id, MessageQuery())
 
 
 @pytest.mark.parametrize(

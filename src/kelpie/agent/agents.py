@@ -1,7 +1,7 @@
-"""The door to agents: make them, look at them, change them, talk to them, start and stop them.
+"""The door to agents: make them, look at them, change them, start and stop them.
 
-Messages go through the dispatcher's lanes; everything else is a read or a small transaction, after which the live
-activation is told, so nothing ever waits behind a turn.
+Everything is a read or a small transaction, after which the live activation is told, so nothing ever waits behind a
+turn.
 """
 
 import asyncio
@@ -11,33 +11,18 @@ from functools import partial
 from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import beginning, changing, companions, making, outfits, resends, state
+from kelpie.agent import beginning, changing, companions, making, state
 from kelpie.agent.activation import Activation
-from kelpie.agent.commands import DEFAULT_LANE, Send
-from kelpie.agent.listener import Turn, tell_failure
-from kelpie.agent.occupancy import require_free
+from kelpie.agent.commands import DEFAULT_LANE
 from kelpie.agent.pause import Pauses
-from kelpie.agent.prompt import system_text
-from kelpie.agent.repair import mend
 from kelpie.agent.status import shown_status
 from kelpie.agent.types import spec_of
-from kelpie.agent.underway import Underway
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.agents import (
-    EVERYTHING,
-    ActivationStatus,
-    Agent,
-    AgentQuery,
-    AgentView,
-    Include,
-    ModelChoice,
-    NewAgent,
-)
+from kelpie.core.agents import EVERYTHING, ActivationStatus, AgentQuery, AgentView, Include, ModelChoice, NewAgent
 from kelpie.core.block_history import author_of
 from kelpie.core.budgets import Budget
-from kelpie.core.errors import Conflict, InvalidInput, NotFound
-from kelpie.core.ids import AgentId, MessageId, RunId
-from kelpie.core.messages import Message, MessageQuery, Text
+from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.ids import AgentId
 from kelpie.core.settings import Settings
 from kelpie.core.time import Micros
 from kelpie.llm.models import Models
@@ -46,13 +31,10 @@ from kelpie.storage import (
     agent_secrets,
     agent_views,
     agents,
-    approvals,
     archives,
     block_carriers,
     blocks,
-    contexts,
     conversations,
-    messages,
     scope,
     tools,
 )
@@ -72,7 +54,6 @@ class Agents:
         models: Models,
         dispatcher: Dispatcher[Activation],
         pauses: Pauses,
-        underway: Underway,
         settings: Settings,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
@@ -80,7 +61,6 @@ class Agents:
         self._models = models
         self._dispatcher = dispatcher
         self._pauses = pauses
-        self._underway = underway
         self._settings = settings
         self._caller = caller
         self._organization = caller.organization_id
@@ -184,7 +164,7 @@ class Agents:
             await self._check_embedding(changes["embedding"])
 
         def write(tx: Tx) -> AgentView:
-            agent = self._ours(tx, agent_id)
+            agent = agents.owned(tx, self._organization, agent_id)
             self._check_budget(changes.get("budget", agent.budget), (model or agent.model).handle)
             columns = changing.row_changes(changes, model, agent, self._caller.user_id)
             agents.update_agent(tx, agent_id, columns, now)
@@ -202,7 +182,7 @@ class Agents:
     async def _changed_model(self, agent_id: AgentId, changes: Mapping[str, Any]) -> ModelChoice | None:
         if not changing.changes_model(changes):
             return None
-        agent = await self._world.database.read(lambda tx: self._ours(tx, agent_id))
+        agent = await self._world.database.read(lambda tx: agents.owned(tx, self._organization, agent_id))
         info = await self._models.resolve(changes.get("model") or agent.model.handle)
         return changing.new_model(agent, info, changes, self._settings.context_window)
 
@@ -232,130 +212,7 @@ class Agents:
         for agent_id in ids:
             self._dispatcher.tell(agent_id, Activation.forget_context)
 
-    # --- history -------------------------------------------------------------------------------------------------
-
-    async def messages(self, agent_id: AgentId, query: MessageQuery) -> list[Message]:
-        """Messages of an agent, oldest first. Raises NotFound for an unknown agent or cursor."""
-
-        def read(tx: Tx) -> list[Message]:
-            scope.agent(tx, self._organization, agent_id)
-            return messages.select_of_agent(tx, agent_id, query)
-
-        return await self._world.database.read(read)
-
-    async def message(self, message_id: MessageId) -> Message:
-        """Raises NotFound."""
-
-        def read(tx: Tx) -> Message:
-            scope.message(tx, self._organization, message_id)
-            return messages.get(tx, message_id)
-
-        return await self._world.database.read(read)
-
-    async def reset_messages(self, agent_id: AgentId, add_default_initial: bool) -> AgentView:
-        """Empties what the model sees and deletes the history. Raises NotFound."""
-        agent = (await self.get(agent_id, Include())).agent
-        now, spec = self._world.clock.now(), spec_of(agent.agent_type)
-        first = making.first_messages(agent_id, spec, None if add_default_initial else (), self._world.ids, now)
-
-        def write(tx: Tx) -> AgentView:
-            loaded = state.load(tx, self._ours(tx, agent_id))
-            messages.remove_all(tx, agent_id)
-            beginning.write(tx, loaded, first)
-            return agent_views.one(tx, agent_id, EVERYTHING)
-
-        view = await self._world.database.transact(write)
-        self._dispatcher.tell(agent_id, Activation.forget_context)
-        return self.with_status(view)
-
-    async def recompile(self, agent_id: AgentId, dry_run: bool) -> str:
-        """The system message as it is built now, and unless it is a dry run stores it. Raises NotFound, Conflict."""
-        now = self._world.clock.now()
-
-        def write(tx: Tx) -> str:
-            loaded = state.load(tx, self._ours(tx, agent_id))
-            text = system_text(loaded.agent, loaded.blocks, now)
-            if not dry_run:
-                ids = contexts.ids(tx, agent_id)
-                if not ids:
-                    raise Conflict(f"{agent_id} has no system message; reset its messages first")
-                messages.rewrite(tx, ids[0], (Text(text),))
-            return text
-
-        database = self._world.database
-        return await (database.read(write) if dry_run else database.transact(write))
-
-    async def repair(self, agent_id: AgentId) -> list[str]:
-        """Mends what is broken in the agent's history; tells what was done. Raises NotFound, StorageError."""
-        at = self._world.clock.now()
-
-        def write(tx: Tx) -> "list[str]":  # type: ignore[valid-type]
-            scope.agent(tx, self._organization, agent_id)
-            waiting = (pending.conversation for pending in approvals.of_agent(tx, agent_id))
-            lanes = dict.fromkeys((*contexts.of_agent(tx, agent_id), *waiting))
-            return [done for lane in lanes for done in mend(tx, agent_id, lane, at)]
-
-        done = await self._world.database.transact(write)
-        if done:
-            self._dispatcher.tell(agent_id, Activation.forget_context)
-        return done
-
     # --- life ----------------------------------------------------------------------------------------------------
-
-    async def send(self, agent_id: AgentId, send: Send) -> Turn:
-        """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
-
-        The same messages under the same ids are the turn they were before, running or over.
-
-        Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, or StorageError, if
-        that is known before the turn begins; later troubles are told by its last event.
-        """
-        await self._require(agent_id)
-        if not outfits.is_plain(send):
-            doors = self._world, self._models, self._settings, self._organization
-            send = await outfits.outfitted(*doors, agent_id, send)
-        named = not send.answers and resends.can_come_again(send)  # answers are known by their calls
-        if named and (known := await self._known(agent_id, send)) is not None:
-            return known
-        if send.alone:
-            await require_free(self._world.database, self._dispatcher, agent_id, send.conversation)
-        turn = Turn(self._world.ids.new(RunId), send.messages if named else ())
-        if live := self._dispatcher.handler(agent_id):
-            live.check(send)
-        reply = self._dispatcher.submit(
-            agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn
-        )
-        work = self._underway.add(agent_id, send.conversation, turn, send)
-        reply.add_done_callback(partial(tell_failure, turn))
-        reply.add_done_callback(partial(self._underway.ended, work))
-        if live is None:
-            await asyncio.wait(
-                (reply, heard := asyncio.ensure_future(turn.opened())), return_when=asyncio.FIRST_COMPLETED
-            )
-            heard.cancel()
-            if reply.done() and not turn.has_opened:
-                reply.result()
-        return turn
-
-    async def _known(self, agent_id: AgentId, send: Send) -> Turn | None:
-        """The turn that these messages are already. Raises Overloaded, StorageError."""
-        if (running := self._running(agent_id, send)) is None:
-            if replay := await resends.told_before(self._world.database, agent_id, send):
-                replay.tell(turn := Turn(replay.run.id))
-                return turn
-            running = self._running(agent_id, send)  # nothing is awaited from here to the dispatcher
-        return running.join() if running else None
-
-    def _running(self, agent_id: AgentId, send: Send) -> Turn | None:
-        return resends.running(self._dispatcher.kept_by(agent_id, send.conversation), send)
-
-    async def _require(self, agent_id: AgentId) -> None:
-        """Raises NotFound when the agent is not the caller's. A live one is asked itself: a hot turn reads nothing."""
-        live = self._dispatcher.handler(agent_id)
-        if live is None:
-            await self._world.database.read(lambda tx: scope.agent(tx, self._organization, agent_id))
-        elif live.organization_id != self._organization:
-            raise NotFound("Agent", agent_id)
 
     async def recover(self, agent_id: AgentId) -> None:
         """Goes on with the turns a crash cut short. Raises what loading or storing raises."""
@@ -390,14 +247,8 @@ class Agents:
 
         await self._world.database.transact(write)
 
-    def _ours(self, tx: Tx, agent_id: AgentId) -> Agent:
-        agent = agents.get(tx, agent_id)
-        if agent.organization_id != self._organization:
-            raise NotFound("Agent", agent_id)
-        return agent
-
     def _one(self, tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
-        return agent_views.many(tx, [self._ours(tx, agent_id)], include)[0]
+        return agent_views.many(tx, [agents.owned(tx, self._organization, agent_id)], include)[0]
 
     # Stands last: after it, `list` in this class means the method.
     async def list(self, query: AgentQuery, include: Include) -> list[AgentView]:

@@ -13,14 +13,13 @@ from kelpie.agent.opening import Opening, labelled, taken_over
 from kelpie.agent.prompt import system_text
 from kelpie.agent.withdrawal import withdraw
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.agents import Agent
 from kelpie.core.blocks import Block
 from kelpie.core.conversations import Conversation, ConversationQuery, NewConversation, ThreadQuery
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId
 from kelpie.core.messages import Message, Text
 from kelpie.llm.models import Models
-from kelpie.storage import agents, approvals, block_carriers, blocks, contexts, messages, scope, threads
+from kelpie.storage import agents, approvals, block_carriers, blocks, contexts, messages, threads
 from kelpie.storage import conversations as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -54,7 +53,7 @@ class Conversations:
         opening = Opening.draw(self._world, self._caller, len(labels))
 
         def write(tx: Tx) -> Conversation:
-            agent = self._agent(tx, agent_id)
+            agent = agents.owned(tx, self._organization, agent_id)
             originals = [labelled(tx, agent_id, label) for label in labels]
             made = replace(opening.record(agent_id), **_described(new))
             return opening.write(tx, agent, made, originals, ())
@@ -72,7 +71,7 @@ class Conversations:
 
         def write(tx: Tx) -> Conversation:
             if isinstance(origin, AgentId):
-                agent, source, thread = self._agent(tx, origin), None, ""
+                agent, source, thread = agents.owned(tx, self._organization, origin), None, ""
             else:
                 source = rows.get(tx, self._organization, origin)
                 agent, thread = agents.get(tx, source.agent_id), source.id
@@ -166,10 +165,6 @@ class Conversations:
 
         database = self._world.database
         return await (database.read(write) if dry_run else database.transact(write))
-
-    def _agent(self, tx: Tx, agent_id: AgentId) -> Agent:
-        scope.agent(tx, self._organization, agent_id)
-        return agents.get(tx, agent_id)
 
     async def _check_model(self, handle: str | None) -> None:
         if handle is not None:

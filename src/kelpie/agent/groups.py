@@ -8,6 +8,7 @@ from kelpie.agent.agents import Agents
 from kelpie.agent.commands import Send
 from kelpie.agent.meeting import Listener
 from kelpie.agent.meetings import Meetings
+from kelpie.agent.sending import Sending
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
 from kelpie.core.errors import Conflict, InvalidInput
@@ -27,9 +28,11 @@ BLOCKS_MAX = 100
 class Groups:
     """Groups of the caller's organisation."""
 
-    def __init__(self, world: World, agents: Agents, meetings: Meetings, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(
+        self, world: World, agents: Agents, sending: Sending, meetings: Meetings, caller: Caller = DEFAULT_CALLER
+    ) -> None:
         self._world = world
-        self._agents = agents
+        self._sending = sending
         self._meetings = meetings
         self._touched, self._forgotten = agents.touched, agents.forgotten
         self._user = caller.user_id
@@ -171,7 +174,7 @@ class Groups:
         if not members:
             raise Conflict(f"{group_id} has no agents; give it some before you write to it")
         leader = known.get(group.manager.agent_id) if group.manager.agent_id else None
-        return self._meetings.begin(self._agents, group, members, leader, send)
+        return self._meetings.begin(self._sending, group, members, leader, send)
 
     def _check_agents(self, tx: Tx, agent_ids: Sequence[AgentId], manager: Manager) -> None:
         for agent_id in (*agent_ids, *([manager.agent_id] if manager.agent_id else ())):

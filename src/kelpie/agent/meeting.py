@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from kelpie.agent.agents import Agents
 from kelpie.agent.commands import Send
 from kelpie.agent.events import Lagged, MessageCommitted, TurnEnded, TurnEvent
 from kelpie.agent.listener import EVENTS_MAX
+from kelpie.agent.sending import Sending
 from kelpie.core.agents import Agent
 from kelpie.core.errors import Conflict, InvariantBroken, KelpieError
 from kelpie.core.groups import Group
@@ -103,7 +103,7 @@ class Meeting:
     """What the ways of leading a group have in common: who has heard what, and how a member is given the word."""
 
     def __init__(
-        self, agents: Agents, group: Group, members: Sequence[Agent], leader: Agent | None, send: Send, ear: Listener
+        self, sending: Sending, group: Group, members: Sequence[Agent], leader: Agent | None, send: Send, ear: Listener
     ) -> None:
         self.group = group
         self.members = tuple(members)
@@ -112,7 +112,7 @@ class Meeting:
         self.run_ids: tuple[RunId, ...] = ()
         self.stopped: StopReason | None = None  # why nobody is given the word any more
         self.failure: KelpieError | None = None  # of whoever failed last
-        self._agents = agents
+        self._sending = sending
         self._send = send
         self._ear = ear
         self._said = [Said(None, tuple(replace(m, group_id=group.id) for m in send.messages))]
@@ -142,7 +142,7 @@ class Meeting:
 
     async def _turn(self, member: Agent, messages: tuple[NewMessage, ...]) -> str | None:
         try:
-            turn = await self._agents.send(member.id, replace(self._send, messages=messages, group_id=self.group.id))
+            turn = await self._sending.send(member.id, replace(self._send, messages=messages, group_id=self.group.id))
         except KelpieError as error:
             return self._fail(Failed(member, error))
         said = list[str]()

@@ -4,10 +4,10 @@ listens. They hold no agent and write nothing themselves, so ending them with th
 import asyncio
 from collections.abc import Sequence
 
-from kelpie.agent.agents import Agents
 from kelpie.agent.commands import Send
 from kelpie.agent.leading import lead
 from kelpie.agent.meeting import Listener, Meeting
+from kelpie.agent.sending import Sending
 from kelpie.core.agents import Agent
 from kelpie.core.errors import Conflict, InvariantBroken, KelpieError, Overloaded
 from kelpie.core.groups import Group
@@ -27,7 +27,7 @@ class Meetings:
         self._running: dict[GroupId, asyncio.Task[None]] = {}
 
     def begin(
-        self, agents: Agents, group: Group, members: Sequence[Agent], leader: Agent | None, send: Send
+        self, sending: Sending, group: Group, members: Sequence[Agent], leader: Agent | None, send: Send
     ) -> Listener:
         """Raises Conflict while the group is meeting already, and Overloaded when too many others are."""
         if group.id in self._running:
@@ -35,7 +35,7 @@ class Meetings:
         if len(self._running) >= MEETINGS_MAX:
             raise Overloaded(f"{MEETINGS_MAX} groups are meeting already; send again later", RETRY_AFTER_S)
         ear = Listener(group.id)
-        meeting = Meeting(agents, group, members, leader, send, ear)
+        meeting = Meeting(sending, group, members, leader, send, ear)
         task = asyncio.create_task(_run(meeting))
         self._running[group.id] = task
         task.add_done_callback(lambda _: self._running.pop(group.id, None))

@@ -60,6 +60,14 @@ def get(tx: Tx, agent_id: AgentId) -> Agent:
     return _from_rows(tx, [row])[0]
 
 
+def owned(tx: Tx, organization: OrganizationId, agent_id: AgentId) -> Agent:
+    """Raises NotFound, also for an agent of another organisation."""
+    agent = get(tx, agent_id)
+    if agent.organization_id != organization:
+        raise NotFound("Agent", agent_id)
+    return agent
+
+
 def _from_rows(tx: Tx, rows: Sequence[Row[Any]]) -> list[Agent]:
     tagged = [row.id for row in rows if row.tagged]
     tags_of = _tags_of(tx, tagged) if tagged else {}

@@ -35,4 +35,4 @@ async def repair(kelpie: House, body: RepairBody) -> Answer:
 
 
 async def _repaired(kelpie: House, agent_id: AgentId) -> dict[str, object]:
-    return {"agent_id": agent_id, "done": await kelpie.agents.repair(agent_id)}
+    return {"agent_id": agent_id, "done": await kelpie.histories.repair(agent_id)}

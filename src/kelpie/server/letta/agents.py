@@ -189,7 +189,7 @@ class ResetMessages(BaseModel):
 @router.patch("/{agent_id}/reset-messages", summary="Empty an agent's history", response_model=None)
 async def reset_messages(kelpie: House, agent_id: AgentPath, body: ResetMessages | None = None) -> Answer:
     add_default_initial = body is not None and body.add_default_initial_messages
-    return Answer(await shape(kelpie, await kelpie.agents.reset_messages(agent_id, add_default_initial)))
+    return Answer(await shape(kelpie, await kelpie.histories.reset(agent_id, add_default_initial)))
 
 
 @router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)
@@ -197,7 +197,7 @@ async def reset_messages(kelpie: House, agent_id: AgentPath, body: ResetMessages
 async def recompile(
     kelpie: House, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False
 ) -> Answer:
-    return Answer(await kelpie.agents.recompile(agent_id, dry_run))
+    return Answer(await kelpie.histories.recompile(agent_id, dry_run))
 
 
 @router.post("/{agent_id}/start", summary="Let a stopped agent work again (Kelpie)", response_model=None)

@@ -107,7 +107,7 @@ async def recompile_conversation(
 ) -> Answer:
     thread = thread_of(conversation_id, body.agent_id if body else None)
     if isinstance(thread, AgentId):
-        return Answer(await kelpie.agents.recompile(thread, dry_run))
+        return Answer(await kelpie.histories.recompile(thread, dry_run))
     return Answer(await kelpie.conversations.recompile(thread, dry_run))
 
 
@@ -142,7 +142,7 @@ async def list_conversation_messages(
     thread, count, newest = thread_of(conversation_id, agent_id), 100 if limit is None else limit, order == "desc"
     if isinstance(thread, AgentId):
         page = MessageQuery(count, message_cursor(after), message_cursor(before), newest, conversation_id="default")
-        found = await kelpie.agents.messages(thread, page)
+        found = await kelpie.histories.messages(thread, page)
         rows = [row for row in found if group_id is None or row.group_id == group_id]
     else:
         query = ThreadQuery(count, _known(after), _known(before), newest, group_id)

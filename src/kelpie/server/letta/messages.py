@@ -79,7 +79,7 @@ async def list_messages(
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     view = View(use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg, types)
-    rows = await kelpie.agents.messages(agent_id, query)
+    rows = await kelpie.histories.messages(agent_id, query)
     return Answer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
 
 
@@ -90,7 +90,7 @@ async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
 
 @router.get("/messages/{message_id}", summary="Read one message", response_model=None)
 async def retrieve_message(kelpie: House, message_id: MessagePath) -> Answer:
-    return Answer(wire_messages(await kelpie.agents.message(message_id)))
+    return Answer(wire_messages(await kelpie.histories.message(message_id)))
 
 
 async def respond(
@@ -106,7 +106,7 @@ async def respond(
     if body.background:
         run = await kelpie.streams.accept(agent_id, send)
         return following(kelpie, run, include_pings=body.include_pings)
-    turn = await kelpie.agents.send(agent_id, send)
+    turn = await kelpie.sending.send(agent_id, send)
     return _streamed(kelpie, agent_id, body, turn) if streaming else Answer(await _whole(turn, body.view))
 
 

@@ -1,0 +1,90 @@
+"""The door to the histories of agents: read them, empty them, compile their instructions anew, mend them."""
+
+from kelpie.agent import beginning, making, state
+from kelpie.agent.agents import Agents
+from kelpie.agent.prompt import system_text
+from kelpie.agent.repair import mend
+from kelpie.agent.types import spec_of
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import EVERYTHING, AgentView
+from kelpie.core.errors import Conflict
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.messages import Message, MessageQuery, Text
+from kelpie.storage import agent_views, agents, approvals, contexts, messages, scope
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+
+class Histories:
+    """Histories of the agents of the caller's organisation."""
+
+    def __init__(self, world: World, agent_door: Agents, caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._agents = agent_door
+        self._organization = caller.organization_id
+
+    async def messages(self, agent_id: AgentId, query: MessageQuery) -> list[Message]:
+        """Messages of an agent, oldest first. Raises NotFound for an unknown agent or cursor."""
+
+        def read(tx: Tx) -> list[Message]:
+            scope.agent(tx, self._organization, agent_id)
+            return messages.select_of_agent(tx, agent_id, query)
+
+        return await self._world.database.read(read)
+
+    async def message(self, message_id: MessageId) -> Message:
+        """Raises NotFound."""
+
+        def read(tx: Tx) -> Message:
+            scope.message(tx, self._organization, message_id)
+            return messages.get(tx, message_id)
+
+        return await self._world.database.read(read)
+
+    async def reset(self, agent_id: AgentId, add_default_initial: bool) -> AgentView:
+        """Empties what the model sees and deletes the history. Raises NotFound."""
+        agent = await self._world.database.read(lambda tx: agents.owned(tx, self._organization, agent_id))
+        now, spec = self._world.clock.now(), spec_of(agent.agent_type)
+        first = making.first_messages(agent_id, spec, None if add_default_initial else (), self._world.ids, now)
+
+        def write(tx: Tx) -> AgentView:
+            loaded = state.load(tx, agents.owned(tx, self._organization, agent_id))
+            messages.remove_all(tx, agent_id)
+            beginning.write(tx, loaded, first)
+            return agent_views.one(tx, agent_id, EVERYTHING)
+
+        view = await self._world.database.transact(write)
+        self._agents.forgotten((agent_id,))
+        return self._agents.with_status(view)
+
+    async def recompile(self, agent_id: AgentId, dry_run: bool) -> str:
+        """The system message as it is built now, and unless it is a dry run stores it. Raises NotFound, Conflict."""
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> str:
+            loaded = state.load(tx, agents.owned(tx, self._organization, agent_id))
+            text = system_text(loaded.agent, loaded.blocks, now)
+            if not dry_run:
+                ids = contexts.ids(tx, agent_id)
+                if not ids:
+                    raise Conflict(f"{agent_id} has no system message; reset its messages first")
+                messages.rewrite(tx, ids[0], (Text(text),))
+            return text
+
+        database = self._world.database
+        return await (database.read(write) if dry_run else database.transact(write))
+
+    async def repair(self, agent_id: AgentId) -> list[str]:
+        """Mends what is broken in the agent's history; tells what was done. Raises NotFound, StorageError."""
+        at = self._world.clock.now()
+
+        def write(tx: Tx) -> list[str]:
+            scope.agent(tx, self._organization, agent_id)
+            waiting = (pending.conversation for pending in approvals.of_agent(tx, agent_id))
+            lanes = dict.fromkeys((*contexts.of_agent(tx, agent_id), *waiting))
+            return [done for lane in lanes for done in mend(tx, agent_id, lane, at)]
+
+        done = await self._world.database.transact(write)
+        if done:
+            self._agents.forgotten((agent_id,))
+        return done
