@@ -232,7 +232,7 @@ async def test_voice_sleeptime_files_the_transcript_it_was_given(house):
 
     def stored(tx):
         archive = archives.archive_of(tx, view.agent.id)
-        return [p.text for p, _ in passages.search(tx, archive, passages.PassageQuery("Oslo"))]
+        return [found.passage.text for found in passages.search(tx, archive, passages.PassageQuery("Oslo"))]
 
     (text,) = await house.kelpie.world.database.read(stored)
     assert text == "Bob plans a trip to Oslo.\n\nuser: I go to Oslo\nassistant: When?"
