@@ -16,6 +16,7 @@ from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.activation import Activation
 from kelpie.agent.agents import Agents
 from kelpie.agent.cancelling import Cancelling
+from kelpie.agent.checkpoints import Checkpoints
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.deployments import Deployments
 from kelpie.agent.drafts import Drafts
@@ -71,6 +72,7 @@ class Doors:
     windows: Windows
     archives: Archives
     working_memory: WorkingMemory
+    checkpoints: Checkpoints
     identities: Identities
     tags: Tags
     organizations: Organizations
@@ -121,6 +123,7 @@ def open_doors(
         drafts=Drafts(world, models, settings, caller),
         archives=Archives(world, models, meaning, caller),
         working_memory=WorkingMemory(world, settings, caller),
+        checkpoints=Checkpoints(world, settings, underway, agents.touched, agents.forgotten, caller),
         identities=Identities(world, caller),
         tags=Tags(world.database, caller),
         organizations=Organizations(world, ensure_builtins, accounts_changed, caller),

@@ -12,7 +12,7 @@ from kelpie.server import errors
 from kelpie.server.auth import Auth
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.kelpie import agents as agent_care
-from kelpie.server.kelpie import block_history, keys, spending, working_memory
+from kelpie.server.kelpie import block_history, checkpoints, keys, spending, working_memory
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
     absent,
@@ -68,6 +68,7 @@ _ROUTERS = (
     archives.agent_router,
     passages.agent_router,
     working_memory.router,
+    checkpoints.router,
     identities.agent_router,
     windows.router,
     identities.block_router,

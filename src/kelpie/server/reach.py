@@ -22,7 +22,7 @@ _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
 # Under /v1/agents/{agent_id}: what is about messages, and what shows the agent and its messages together.
 _OF_MESSAGES = frozenset({"messages", "reset-messages", "summarize", "generate"})
-_SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload"})
+_SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
 
 
 def check(given: Pass, method: str, path: str) -> None:
@@ -60,7 +60,7 @@ def scope_for(method: str, path: str) -> Scope:
 def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
     """What must be granted for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
     parts = [part for part in rest if part]
-    if "attach" in parts:
+    if "attach" in parts or parts == ["memory", "restore"]:  # which hangs blocks and an archive on the agent
         return None
     if parts and parts[-1] in _SHOWS_BOTH:
         return _BOTH

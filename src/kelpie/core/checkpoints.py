@@ -1,0 +1,88 @@
+"""A checkpoint: the whole memory of one agent as one JSON document, which says what it is and can tell when it was
+changed or cut.
+
+The checksum is of the content and not of the bytes, so a document may be parsed and written again on its way. It keeps
+out accidents, not people: whoever reads a checkpoint has to check every value in it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, cast
+
+import orjson
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import AgentId
+from kelpie.core.time import Micros
+
+FORMAT = "kelpie-memory-checkpoint"
+VERSION = 1
+FIELD = "checkpoint"
+
+Memory = dict[str, Any]  # section -> what it holds
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something that a restore did not change, because other agents use it too."""
+
+    kind: str  # block or archive
+    id: str
+    name: str
+    agents: int  # how many others
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore brought back, and what it left alone."""
+
+    blocks: int = 0
+    entries: int = 0
+    lapsed: int = 0  # entries of working memory that were over by then
+    passages: int = 0
+    messages: int = 0
+    conversations: int = 0
+    left: tuple[Left, ...] = ()
+
+
+def seal(agent_id: AgentId, name: str, taken_at: Micros, memory: Memory) -> bytes:
+    """The document."""
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "agent_id": agent_id,
+        "agent_name": name,
+        "taken_at": taken_at,
+        "memory": memory,
+    }
+    return orjson.dumps({**document, "checksum": _checksum(document)})
+
+
+def unseal(raw: bytes, agent_id: AgentId) -> Memory:
+    """What a document for this agent holds, section by section and not checked yet.
+
+    Raises InvalidInput that names what is wrong with it.
+    """
+    try:
+        parsed: Any = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InvalidInput(FIELD, f"is not valid JSON ({error}); send the document as it was given") from None
+    if not isinstance(parsed, dict) or cast("dict[str, Any]", parsed).get("format") != FORMAT:
+        raise InvalidInput(FIELD, f"is not a checkpoint: its 'format' is not '{FORMAT}'")
+    document = cast("dict[str, Any]", parsed)
+    if document.get("version") != VERSION:
+        told = f"is of version {str(document.get('version'))[:20]}, and this server reads version {VERSION}"
+        raise InvalidInput(FIELD, told)
+    if document.pop("checksum", None) != _checksum(document):
+        raise InvalidInput(FIELD, "does not match its checksum: it was changed or cut; use another copy")
+    if document.get("agent_id") != agent_id:
+        told = f"is of another agent, {str(document.get('agent_id'))[:60]}; restore it there"
+        raise InvalidInput(FIELD, told)
+    if not isinstance(document.get("memory"), dict):
+        raise InvalidInput("memory", "must be an object")
+    return cast("Memory", document["memory"])
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    raw = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"

@@ -1,0 +1,34 @@
+"""Checkpoints over HTTP: an agent's whole memory as one document, and back. The document goes through as it is."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.ids import AgentPath
+from kelpie.server.letta.resource import resource
+
+router = resource("/agents/{agent_id}/memory", "checkpoints (Kelpie)")
+
+Overwrite = Annotated[bool, Query(description="Also change blocks and an archive that other agents share.")]
+_DOCUMENT = {"content": {"application/json": {"schema": {"type": "object"}}}, "required": True}
+
+
+@router.get("/checkpoint", summary="Take a checkpoint of an agent's whole memory (Kelpie)", response_model=None)
+async def take(kelpie: House, agent_id: AgentPath) -> Response:
+    return Response(await kelpie.checkpoints.take(agent_id), media_type="application/json")
+
+
+@router.post(
+    "/restore",
+    summary="Replace an agent's memory by a checkpoint of it, all or nothing (Kelpie)",
+    response_model=None,
+    openapi_extra={"requestBody": _DOCUMENT},
+)
+async def restore(kelpie: House, agent_id: AgentPath, request: Request, overwrite_shared: Overwrite = False) -> Answer:
+    document = await request.body()
+    return Answer(asdict(await kelpie.checkpoints.restore(agent_id, document, overwrite_shared=overwrite_shared)))

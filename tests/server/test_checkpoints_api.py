@@ -1,0 +1,396 @@
+"""Checkpoints over HTTP: create, checkpoint, wreck, restore, and everything reads back the same; what is broken or not
+ours is refused by name, and nothing is changed."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kelpie.app import Kelpie
+from kelpie.core import checkpoints
+from kelpie.storage.tables import metadata
+from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+
+
+async def asked(client: httpx.AsyncClient, method: str, url: str, body: Any = None, **query: Any) -> Any:
+    answer = await client.request(method, url, json=body, params=query or None)
+    assert answer.status_code in (200, 204), f"{method} {url}: {answer.text}"
+    return answer.json() if answer.content else None
+
+
+def of(agent: dict[str, Any], rest: str) -> str:
+    return f"/v1/agents/{agent['id']}/{rest}"
+
+
+async def checkpoint(client: httpx.AsyncClient, agent: dict[str, Any]) -> dict[str, Any]:
+    return await asked(client, "GET", of(agent, "memory/checkpoint"))
+
+
+async def restore(client: httpx.AsyncClient, agent: dict[str, Any], document: Any, **query: Any) -> Any:
+    return await asked(client, "POST", of(agent, "memory/restore"), document, **query)
+
+
+def memory_of(document: dict[str, Any]) -> dict[str, Any]:
+    """The memory without what a restore counts on: versions and times of the change."""
+    memory = json.loads(json.dumps(document["memory"]))
+    threads = [block for thread in memory["conversations"] for block in thread["blocks"].values()]
+    for block in (*memory["blocks"], *threads):
+        del block["version"], block["updated_at"], block["last_updated_by_id"]
+    return memory
+
+
+async def everything(kelpie: Kelpie) -> dict[str, list[Any]]:
+    """Every row of every table, to see that nothing was changed."""
+
+    def read(tx: Any) -> dict[str, list[Any]]:
+        return {
+            name: sorted(map(str, tx.execute(table.select())))
+            for name, table in metadata.tables.items()
+            if name != "nodes"
+        }
+
+    return await kelpie.world.database.read(read)
+
+
+async def found(client: httpx.AsyncClient, agent: dict[str, Any], word: str) -> set[str]:
+    passages = await asked(client, "GET", of(agent, "archival-memory/search"), query=word)
+    messages = await asked(
+        client, "POST", "/v1/messages/search", {"query": word, "agent_id": agent["id"], "search_mode": "fts"}
+    )
+    return {each["content"] for each in passages["results"]} | {each["message_id"] for each in messages}
+
+
+async def full_agent(client: httpx.AsyncClient, puppet: Puppet) -> dict[str, Any]:
+    """An agent with some of everything that is memory."""
+    blocks = [
+        {"label": "human", "value": "Ann, likes tea ☕", "tags": ["x"], "metadata": {"a": [1, None]}},
+        {"label": "rules/hard", "value": "never", "read_only": True, "limit": 50, "description": "d"},
+    ]
+    agent = await make_agent(client, memory_blocks=blocks, tools=["archival_memory_insert"])
+    puppet.script.extend(
+        [called("archival_memory_insert", '{"content": "penguin facts", "tags": ["t"]}'), said("kept")]
+    )
+    await asked(client, "POST", of(agent, "messages"), {"input": "remember walrus"})
+    passage = {"text": "an old giraffe", "tags": ["b", "a"], "created_at": "2001-02-03T04:05:06Z"}
+    await asked(client, "POST", of(agent, "archival-memory"), passage)
+    await asked(client, "PUT", of(agent, "working-memory/plan"), {"value": {"n": 1.5, "l": [None, True]}})
+    await asked(client, "PUT", of(agent, "working-memory/soon"), {"value": "s", "ttl_seconds": 3600})
+    thread = await asked(
+        client,
+        "POST",
+        f"/v1/conversations/?agent_id={agent['id']}",
+        {"summary": "s", "isolated_block_labels": ["human"]},
+    )
+    await asked(
+        client, "POST", f"/v1/conversations/{thread['id']}/messages", {"input": "in a thread", "streaming": False}
+    )
+    await asked(client, "POST", f"/v1/conversations/{thread['id']}/fork")
+    return {**agent, "thread": thread["id"]}
+
+
+async def wreck(client: httpx.AsyncClient, agent: dict[str, Any]) -> None:
+    """Changes or removes some of everything."""
+    await asked(client, "POST", of(agent, "messages"), {"input": "said since, about a zebra"})
+    await asked(
+        client, "PATCH", of(agent, "core-memory/blocks/human"), {"value": "nobody", "label": "other", "tags": []}
+    )
+    blocks = await asked(client, "GET", of(agent, "core-memory/blocks"))
+    await asked(client, "DELETE", f"/v1/blocks/{blocks[1]['id']}")
+    new = await asked(client, "POST", "/v1/blocks/", {"label": "new", "value": "since"})
+    await asked(client, "PATCH", of(agent, f"core-memory/blocks/attach/{new['id']}"))
+    passages = await asked(client, "GET", of(agent, "archival-memory"))
+    await asked(client, "DELETE", of(agent, f"archival-memory/{passages[0]['id']}"))
+    await asked(client, "POST", of(agent, "archival-memory"), {"text": "a zebra since"})
+    await asked(client, "PUT", of(agent, "working-memory/plan"), {"value": 2})
+    await asked(client, "PUT", of(agent, "working-memory/since"), {"value": 2})
+    await asked(client, "DELETE", of(agent, "working-memory/soon"))
+    await asked(client, "DELETE", f"/v1/conversations/{agent['thread']}")
+    await asked(client, "POST", f"/v1/conversations/?agent_id={agent['id']}", {"summary": "since"})
+
+
+async def test_everything_reads_back_the_same(client: httpx.AsyncClient, puppet: Puppet, kelpie: Kelpie) -> None:
+    agent = await full_agent(client, puppet)
+    before = await checkpoint(client, agent)
+    await wreck(client, agent)
+    told = await restore(client, agent, before)
+    passages, messages = len(before["memory"]["archive"]["passages"]), len(before["memory"]["messages"])
+    assert (told["blocks"], told["entries"], told["passages"], told["messages"]) == (2, 2, passages, messages)
+    assert (told["left"], told["lapsed"], told["conversations"]) == ([], 0, 2)
+    assert memory_of(await checkpoint(client, agent)) == memory_of(before)
+    assert await found(client, agent, "zebra") == set()
+    assert len(await found(client, agent, "penguin giraffe walrus")) == 3
+    await asked(client, "POST", of(agent, "messages"), {"input": "are you there?"})
+    assert "Ann, likes tea ☕" in str(puppet.asked[-1]) and "zebra" not in str(puppet.asked[-1])
+    thread = f"/v1/conversations/{agent['thread']}/messages"
+    await asked(client, "POST", thread, {"input": "and here?", "streaming": False})
+
+
+async def test_an_emptied_agent_comes_back_and_twice_is_once(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = await full_agent(client, puppet)
+    before = await checkpoint(client, agent)
+    await asked(client, "PATCH", of(agent, "reset-messages"), {})
+    archive = before["memory"]["archive"]["archive"]["id"]
+    await asked(client, "DELETE", f"/v1/archives/{archive}")
+    await asked(client, "DELETE", of(agent, "working-memory"))
+    for block in before["memory"]["blocks"]:
+        await asked(client, "DELETE", f"/v1/blocks/{block['id']}")
+    for _ in range(2):
+        await restore(client, agent, before)
+        assert memory_of(await checkpoint(client, agent)) == memory_of(before)
+    assert len(await found(client, agent, "penguin giraffe walrus")) == 3
+
+
+async def test_what_nothing_was_in_is_nothing_again(client: httpx.AsyncClient) -> None:
+    agent = await make_agent(client, memory_blocks=[])
+    before = await checkpoint(client, agent)
+    assert before["memory"]["archive"] is None
+    await asked(client, "POST", of(agent, "archival-memory"), {"text": "since"})
+    await asked(client, "PUT", of(agent, "working-memory/since"), {"value": 2})
+    await restore(client, agent, before)
+    assert memory_of(await checkpoint(client, agent)) == memory_of(before)
+    assert await asked(client, "GET", "/v1/archives/") == []
+
+
+async def test_what_others_share_is_left_alone_unless_asked(client: httpx.AsyncClient) -> None:
+    shared = await asked(client, "POST", "/v1/blocks/", {"label": "team", "value": "before"})
+    one, two = [await make_agent(client, name=name, block_ids=[shared["id"]], memory_blocks=[]) for name in "ab"]
+    archive = await asked(client, "POST", "/v1/archives/", {"name": "team's"})
+    for agent in (one, two):
+        await asked(client, "PATCH", of(agent, f"archives/attach/{archive['id']}"))
+    await asked(client, "POST", of(one, "archival-memory"), {"text": "first"})
+    document = await checkpoint(client, one)
+    await asked(client, "PATCH", f"/v1/blocks/{shared['id']}", {"value": "after"})
+    await asked(client, "POST", of(two, "archival-memory"), {"text": "second"})
+    await asked(client, "PATCH", of(one, f"core-memory/blocks/detach/{shared['id']}"))
+    told = await restore(client, one, document)
+    assert [(each["kind"], each["id"], each["agents"]) for each in told["left"]] == [
+        ("block", shared["id"], 1),
+        ("archive", archive["id"], 1),
+    ]
+    assert (await asked(client, "GET", of(one, "core-memory/blocks/team")))["value"] == "after"
+    assert len(await asked(client, "GET", of(two, "archival-memory"))) == 2
+    told = await restore(client, one, document, overwrite_shared=True)
+    assert told["left"] == []
+    assert (await asked(client, "GET", of(two, "core-memory/blocks/team")))["value"] == "before"
+    assert [each["text"] for each in await asked(client, "GET", of(two, "archival-memory"))] == ["first"]
+
+
+class Clock:
+    at = 1_700_000_000_000_000
+
+    def now(self) -> int:
+        self.at += 1
+        return self.at
+
+    def monotonic_ns(self) -> int:
+        return self.at * 1000
+
+
+async def test_an_end_is_a_moment(tmp_path: Path) -> None:
+    clock = Clock()
+    async with open_house(tmp_path, clock=clock) as (kelpie, _), client_of(kelpie) as client:
+        agent = await make_agent(client)
+        short = await asked(client, "PUT", of(agent, "working-memory/short"), {"value": 1, "ttl_seconds": 10})
+        long = await asked(client, "PUT", of(agent, "working-memory/long"), {"value": 1, "ttl_seconds": 100})
+        document = await checkpoint(client, agent)
+        clock.at += 20_000_000
+        told = await restore(client, agent, document)
+        assert (told["entries"], told["lapsed"]) == (1, 1)
+        assert await asked(client, "GET", of(agent, "working-memory")) == [long]
+        again = await asked(client, "PUT", of(agent, "working-memory/short"), {"value": 1})
+        assert again["version"] > max(short["version"], long["version"])
+        assert (await checkpoint(client, agent))["memory"]["working_memory"][0]["key"] == "long"
+
+
+async def test_an_agent_at_work_is_left_alone(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = await make_agent(client)
+    document = await checkpoint(client, agent)
+    release = asyncio.Event()
+    puppet.script.append(release)
+    turn = asyncio.create_task(client.post(of(agent, "messages"), json={"input": "work"}))
+    await asyncio.wait_for(puppet.waiting.wait(), 10)
+    for answer in (
+        await client.get(of(agent, "memory/checkpoint")),
+        await client.post(of(agent, "memory/restore"), json=document),
+    ):
+        assert answer.status_code == 409 and "is at work (run-" in answer.json()["detail"]
+    release.set()
+    assert (await turn).status_code == 200
+    await restore(client, agent, document)
+
+
+async def test_what_waits_for_a_word_waits_again(client: httpx.AsyncClient, puppet: Puppet) -> None:
+    agent = await make_agent(client, tools=["working_memory_set"])
+    await asked(client, "PATCH", of(agent, "tools/approval/working_memory_set"), {"requires_approval": True})
+    puppet.script.append(called("working_memory_set", '{"key": "k", "value": 1}'))
+    turn = await asked(client, "POST", of(agent, "messages"), {"input": "do it"})
+    assert turn["stop_reason"]["stop_reason"] == "requires_approval"
+    document = await checkpoint(client, agent)
+    await asked(client, "PATCH", of(agent, "reset-messages"), {})
+    await restore(client, agent, document)
+    assert memory_of(await checkpoint(client, agent)) == memory_of(document)
+    approval = {"type": "approval", "approve": True, "tool_call_id": "call_1"}
+    said_yes = {"messages": [{"type": "approval", "approvals": [approval]}]}
+    await asked(client, "POST", of(agent, "messages"), said_yes)
+    assert (await asked(client, "GET", of(agent, "working-memory/k")))["value"] == 1
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the checksum that its content has."""
+    plain = {name: value for name, value in document.items() if name != "checksum"}
+    return {**plain, "checksum": checkpoints._checksum(plain)}
+
+
+def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        *parents, last = [int(part) if part.isdigit() else part for part in path.split(".")]
+        place: Any = document
+        for part in parents:
+            place = place[part]
+        place[last] = value
+
+    return change
+
+
+IMPOSSIBLE: list[tuple[str, Any, str]] = [
+    ("format", "other", "is not a checkpoint"),
+    ("version", 2, "is of version 2"),
+    ("agent_id", "agent-00000000-0000-4000-8000-00000000000f", "is of another agent"),
+    ("memory", [], "memory: must be an object"),
+    ("memory.blocks", {}, "memory.blocks: must be a list"),
+    ("memory.blocks.0.value", 5, "memory.blocks[0].value: must be text"),
+    ("memory.blocks.0.limit", True, "memory.blocks[0].limit: must be a whole number"),
+    ("memory.blocks.0.further", 5, "memory.blocks[0].further: is not a field"),
+    ("memory.blocks.0.metadata", [], "memory.blocks[0].metadata: must be an object"),
+    ("memory.blocks.0.tags", [1], "memory.blocks[0].tags: must be a list of texts"),
+    ("memory.blocks.0.id", "block-1", "is not an id of the form"),
+    ("memory.blocks.1.label", "human", "memory.blocks: has human twice"),
+    ("memory.working_memory.0.key", "a\nb", "memory.working_memory[0].key: must be printable"),
+    ("memory.working_memory.0.version", 2**63, "must be a whole number"),
+    ("memory.archive.is_owner", 1, "memory.archive.is_owner: must be true or false"),
+    ("memory.archive.passages.0.text", None, "passages[0].text: must not be null"),
+    ("memory.archive.passages.0.metadata", "x", "passages[0].metadata: must be an object"),
+    ("memory.messages.0.role", "king", "memory.messages[0].role"),
+    ("memory.messages.0.content", [{"type": "text", "text": 5}], "memory.messages[0].content"),
+    ("memory.messages.0.content", [{"type": "odd"}], "memory.messages[0].content"),
+    ("memory.messages.1.seq", 1, "memory.messages: has 1 twice"),
+    ("memory.messages.0.tool_calls", [{"id": "a"}], "memory.messages[0].tool_calls"),
+    ("memory.conversations.0.id", "conv-00000000-0000-4000-8000-00000000000f", "memory.con"),
+    ("memory.contexts", {"": ["message-x"]}, "memory.contexts: names what is not in the checkpoint"),
+    ("memory.waiting", [{}], "memory.waiting[0].answers: is missing"),
+]
+
+
+async def test_a_document_that_cannot_be_is_refused_by_name(
+    client: httpx.AsyncClient, puppet: Puppet, kelpie: Kelpie
+) -> None:
+    agent = await full_agent(client, puppet)
+    raw = (await client.get(of(agent, "memory/checkpoint"))).content
+    before = await everything(kelpie)
+    for path, value, told in IMPOSSIBLE:
+        document = json.loads(raw)
+        _set(path, value)(document)
+        answer = await client.post(of(agent, "memory/restore"), json=sealed(document))
+        assert (answer.status_code, told in answer.json()["detail"]) == (400, True), f"{path}: {answer.text}"
+    assert await everything(kelpie) == before
+
+
+async def test_a_document_that_was_changed_or_cut_is_refused(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
+    agent = await make_agent(client, memory_blocks=[{"label": "human", "value": "Ann"}])
+    raw = (await client.get(of(agent, "memory/checkpoint"))).content
+    before = await everything(kelpie)
+    for broken, told in (
+        (raw.replace(b"Ann", b"Bob"), "does not match its checksum"),
+        (raw[:-10], "is not valid JSON"),
+        (b"", "is not valid JSON"),
+        (b"[]", "is not a checkpoint"),
+        (b'{"agents": []}', "is not a checkpoint"),
+    ):
+        answer = await client.post(of(agent, "memory/restore"), content=broken)
+        assert (answer.status_code, told in answer.json()["detail"]) == (400, True), answer.text
+    assert await everything(kelpie) == before
+    other = await make_agent(client, name="two")
+    answer = await client.post(of(other, "memory/restore"), content=raw)
+    assert answer.status_code == 400 and f"another agent, {agent['id']}" in answer.json()["detail"]
+    pretty = json.dumps(json.loads(raw), indent=3, sort_keys=True)
+    await asked(client, "PUT", of(agent, "working-memory/x"), {"value": 1})
+    assert (await client.post(of(agent, "memory/restore"), content=pretty)).status_code == 200
+
+
+async def test_a_label_that_is_taken_refuses_the_whole(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
+    shared = await asked(client, "POST", "/v1/blocks/", {"label": "team", "value": "v"})
+    own = [{"label": "mine", "value": "v"}]
+    one = await make_agent(client, block_ids=[shared["id"]], memory_blocks=own)
+    await make_agent(client, name="two", block_ids=[shared["id"]], memory_blocks=[])
+    document = await checkpoint(client, one)
+    await asked(client, "PATCH", of(one, f"core-memory/blocks/detach/{shared['id']}"))
+    await asked(client, "PATCH", f"/v1/blocks/{shared['id']}", {"label": "mine"})
+    await asked(client, "PUT", of(one, "working-memory/x"), {"value": 1})
+    before = await everything(kelpie)
+    answer = await client.post(of(one, "memory/restore"), json=document)
+    assert answer.status_code == 409 and "'mine'" in answer.json()["detail"]
+    assert await everything(kelpie) == before
+
+
+async def test_a_memory_that_could_not_be_sent_back_is_not_given_out(tmp_path: Path) -> None:
+    async with open_house(tmp_path, body_bytes_max=20_000) as (kelpie, _), client_of(kelpie) as client:
+        agent = await make_agent(client)
+        for _ in range(3):
+            await asked(client, "POST", of(agent, "archival-memory"), {"text": "x" * 9000})
+        answer = await client.get(of(agent, "memory/checkpoint"))
+        assert answer.status_code == 409 and "KELPIE_BODY_BYTES_MAX" in answer.json()["detail"]
+
+
+TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=12)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+MEMORIES = st.fixed_dictionaries(
+    {
+        "blocks": st.dictionaries(TEXT, TEXT, max_size=3),
+        "entries": st.dictionaries(TEXT.filter(lambda key: key.strip("./")), VALUES, max_size=4),
+        "passages": st.lists(st.tuples(TEXT, st.lists(TEXT, max_size=2)), max_size=4),
+        "said": st.lists(TEXT, max_size=2),
+    }
+)
+
+
+@pytest.fixture
+async def house_client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_house(tmp_path) as (kelpie, _), client_of(kelpie) as client:
+        yield client
+
+
+async def _fill(client: httpx.AsyncClient, agent: dict[str, Any], memory: dict[str, Any]) -> None:
+    for key, value in memory["entries"].items():
+        await asked(client, "PUT", of(agent, f"working-memory/{quote(key, safe='')}"), {"value": value})
+    for text, tags in memory["passages"]:
+        await asked(client, "POST", of(agent, "archival-memory"), {"text": text, "tags": tags})
+    for text in memory["said"]:
+        await asked(client, "POST", of(agent, "messages"), {"input": text})
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@given(first=MEMORIES, then=MEMORIES)
+async def test_any_memory_comes_back(house_client: httpx.AsyncClient, first: Any, then: Any) -> None:
+    client = house_client
+    blocks = [{"label": label, "value": value} for label, value in first["blocks"].items()]
+    agent = await make_agent(client, memory_blocks=blocks)
+    await _fill(client, agent, first)
+    raw = (await client.get(of(agent, "memory/checkpoint"))).content
+    for block in await asked(client, "GET", of(agent, "core-memory/blocks")):
+        await asked(client, "PATCH", f"/v1/blocks/{block['id']}", {"value": f"not {block['value']}"})
+    await _fill(client, agent, then)
+    assert (await client.post(of(agent, "memory/restore"), content=raw)).status_code == 200
+    assert memory_of(await checkpoint(client, agent)) == memory_of(orjson.loads(raw))
+    await asked(client, "POST", of(agent, "messages"), {"input": "still there?"})
