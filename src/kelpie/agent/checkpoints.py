@@ -24,7 +24,7 @@ from kelpie.storage import (
     checkpoint_blocks,
     checkpoint_recall,
     checkpoint_working_memory,
-    messages,
+    contexts,
     scope,
     unfinished,
 )
@@ -125,7 +125,7 @@ class Checkpoints:
         archives_left, passages = checkpoint_archive.put(tx, target, wanted.archive)
         entries, lapsed = checkpoint_working_memory.put(tx, agent_id, wanted.entries, at)
         checkpoint_recall.put(tx, target, wanted.recall)
-        for conversation in messages.contexts_of(tx, agent_id):
+        for conversation in contexts.of_agent(tx, agent_id):
             mend(tx, agent_id, conversation, at)  # a checkpoint of something broken must not break the agent
         agents.bump(tx, agent_id)
         restored = Restored(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kelpie.cli import spending
+from kelpie.cli import checkpoint_commands, spending
 from kelpie.cli.agents import find
 from kelpie.cli.cancelled import print_cancelled
 from kelpie.cli.exit_codes import USAGE
@@ -222,3 +222,6 @@ def _block(text: str) -> dict[str, str]:
     if not label or not equals:
         raise InvalidInput("--block", f"'{text[:80]}' is no block; write LABEL=VALUE")
     return {"label": label, "value": value}
+
+
+checkpoint_commands.register(commands)

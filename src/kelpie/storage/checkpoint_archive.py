@@ -29,12 +29,12 @@ _CHUNK = 500
 _ARCHIVE = columns_of(archive_table, "organization_id", "removed")
 _PASSAGE = columns_of(passage_table, "organization_id", "archive_id")
 
-_USED = (
+_USED: sa.Select[Any] = (
     sa.select(*(archive_table.c[name] for name in _ARCHIVE), agent_archives.c.is_owner)
     .join(agent_archives, agent_archives.c.archive_id == archive_table.c.id)
     .where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
 )
-_PASSAGES = (
+_PASSAGES: sa.Select[Any] = (
     sa.select(*(passage_table.c[name] for name in _PASSAGE))
     .where(passage_table.c.archive_id == sa.bindparam("of_archive"))
     .order_by(passage_table.c.created_at, passage_table.c.id)

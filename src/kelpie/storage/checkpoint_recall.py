@@ -16,12 +16,12 @@ from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from kelpie.search import items
 from kelpie.search.items import Item
-from kelpie.storage import blocks, checkpoint_blocks, checkpoint_messages, conversations, messages
+from kelpie.storage import blocks, checkpoint_blocks, checkpoint_messages, contexts, conversations, messages
 from kelpie.storage.checkpoint_blocks import Target
 from kelpie.storage.checkpoint_rows import columns_of, distinct, identifier, members, row, section, taken, texts
 from kelpie.storage.message_rows import message_from_json
 from kelpie.storage.tables import approvals as approval_table
-from kelpie.storage.tables import context, conversation_blocks, conversation_shares
+from kelpie.storage.tables import conversation_blocks, conversation_shares
 from kelpie.storage.tables import conversations as conversation_table
 from kelpie.storage.tables import messages as table
 from kelpie.world.database import Tx
@@ -31,10 +31,10 @@ _THREAD = ("id", "summary", "description", "hidden", "archived_at", "last_messag
 
 _WAIT = columns_of(approval_table, "agent_id")
 
-_MESSAGES = sa.select(*(table.c[name] for name in checkpoint_messages.COLUMNS)).where(
+_MESSAGES: sa.Select[Any] = sa.select(*(table.c[name] for name in checkpoint_messages.COLUMNS)).where(
     table.c.agent_id == sa.bindparam("of_agent")
 )
-_IN_ORDER = _MESSAGES.order_by(table.c.seq)
+_IN_ORDER: sa.Select[Any] = _MESSAGES.order_by(table.c.seq)
 _SIZE = sa.select(
     sa.func.coalesce(
         sa.func.sum(
@@ -45,7 +45,7 @@ _SIZE = sa.select(
 ).where(table.c.agent_id == sa.bindparam("of_agent"))
 _DROP = sa.delete(table).where(table.c.id.in_(sa.bindparam("ids", expanding=True)))
 _INSERT = sa.insert(table)
-_THREADS = (
+_THREADS: sa.Select[Any] = (
     sa.select(*(conversation_table.c[name] for name in _THREAD))
     .where(conversation_table.c.agent_id == sa.bindparam("of_agent"))
     .order_by(conversation_table.c.created_at, conversation_table.c.id)
@@ -67,8 +67,7 @@ _SHARES = (
 _DROP_SHARES = sa.delete(conversation_shares).where(
     conversation_shares.c.conversation_id == sa.bindparam("of_conversation")
 )
-_CLEAR_CONTEXTS = sa.delete(context).where(context.c.agent_id == sa.bindparam("of_agent"))
-_WAITS = sa.select(*(approval_table.c[name] for name in _WAIT)).where(
+_WAITS: sa.Select[Any] = sa.select(*(approval_table.c[name] for name in _WAIT)).where(
     approval_table.c.agent_id == sa.bindparam("of_agent")
 )
 _CLEAR_WAITS = sa.delete(approval_table).where(approval_table.c.agent_id == sa.bindparam("of_agent"))
@@ -109,7 +108,7 @@ def take(tx: Tx, agent_id: AgentId) -> dict[str, Any]:
     return {
         "messages": taken(checkpoint_messages.COLUMNS, tx.execute(_IN_ORDER, of_agent)),
         "conversations": threads,
-        "contexts": {each: messages.context_ids(tx, agent_id, each) for each in messages.contexts_of(tx, agent_id)},
+        "contexts": {each: contexts.ids(tx, agent_id, each) for each in contexts.of_agent(tx, agent_id)},
         "waiting": taken(_WAIT, tx.execute(_WAITS, of_agent)),
     }
 
@@ -135,16 +134,16 @@ def read(memory: Mapping[str, Any], agent_id: AgentId) -> Recalled:
     given: Any = memory.get("contexts")
     if not isinstance(given, dict):
         raise InvalidInput("memory.contexts", "must be an object")
-    contexts = {
+    seen = {
         conversation: tuple(texts(listed, f"memory.contexts.{conversation[:80]}"))
         for conversation, listed in cast("dict[str, Any]", given).items()
     }
-    for conversation, listed in contexts.items():
+    for conversation, listed in seen.items():
         if conversation not in ids or not set(listed) <= set(known):
             raise InvalidInput("memory.contexts", f"names what is not in the checkpoint, under '{conversation[:80]}'")
     waits = [_wait(data, f"memory.waiting[{n}]", known, ids) for n, data in enumerate(section(memory, "waiting"))]
     distinct(waits, lambda each: each["conversation_id"], "memory.waiting")
-    return Recalled(known, threads, contexts, tuple(waits))
+    return Recalled(known, threads, seen, tuple(waits))
 
 
 def _thread(data: Any, where: str, known: Mapping[str, Any]) -> Thread:
@@ -180,7 +179,7 @@ def put(tx: Tx, target: Target, wanted: Recalled) -> None:
     if foreign := [thread.row["id"] for thread in wanted.threads if thread.row["id"] not in there]:
         raise InvalidInput("memory.conversations", f"{foreign[0]} is no conversation of this agent")
     tx.execute(_CLEAR_WAITS, of_agent)
-    tx.execute(_CLEAR_CONTEXTS, of_agent)
+    contexts.clear_all(tx, target.agent_id)
     _put_messages(tx, target.agent_id, wanted.messages)
     for thread in wanted.threads:
         _put_thread(tx, target, thread)
@@ -188,7 +187,7 @@ def put(tx: Tx, target: Target, wanted: Recalled) -> None:
         checkpoint_blocks.put_copies(tx, target, conversation, {})
         tx.execute(_DROP_THREAD, {"of_conversation": conversation})
     for conversation, ids in wanted.contexts.items():
-        messages.replace_context(tx, target.agent_id, [MessageId(each) for each in ids], conversation)
+        contexts.replace(tx, target.agent_id, [MessageId(each) for each in ids], conversation)
     if wanted.waits:
         tx.execute(_INSERT_WAIT, [{**each, "agent_id": target.agent_id} for each in wanted.waits])
 

@@ -20,7 +20,7 @@ def columns_of(table: Table, *without: str) -> tuple[str, ...]:
     return tuple(str(name) for name in table.c.keys() if name not in without)  # noqa: SIM118
 
 
-def taken(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[str, Any]]:
+def taken(names: Sequence[str], rows: Iterable[Any]) -> list[dict[str, Any]]:
     """Rows as a document has them."""
     return [dict(zip(names, each, strict=True)) for each in rows]
 

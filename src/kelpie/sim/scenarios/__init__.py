@@ -32,6 +32,7 @@ from kelpie.sim.scenarios.threads import THREADS
 from kelpie.sim.scenarios.toolboxes import TOOLBOXES
 from kelpie.sim.scenarios.waiting import WAITING
 from kelpie.sim.scenarios.windows import WINDOWS
+from kelpie.sim.scenarios.workings import WORKINGS
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario
@@ -72,6 +73,7 @@ SCENARIOS: dict[str, Scenario] = {
         RIVALS,
         BACKGROUND,
         WINDOWS,
+        WORKINGS,
         EVERYTHING,
     )
 }
