@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from tests.cli.live import Live
@@ -153,3 +154,23 @@ def test_without_a_server_every_listing_ends_with_its_own_code(running: Live) ->
         done = running.kelpie(*arguments, "--url", nowhere)
         assert done.returncode == 3, arguments
         assert nowhere in one_line(done.stderr)
+
+
+def test_a_memory_goes_into_a_file_and_back(running: Live, tmp_path: Path) -> None:
+    made = running.json("agents", "create", "eve", "--block", "human=Likes tea ☕")
+    file = tmp_path / "eve.json"
+    taken = running.kelpie("agents", "checkpoint", "eve", str(file))
+    assert taken.returncode == 0 and "1 blocks" in one_line(taken.stdout)
+    assert file.stat().st_mode & 0o777 == 0o600
+    [block] = running.json("blocks", "list", "--agent", "eve")
+    running.client.patch(f"/v1/blocks/{block['id']}", {"value": "wrecked"})
+    asked = running.kelpie("agents", "restore", "eve", str(file))
+    assert asked.returncode == 2 and "--yes" in one_line(asked.stderr)
+    done = running.json("agents", "restore", "eve", str(file), "--yes")
+    assert (done["blocks"], done["left"]) == (1, [])
+    assert [each["value"] for each in running.json("agents", "show", made["id"])["blocks"]] == ["Likes tea ☕"]
+    file.write_text("{")
+    broken = running.kelpie("agents", "restore", "eve", str(file), "--yes")
+    assert broken.returncode != 0 and "is not valid JSON" in one_line(broken.stderr)
+    nowhere = running.kelpie("agents", "checkpoint", "eve", str(tmp_path / "none" / "x.json"))
+    assert nowhere.returncode != 0 and "cannot be written" in one_line(nowhere.stderr)

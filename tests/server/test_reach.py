@@ -67,6 +67,8 @@ def test_the_scope_of_a_request(method: str, path: str, scope: Scope) -> None:
         ("PATCH", "/reset-messages", {SAY}),
         ("POST", "/summarize", {SAY}),
         ("GET", "/context", {READ, HEAR}),
+        ("GET", "/memory/checkpoint", {READ, HEAR}),
+        ("GET", "/working-memory/a", {READ}),
         ("GET", "/export", {READ, HEAR}),
         ("POST", "/messages/preview-raw-payload", {READ, HEAR}),
     ],
