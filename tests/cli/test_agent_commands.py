@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from kelpie.world.client import Client
 from tests.cli.live import Live
 
 
@@ -163,7 +164,7 @@ def test_a_memory_goes_into_a_file_and_back(running: Live, tmp_path: Path) -> No
     assert taken.returncode == 0 and "1 blocks" in one_line(taken.stdout)
     assert file.stat().st_mode & 0o777 == 0o600
     [block] = running.json("blocks", "list", "--agent", "eve")
-    running.client.patch(f"/v1/blocks/{block['id']}", {"value": "wrecked"})
+    Client(running.url).patch(f"/v1/blocks/{block['id']}", {"value": "wrecked"})
     asked = running.kelpie("agents", "restore", "eve", str(file))
     assert asked.returncode == 2 and "--yes" in one_line(asked.stderr)
     done = running.json("agents", "restore", "eve", str(file), "--yes")
