@@ -13,15 +13,17 @@ from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.blocks import Block
 from kelpie.core.errors import Conflict, InvalidInput
-from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
+from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
 from kelpie.search import items
 from kelpie.search.items import Item
-from kelpie.storage import blocks, checkpoint_blocks, checkpoint_messages, contexts, conversations, messages
+from kelpie.storage import checkpoint_blocks, checkpoint_messages, contexts, conversations, messages
+from kelpie.storage.block_rows import TAGS, from_row
 from kelpie.storage.checkpoint_blocks import Target
 from kelpie.storage.checkpoint_rows import columns_of, distinct, identifier, members, row, section, taken, texts
 from kelpie.storage.message_rows import message_from_json
 from kelpie.storage.tables import approvals as approval_table
-from kelpie.storage.tables import conversation_blocks, conversation_shares
+from kelpie.storage.tables import blocks as block_table
+from kelpie.storage.tables import context, conversation_blocks, conversation_shares
 from kelpie.storage.tables import conversations as conversation_table
 from kelpie.storage.tables import messages as table
 from kelpie.world.database import Tx
@@ -53,10 +55,16 @@ _THREADS: sa.Select[Any] = (
 _OF_THREADS = conversation_table.c.agent_id == sa.bindparam("of_agent")
 _DROP_THREAD = sa.delete(conversation_table).where(conversation_table.c.id == sa.bindparam("of_conversation"))
 _COPIES = (
-    sa.select(conversation_blocks)
+    sa.select(conversation_blocks.c.conversation_id, conversation_blocks.c.label.label("under"), block_table, TAGS)
+    .join(conversation_blocks, conversation_blocks.c.block_id == block_table.c.id)
     .join(conversation_table, conversation_table.c.id == conversation_blocks.c.conversation_id)
     .where(_OF_THREADS)
     .order_by(conversation_blocks.c.label)
+)
+_SEEN = (
+    sa.select(context.c.conversation_id, context.c.message_id)
+    .where(context.c.agent_id == sa.bindparam("of_agent"))
+    .order_by(context.c.conversation_id, context.c.position)
 )
 _SHARES = (
     sa.select(conversation_shares)
@@ -103,12 +111,15 @@ def take(tx: Tx, agent_id: AgentId) -> dict[str, Any]:
     copies, shares = tx.execute(_COPIES, of_agent).all(), tx.execute(_SHARES, of_agent).all()
     for thread in threads:
         mine = [each for each in copies if each.conversation_id == thread["id"]]
-        thread["blocks"] = {each.label: checkpoint_blocks.take(blocks.get(tx, BlockId(each.block_id))) for each in mine}
+        thread["blocks"] = {each.under: checkpoint_blocks.take(from_row(each)) for each in mine}
         thread["shares"] = [each.message_id for each in shares if each.conversation_id == thread["id"]]
+    seen: dict[str, list[str]] = {}
+    for each in tx.execute(_SEEN, of_agent):
+        seen.setdefault(each.conversation_id, []).append(each.message_id)
     return {
         "messages": taken(checkpoint_messages.COLUMNS, tx.execute(_IN_ORDER, of_agent)),
         "conversations": threads,
-        "contexts": {each: contexts.ids(tx, agent_id, each) for each in contexts.of_agent(tx, agent_id)},
+        "contexts": seen,
         "waiting": taken(_WAIT, tx.execute(_WAITS, of_agent)),
     }
 
