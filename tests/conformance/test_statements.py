@@ -99,7 +99,7 @@ class Rows:
     async def look_around(self) -> None:
         """Finds what only others make: runs, steps, messages and so on."""
         call, agent = self._client, self.ids["agent"]
-        self.ids |= {"label": "human", "deployment": "none", "tool_name": "shout_1"}
+        self.ids |= {"label": "human", "deployment": "none", "tool_name": "shout_1", "version": "1"}
         for name, path in (
             ("run", f"/v1/runs/?agent_id={agent}"), ("step", f"/v1/steps/?agent_id={agent}"),
             ("message", f"/v1/agents/{agent}/messages"), ("tool", f"/v1/agents/{agent}/tools"),
@@ -119,6 +119,7 @@ class Rows:
     async def _one(self, n: int) -> None:
         call, agent = self._client, await self._agent()
         await _call(call, "POST", "/v1/archives/", json={"name": f"a{n}"})
+        await _call(call, "PATCH", f"/v1/blocks/{self.ids['block']}", json={"value": f"v{n}"})
         await _call(call, "PATCH", f"/v1/agents/{agent}/archives/attach/{self.ids['archive']}")
         for of in (agent, self.ids["agent"]):
             await _call(call, "POST", f"/v1/agents/{of}/messages", json={"input": "hello"})
