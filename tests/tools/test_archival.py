@@ -7,6 +7,7 @@ import pytest
 
 from kelpie.core.errors import ToolError
 from kelpie.storage import archives
+from kelpie.tools.port import Insight
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 DAY = 86_400_000_000
@@ -49,6 +50,27 @@ def test_tags_dates_and_number(shop: Workshop) -> None:
     assert found(start_datetime="2023-11-15", end_datetime="2023-11-15") == ["tea 1"]
     assert len(found(top_k=2)) == 2
     assert [r["content"] for r in search(shop, query="", top_k=1)] == ["tea 2"]
+
+
+def test_what_was_near_is_shown_only_while_it_is_the_agents_own(shop: Workshop) -> None:
+    """What is near is found before the commit; the agent may have been given another archive since."""
+    shop.run("archival_memory_insert", content="tea of Ann")
+    shop.run("archival_memory_insert", by=BEN, content="coffee of Ben")
+    near = {by: search(shop, by=by, query="")[0]["id"] for by in (ANN, BEN)}
+    insight = Insight(passages=tuple((each, 0.9) for each in near.values()), by_meaning=True)
+    found = json.loads(shop.run("archival_memory_search", query="drinks", insight=insight).text)
+    assert found["search_mode"] == "hybrid" and [r["content"] for r in found["results"]] == ["tea of Ann"]
+
+
+def test_pages(shop: Workshop) -> None:
+    for number in range(120):
+        shop.run("archival_memory_insert", now=NOW + number, content=f"tea {number}")
+    for query in ("tea", ""):
+        pages = [search(shop, query=query, top_k=50, page=page) for page in range(4)]
+        assert [len(page) for page in pages] == [50, 50, 20, 0]
+        assert len({result["id"] for page in pages for result in page}) == 120
+    with pytest.raises(ToolError, match="'page' must be from 0"):
+        search(shop, query="tea", page=101)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kelpie.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolR
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.storage import messages
 from kelpie.tools.builtin.dates import ago
+from kelpie.tools.port import Insight
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 HOUR = 3600 * MICROS_PER_SECOND
@@ -96,6 +97,15 @@ def test_what_an_agent_sent_by_tool_counts_as_said(shop: Workshop) -> None:
     call = ToolCall("c", "send_message", '{"message": "hello Dora"}')
     messages.append(shop.tx, [Message(message_id(1), ANN, Role.assistant, NOW, tool_calls=(call,))])
     assert contents(shop) == ["hello Dora"]
+
+
+def test_what_was_near_is_shown_only_if_it_is_the_agents_and_passes_the_filters(shop: Workshop) -> None:
+    say(shop, 1, Role.user, "tea")
+    say(shop, 2, Role.user, "coffee of Ben", agent_id=BEN)
+    say(shop, 3, Role.assistant, "cocoa")
+    insight = Insight(messages=tuple((message_id(n), 0.9) for n in (1, 2, 3, 4)), by_meaning=True)
+    assert contents(shop, query="drinks", insight=insight) == ["tea", "cocoa"]
+    assert contents(shop, query="drinks", roles=["user"], insight=insight) == ["tea"]
 
 
 def test_nothing_found_is_said_with_the_reason(shop: Workshop) -> None:

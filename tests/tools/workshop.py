@@ -15,7 +15,7 @@ from kelpie.core.ids import AgentId, BlockId
 from kelpie.storage import agents, block_carriers, blocks, schema
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.builtin import BUILTINS
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
 from kelpie.world.http import NetworkHttp
 from kelpie.world.ids import SeededIds
 from kelpie.world.processes import SystemProcesses
@@ -61,10 +61,18 @@ class Workshop:
         self._ids = SeededIds(random.Random(1))
 
     def run(
-        self, tool: str, /, *, by: AgentId = ANN, timezone: str = "UTC", now: int = NOW, **arguments: Any
+        self,
+        tool: str,
+        /,
+        *,
+        by: AgentId = ANN,
+        timezone: str = "UTC",
+        now: int = NOW,
+        insight: Insight = NOTHING,
+        **arguments: Any,
     ) -> Outcome:
         builtin = BUILTINS[tool]
-        call = CallContext(make_agent(by, timezone), now, self._ids.uuid())
+        call = CallContext(make_agent(by, timezone), now, self._ids.uuid(), insight=insight)
         return builtin.run(self.tx, call, check_arguments(builtin.schema, arguments))
 
     def give(self, label: str, value: str = "", *agent_ids: AgentId, **fields: Any) -> Block:
