@@ -16,7 +16,7 @@ from kelpie.sim.disk import Disk
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop import SimLoop
-from kelpie.sim.scenarios.crashes import AFTER, BEFORE, cuts
+from kelpie.sim.scenarios.crashes import cuts
 from kelpie.sim.scenarios.house import SETTINGS
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import scenario
@@ -156,9 +156,6 @@ EXPIRING = scenario(
     "waits-that-expire",
     Expiring,
     faults=(
-        *(Aim(fault, "journal.open", rate=0.03, times_max=1) for fault in (BEFORE, AFTER)),
-        *(Aim(fault, "journal.result", rate=0.1, times_max=1) for fault in (BEFORE, AFTER)),
-        Aim(Fault.crash_during_transaction, "database.commit", rate=0.005, times_max=1),
         Aim(Fault.storage_write_fail, "journal.open", rate=0.05),
         Aim(Fault.storage_write_fail, "journal.answers", rate=0.1),
         Aim(Fault.storage_write_fail, "journal.answers.told", rate=0.1),
@@ -168,8 +165,14 @@ EXPIRING = scenario(
         Aim(Fault.clock_jump, "clock.now", rate=0.001, times_max=2),
         Aim(Fault.vanishing_client, "client.request", rate=0.03),
     ),
-    plots=(*cuts("answers", 1, 2), *cuts("ask", 2)),
-    swarm=(Fault.storage_latency, Fault.cpu_starvation, Fault.llm_malformed, Fault.clock_skew),
+    plots=(*cuts("answers", 1, 2), *cuts("result", 1), *cuts("ask", 2), *cuts("open", 4)),
+    swarm=(
+        Fault.storage_latency,
+        Fault.cpu_starvation,
+        Fault.llm_malformed,
+        Fault.clock_skew,
+        Fault.crash_during_transaction,
+    ),
     settings=replace(SETTINGS, approval_s=WAITS_S),
     quiet_s=120.0,
 )
