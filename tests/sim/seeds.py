@@ -93,7 +93,7 @@ FOUND = (
     ),
     Found(
         "waits-that-expire",
-        19,
+        4,
         "a denial that was cancelled: the wait was ended on the disk only, and the live agent refused messages for it",
     ),
     Found(
