@@ -16,6 +16,7 @@ from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.callbacks import Callbacks
 from kelpie.agent.equipment import Equipment
 from kelpie.agent.expiry import Expiry
+from kelpie.agent.extraction import Extraction
 from kelpie.agent.making import check_timezone
 from kelpie.agent.meetings import Meetings
 from kelpie.agent.pause import Pauses
@@ -99,6 +100,8 @@ class Kelpie:
             observe=_observe,
         )
         self.pauses = Pauses(world.clock)
+        self._learning: asyncio.Task[None] | None = None
+        self._extraction = Extraction(world, self.models, self.meaning, self.pauses, self._recount)
         self._meetings = Meetings()
         self.underway = Underway()
         self.gate = Gate(world, settings, password_kept)
@@ -124,6 +127,7 @@ class Kelpie:
             _tracing(settings),
             Post(world, self.dispatcher, settings).tools(),
             summon=self._summon,
+            learn=self._extraction.hurry,
             broadcast=self._broadcast,
             working_memory=settings.working_memory,
         )
@@ -164,10 +168,11 @@ class Kelpie:
         self._recovery = asyncio.create_task(self._keep_recovering())
         self._telling = asyncio.create_task(self._callbacks.run())
         self._embedding = asyncio.create_task(Embedding(self.world, self.meaning).run())
+        self._learning = asyncio.create_task(self._extraction.run())
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within a bound and closes everything."""
-        for task in (self._recovery, self._embedding):
+        for task in (self._recovery, self._embedding, self._learning):
             if task is not None:
                 task.cancel()
         await self._meetings.close()
@@ -199,6 +204,10 @@ class Kelpie:
         """Lets agents take up runs that were stored for them."""
         for run in waiting:
             self.backlog.submit(InBackground(run.id, run.agent_id, run.conversation_id))
+
+    def _recount(self, agent_id: AgentId) -> None:
+        """Tells a live agent that something was spent for it."""
+        self.dispatcher.tell(agent_id, Activation.recount)
 
     def _look_again(self) -> None:
         """Something was perhaps written and nobody can say what: every live agent reads itself anew before it goes on.

@@ -38,6 +38,7 @@ from kelpie.llm.models import Models
 from kelpie.memory.archives import Archives
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
+from kelpie.memory.facts import Facts
 from kelpie.memory.meaning import Meaning
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.tools.mcp_servers import McpServers
@@ -71,6 +72,7 @@ class Doors:
     drafts: Drafts
     windows: Windows
     archives: Archives
+    facts: Facts
     working_memory: WorkingMemory
     checkpoints: Checkpoints
     identities: Identities
@@ -122,6 +124,7 @@ def open_doors(
         recall=Recall(world, meaning, caller),
         drafts=Drafts(world, models, settings, caller),
         archives=Archives(world, models, meaning, caller),
+        facts=Facts(world, meaning, caller),
         working_memory=WorkingMemory(world, settings, caller),
         checkpoints=Checkpoints(world, settings, underway, agents.touched, agents.forgotten, caller),
         identities=Identities(world, caller),

@@ -76,6 +76,11 @@ class Activation:
         """Somebody changed what the model sees of the history, or may have."""
         self._hot.forget_contexts()
 
+    def recount(self) -> None:
+        """Something was spent for the agent that was no step of its turns."""
+        self._hot.booked += 1
+        self._hot.purse = None
+
     def check(self, send: Send) -> None:
         """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""
         lane = self._hot.find(send.conversation)

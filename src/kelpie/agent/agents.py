@@ -22,6 +22,7 @@ from kelpie.core.agents import EVERYTHING, ActivationStatus, AgentQuery, AgentVi
 from kelpie.core.block_history import author_of
 from kelpie.core.budgets import Budget
 from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.facts import FactSettings
 from kelpie.core.ids import AgentId
 from kelpie.core.settings import Settings
 from kelpie.core.time import Micros
@@ -35,6 +36,7 @@ from kelpie.storage import (
     block_carriers,
     blocks,
     conversations,
+    fact_states,
     scope,
     tools,
 )
@@ -78,6 +80,7 @@ class Agents:
         new = replace(new, embedding=new.embedding or settings.default_embedding, timezone=timezone)
         model = await self._model(new)
         self._check_budget(new.budget, model.handle)
+        await self._check_facts(new.facts)
         ids, now = self._world.ids, self._world.clock.now()
         agent_id = ids.new(AgentId)
         made = making.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
@@ -101,6 +104,8 @@ class Agents:
             linked = changing.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(block_carriers.of_agent(tx, agent_id)) if new.block_ids else made
             beginning.write(tx, state.Loaded(agent, hung, attached), first)
+            if agent.facts is not None:
+                fact_states.follow(tx, agent_id, agent.facts)
             group = companions.hire(tx, agent, hung, companion) if companion else None
             return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
 
@@ -128,6 +133,14 @@ class Agents:
         if budget is not None and budget.micros is not None and self._models.prices.of(handle) is None:
             remedy = f"no price of {handle} is known; set KELPIE_MODEL_PRICES, or give the budget in tokens"
             raise InvalidInput("kelpie_budget.usd", remedy)
+
+    async def _check_facts(self, settings: FactSettings | None) -> None:
+        """Raises InvalidInput for a model that is not known."""
+        if settings is not None and settings.model is not None:
+            try:
+                await self._models.resolve(settings.model)
+            except NotFound as error:
+                raise InvalidInput("kelpie_facts.model", str(error)) from error
 
     async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
         """Raises NotFound."""
@@ -162,6 +175,7 @@ class Agents:
         model, companion = await self._changed_model(agent_id, changes), self._companion(now)
         if changes.get("embedding") is not None:
             await self._check_embedding(changes["embedding"])
+        await self._check_facts(changes.get("facts"))
 
         def write(tx: Tx) -> AgentView:
             agent = agents.owned(tx, self._organization, agent_id)
@@ -169,6 +183,8 @@ class Agents:
             columns = changing.row_changes(changes, model, agent, self._caller.user_id)
             agents.update_agent(tx, agent_id, columns, now)
             changing.apply_relations(tx, agent, changes, secrets)
+            if "facts" in changes:
+                fact_states.follow(tx, agent_id, changes["facts"])
             if changes.get("enable_sleeptime"):
                 companions.hire(tx, agents.get(tx, agent_id), tuple(block_carriers.of_agent(tx, agent_id)), companion)
             return agent_views.one(tx, agent_id, EVERYTHING)
@@ -197,6 +213,7 @@ class Agents:
                 conversations.remove_blocks_of_agent(tx, one)
                 agents.remove(tx, one)
                 removal.give_up_scope(tx, "message", one)
+                removal.give_up_scope(tx, "fact", one)
             return gone
 
         for gone in await self._world.database.transact(write):

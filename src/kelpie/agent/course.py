@@ -183,6 +183,8 @@ class Course:
 
     def _tell_end(self, run: Run, error: KelpieError | None, begun: tuple[RunId, ...] = ()) -> None:
         assert run.stop_reason is not None
+        if self._lane.agent.facts is not None:
+            self._equipment.learn()
         tokens, usage, budget = self._context_tokens, run.usage, run.metadata.get(BUDGET_KEY)
         reason, detail = run.stop_reason, run.stop_detail
         self._turn.tell(TurnEnded(run.id, reason, usage, run.step_count, tokens, error, detail, begun, budget))

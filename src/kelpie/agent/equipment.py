@@ -36,6 +36,7 @@ class Equipment:
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
     working_memory: Limits = Limits()  # how much of it an agent may have
+    learn: Callable[[], None] = lambda: None  # a turn of an agent with facts has ended
     broadcast: Broadcast = field(default_factory=Broadcast)  # tells who follows a background run that there is news
 
     def runner(self, tool: Tool) -> ExternalTool | None:

@@ -173,6 +173,7 @@ def make_agent(
         compaction_settings=compaction_settings.made(new.compaction_settings, model.handle),
         response_format=new.response_format,
         budget=new.budget,
+        facts=new.facts,
         message_buffer_autoclear=new.message_buffer_autoclear or spec.one_turn_memory,
         enable_sleeptime=new.enable_sleeptime,
         max_files_open=new.max_files_open or files,

@@ -7,6 +7,7 @@ from typing import Any
 
 from kelpie.core.blocks import Block, NewBlock
 from kelpie.core.budgets import Budget
+from kelpie.core.facts import FactSettings
 from kelpie.core.groups import Group
 from kelpie.core.identities import Identity
 from kelpie.core.ids import (
@@ -116,6 +117,7 @@ class Agent:
     paused_at: Micros | None = None  # when it asked for a rest; ask agent/pause.py whether that still lasts
     paused_until: Micros | None = None
     budget: Budget | None = None
+    facts: FactSettings | None = None  # None: none are extracted
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
@@ -191,6 +193,7 @@ class NewAgent:
     max_files_open: int | None = None
     per_file_view_window_char_limit: int | None = None
     budget: Budget | None = None
+    facts: FactSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,10 @@ class PassageId(Id):
     prefix = "passage"
 
 
+class FactId(Id):
+    prefix = "fact"
+
+
 class IdentityId(Id):
     prefix = "identity"
 

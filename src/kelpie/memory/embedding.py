@@ -15,7 +15,7 @@ from kelpie.observe import logs
 from kelpie.search import vectors
 from kelpie.search.fulltext import Kind
 from kelpie.search.vectors import Vector
-from kelpie.storage import archive_models, messages, passages
+from kelpie.storage import archive_models, facts, messages, passages
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -26,7 +26,7 @@ DROPPED = 200  # vectors that are deleted in one transaction
 LOOK_EVERY_S = 5.0
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
-_KINDS: tuple[Kind, ...] = ("passage", "message")
+_KINDS: tuple[Kind, ...] = ("passage", "fact", "message")
 _NS = 1e9
 _LAST = 2**62
 
@@ -161,4 +161,6 @@ def _lacks(made: Sequence[Vector], model: str) -> bool:
 def _texts(tx: Tx, kind: Kind, ids: Sequence[str]) -> dict[str, str]:
     if kind == "passage":
         return passages.texts(tx, ids)
+    if kind == "fact":
+        return facts.texts(tx, ids)
     return {message.id: message.said for message in messages.get_many(tx, ids)}

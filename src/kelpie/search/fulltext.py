@@ -31,7 +31,7 @@ from sqlalchemy.dialects import sqlite
 from kelpie.core.errors import InvariantBroken
 from kelpie.search.tables import search_items
 
-Kind: TypeAlias = Literal["message", "passage", "tool"]
+Kind: TypeAlias = Literal["message", "passage", "tool", "fact"]
 
 QUERY_TERMS_MAX = 32
 QUERY_CHARS_MAX = 2000

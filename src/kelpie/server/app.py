@@ -12,7 +12,7 @@ from kelpie.server import errors
 from kelpie.server.auth import Auth
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.kelpie import agents as agent_care
-from kelpie.server.kelpie import block_history, checkpoints, keys, spending, working_memory
+from kelpie.server.kelpie import block_history, checkpoints, facts, keys, spending, working_memory
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
     absent,
@@ -106,6 +106,7 @@ _ROUTERS = (
     agent_care.router,
     keys.router,
     spending.router,
+    facts.router,
 )
 
 

@@ -29,12 +29,18 @@ _PAST = {
     ("messages", "conversation_id"),
     ("runs", "conversation_id"),
     ("run_tools", "tool_id"),
+    ("fact_sources", "message_id"),
 }
 _BY_KIND = {
     "search_items.item_id (message)": """
         SELECT item_id FROM search_items WHERE kind = 'message' AND item_id NOT IN (SELECT id FROM messages)""",
     "search_items.item_id (passage)": """
         SELECT item_id FROM search_items WHERE kind = 'passage' AND item_id NOT IN (SELECT id FROM passages)""",
+    "search_items.item_id (fact)": """
+        SELECT item_id FROM search_items WHERE kind = 'fact' AND item_id NOT IN (SELECT id FROM facts)""",
+    "facts that were replaced by nothing": """
+        SELECT superseded_by FROM facts WHERE superseded_by IS NOT NULL
+        AND superseded_by NOT IN (SELECT id FROM facts)""",
     "a conversation that is closed and has blocks": """
         SELECT conversation_id FROM conversation_blocks
         WHERE conversation_id IN (SELECT id FROM conversations WHERE deleted_at IS NOT NULL)""",

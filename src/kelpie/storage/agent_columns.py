@@ -7,6 +7,7 @@ from sqlalchemy import Row
 
 from kelpie.core.agents import Agent, AgentType, ModelChoice, ToolRule
 from kelpie.core.budgets import Budget, Period
+from kelpie.core.facts import settings_from_json, settings_to_json
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.runs import StopReason
 from kelpie.storage.tables import agents
@@ -15,7 +16,7 @@ _COLUMNS = tuple(agents.c.keys())
 _PLAIN = tuple(
     name
     for name in _COLUMNS
-    if name not in ("id", "agent_type", "model", "tool_rules", "last_stop_reason", "organization_id", "budget")
+    if name not in ("id", "agent_type", "model", "tool_rules", "last_stop_reason", "organization_id", "budget", "facts")
 )
 
 
@@ -52,6 +53,7 @@ def to_row(agent: Agent) -> dict[str, Any]:
         "tool_rules": rules_to_json(agent.tool_rules),
         "last_stop_reason": agent.last_stop_reason.value if agent.last_stop_reason else None,
         "budget": budget_to_json(agent.budget),
+        "facts": settings_to_json(agent.facts),
     }
 
 
@@ -68,4 +70,5 @@ def from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
         tags=tuple(tags),
         last_stop_reason=StopReason(stop_reason) if stop_reason else None,
         budget=_budget_from_json(values["budget"]),
+        facts=settings_from_json(values["facts"]),
     )

@@ -8,6 +8,7 @@ from sqlalchemy import Row, Select, bindparam, delete, exists, func, insert, nul
 
 from kelpie.core.agents import Agent, AgentQuery
 from kelpie.core.errors import NotFound
+from kelpie.core.facts import settings_to_json
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.runs import StopReason
 from kelpie.core.time import Micros
@@ -109,6 +110,8 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: Mapping[str, Any], now: Mic
         values["model"] = model_to_json(values["model"])
     if "budget" in values:
         values["budget"] = null() if values["budget"] is None else budget_to_json(values["budget"])
+    if "facts" in values:
+        values["facts"] = settings_to_json(values["facts"])
     if "tool_rules" in values:
         values["tool_rules"] = rules_to_json(values["tool_rules"])
     values |= {"updated_at": now, "version": agents.c.version + 1}

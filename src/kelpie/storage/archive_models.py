@@ -35,24 +35,18 @@ _OF_AGENT = (
     .where(agents.c.id == sa.bindparam("of_agent"))
 )
 _S = search_scopes.c
-_CHANGING = {
-    "passage": sa.select(_S.scope, sa.func.coalesce(archives.c.embedding, _DEFAULT, _S.model)).join(
-        archives, archives.c.id == _S.scope
-    ),
-    "message": sa.select(_S.scope, sa.func.coalesce(agents.c.embedding, _DEFAULT, _S.model)).join(
-        agents, agents.c.id == _S.scope
-    ),
-}
 _CHANGING_OF = {
-    kind: statement.where(_S.kind == kind)
+    kind: sa.select(_S.scope, sa.func.coalesce(table.c.embedding, _DEFAULT, _S.model))
+    .join(table, table.c.id == _S.scope)
+    .where(_S.kind == kind)
     .where(_S.mixed | (_S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)))
     .limit(sa.bindparam("most"))
-    for (kind, statement), table in zip(_CHANGING.items(), (archives, agents), strict=True)
+    for kind, table in (("passage", archives), ("message", agents), ("fact", agents))
 }
 
 
 def meant_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
-    """The model that is meant for each of these archives, or agents' messages; those without one are left out."""
+    """The model that is meant for each of these archives, or agents; those without one are left out."""
     statement = _OF_ARCHIVES if kind == "passage" else _OF_AGENTS
     rows = tx.execute(statement, {"ids": list(scopes), "default_model": default})
     return {scope: model for scope, model in rows if model is not None}

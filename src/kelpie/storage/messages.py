@@ -17,7 +17,7 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
 from kelpie.core.messages import Message, MessageQuery, Part, Role
 from kelpie.search import fulltext, items
-from kelpie.storage import contexts
+from kelpie.storage import contexts, fact_states
 from kelpie.storage.message_rows import content_to_json, from_row, to_row
 from kelpie.storage.tables import messages
 from kelpie.world.database import Tx
@@ -76,6 +76,7 @@ def remove_all(tx: Tx, agent_id: AgentId) -> None:
     tx.execute(_DELETE_ALL, {"of_agent": agent_id})
     contexts.clear_all(tx, agent_id)
     items.remove_scope(tx, "message", agent_id)
+    fact_states.rewind(tx, agent_id)
 
 
 _ONE = select(messages).where(messages.c.id == bindparam("of_message"))

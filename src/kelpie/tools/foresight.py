@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kelpie.core.facts import FactSearch
 from kelpie.core.messages import MessageSearch
 from kelpie.core.passages import PassageQuery
 from kelpie.memory.meaning import Meaning
 from kelpie.search import vectors
 from kelpie.search.items import Near
-from kelpie.storage import archive_models, archives, passages, recall
+from kelpie.storage import archive_models, archives, facts, passages, recall
 from kelpie.tools.port import CallContext, Insight
 from kelpie.world.database import Database, Tx
 
@@ -61,6 +62,17 @@ class Foresight:
             return Insight(lacking=meant.lacking)
         near = await self.database.read(lambda tx: recall.nearest(tx, finder, organization, used, wanted, meanings))
         return Insight(messages=tuple(near), by_meaning=True)
+
+    async def of_facts(self, call: CallContext, wanted: FactSearch) -> Insight:
+        """What the agent has learnt that is near in meaning."""
+        agent_id, finder = call.agent.id, self.meaning.finder
+        used = await self.database.read(lambda tx: vectors.models_of(tx, "fact", (agent_id,)))
+        meant = await self.meaning.of_query(used.values(), wanted.text)
+        meanings = meant.by_model(wanted.text)
+        if not meanings:
+            return Insight(lacking=meant.lacking)
+        near = await self.database.read(lambda tx: facts.nearest(tx, finder, agent_id, wanted, used, meanings))
+        return Insight(facts=tuple(near), by_meaning=True)
 
 
 class Preparation(Protocol):

@@ -31,6 +31,7 @@ class Insight:
     vectors: tuple[Vector, ...] = ()
     passages: tuple[Near, ...] = ()
     messages: tuple[Near, ...] = ()
+    facts: tuple[Near, ...] = ()
     by_meaning: bool = False  # whether a search could be made by meaning
     lacking: str | None = None  # why it could not
 

@@ -17,6 +17,7 @@ from kelpie.server.letta import unsupported
 from kelpie.server.letta.block_body import CreateBlock, new_block
 from kelpie.server.letta.bounds import LINKS_MAX, MESSAGES_MAX, Links, MessageIds, Tags
 from kelpie.server.letta.budget_body import BudgetBody
+from kelpie.server.letta.fact_settings_body import FactSettingsBody
 from kelpie.server.letta.message_body import MessageBody, new_message
 from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSettings, ResponseFormat, settings_asked
 from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
@@ -62,6 +63,7 @@ class _AgentFields(BaseModel):
     folder_ids: list[str] | None = None
     identity_ids: Links | None = None
     kelpie_budget: BudgetBody | None = Field(None, description="The most that the agent may spend (Kelpie).")
+    kelpie_facts: FactSettingsBody | None = Field(None, description="Facts from its conversations (Kelpie).")
     enable_sleeptime: bool | None = None
 
     @field_validator("embedding")
@@ -99,7 +101,8 @@ class CreateAgent(_AgentFields):
 
 
 class UpdateAgent(_AgentFields):
-    """Changes to an agent; what is left out or null stays, but null clears `max_tokens` and `kelpie_budget`."""
+    """Changes to an agent; what is left out or null stays, but null clears `max_tokens`, `kelpie_budget` and
+    `kelpie_facts`."""
 
     name: str | None = None
     message_ids: MessageIds | None = None
@@ -145,6 +148,8 @@ def agent_changes(body: UpdateAgent) -> dict[str, Any]:
         changes["last_stop_reason"] = body.last_stop_reason.value
     if "kelpie_budget" in body.model_fields_set:
         changes.setdefault("budget", None)
+    if "kelpie_facts" in body.model_fields_set:
+        changes.setdefault("facts", None)
     if "max_tokens" in body.model_fields_set:
         changes.setdefault("max_tokens", None)
     return changes
@@ -185,6 +190,8 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
         fields["model_settings"] = settings_asked(body.model_settings)
     if body.kelpie_budget is not None:
         fields["budget"] = body.kelpie_budget.budget()
+    if body.kelpie_facts is not None:
+        fields["facts"] = body.kelpie_facts.settings()
     if body.tool_ids is not None:
         fields["tool_ids"] = tuple(ToolId.parse(one) for one in body.tool_ids)
     if body.block_ids is not None:

@@ -13,6 +13,7 @@ from kelpie.agent.types import spec_for
 from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
 from kelpie.server.letta.block_shape import block_shape
 from kelpie.server.letta.budget_body import budget_shape
+from kelpie.server.letta.fact_settings_body import fact_settings_shape
 from kelpie.server.letta.group_shape import group_shape
 from kelpie.server.letta.identity_shape import identity_shape
 from kelpie.server.letta.message_shape import request_shape
@@ -97,6 +98,7 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "hidden": agent.hidden,
         "kelpie_status": status_shape(view.status),
         "kelpie_budget": budget_shape(agent.budget),
+        "kelpie_facts": fact_settings_shape(agent.facts),
         "paused_until": timestamp(view.paused_until),
     }
 

@@ -11,6 +11,7 @@ from kelpie.core.ids import (
     ArchiveId,
     BlockId,
     ConversationId,
+    FactId,
     GroupId,
     Id,
     IdentityId,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     ArchivePath = ArchiveId
     IdentityPath = IdentityId
     PassagePath = PassageId
+    FactPath = FactId
     BlockPath = BlockId
     ToolPath = ToolId
     MessagePath = MessageId
@@ -63,6 +65,7 @@ else:
     ArchivePath = _path(ArchiveId, "archive")
     IdentityPath = _path(IdentityId, "identity")
     PassagePath = _path(PassageId, "passage")
+    FactPath = _path(FactId, "fact")
     BlockPath = _path(BlockId, "block")
     ToolPath = _path(ToolId, "tool")
     MessagePath = _path(MessageId, "message")

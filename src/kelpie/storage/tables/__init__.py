@@ -7,6 +7,7 @@ from kelpie.storage.tables.archives import agent_archives, archives, passage_tag
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
 from kelpie.storage.tables.credentials import access_token_agents, access_tokens, api_keys
+from kelpie.storage.tables.facts import entities, fact_sources, fact_states, facts
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
 from kelpie.storage.tables.history import (
     approvals,
@@ -54,6 +55,10 @@ __all__ = [
     "conversation_blocks",
     "conversation_shares",
     "conversations",
+    "entities",
+    "fact_sources",
+    "fact_states",
+    "facts",
     "group_agents",
     "group_blocks",
     "groups",

@@ -241,6 +241,18 @@ MEMORY = _tool(
     ("command",),
 )
 
+FACT_SEARCH = _tool(
+    "fact_search",
+    "Search the facts that were learnt from your conversations. What was replaced by something newer is shown after "
+    "what replaced it. With a time, only what was true then is shown.",
+    {
+        "query": _text("What to look for, in words that were likely used or that mean the same."),
+        "at": _text(f"Show what was true at this time instead of now. {_DATE}"),
+        "limit": _number("How many facts to show at most. 5 if left out."),
+    },
+    ("query",),
+)
+
 MEMORY_APPLY_PATCH = _tool(
     "memory_apply_patch",
     "Make several edits of your memory at once; either all of them are made or none. "

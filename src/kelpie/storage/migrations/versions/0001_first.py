@@ -43,6 +43,7 @@ def upgrade() -> None:
         sa.Column("paused_at", sa.BigInteger(), nullable=True),
         sa.Column("paused_until", sa.BigInteger(), nullable=True),
         sa.Column("budget", sa.JSON(), nullable=True),
+        sa.Column("facts", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_by_id", sa.Text(), nullable=True),
         sa.Column("last_updated_by_id", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
@@ -433,6 +434,64 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_table(
+        "entities",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("name_key", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("aliases", sa.JSON(), nullable=False),
+        sa.Column("first_seen_at", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_entities_agent_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("agent_id", "name_key", name=op.f("pk_entities")),
+    )
+    op.create_table(
+        "fact_states",
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("every_turns", sa.Integer(), nullable=False),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("through", sa.BigInteger(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("not_before", sa.BigInteger(), nullable=False),
+        sa.Column("extractions", sa.BigInteger(), nullable=False),
+        sa.Column("skipped", sa.BigInteger(), nullable=False),
+        sa.Column("last_at", sa.BigInteger(), nullable=True),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_fact_states_agent_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("agent_id", name=op.f("pk_fact_states")),
+    )
+    op.create_table(
+        "facts",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=False),
+        sa.Column("subject", sa.Text(), nullable=False),
+        sa.Column("subject_key", sa.Text(), nullable=False),
+        sa.Column("attribute", sa.Text(), nullable=False),
+        sa.Column("attribute_key", sa.Text(), nullable=False),
+        sa.Column("value", sa.Text(), nullable=False),
+        sa.Column("value_key", sa.Text(), nullable=False),
+        sa.Column("statement", sa.Text(), nullable=False),
+        sa.Column("exclusive", sa.Boolean(), nullable=False),
+        sa.Column("confidence", sa.Float(), nullable=False),
+        sa.Column("valid_from", sa.BigInteger(), nullable=False),
+        sa.Column("valid_until", sa.BigInteger(), nullable=True),
+        sa.Column("recorded_at", sa.BigInteger(), nullable=False),
+        sa.Column("seen_at", sa.BigInteger(), nullable=False),
+        sa.Column("seen", sa.Integer(), nullable=False),
+        sa.Column("supersedes", sa.Text(), nullable=True),
+        sa.Column("superseded_by", sa.Text(), nullable=True),
+        sa.Column("link", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_facts_agent_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_facts")),
+    )
+    op.create_index(op.f("ix_facts_agent_id_recorded_at_id"), "facts", ["agent_id", "recorded_at", "id"], unique=False)
+    op.create_index(
+        op.f("ix_facts_agent_id_subject_key_attribute_key"),
+        "facts",
+        ["agent_id", "subject_key", "attribute_key"],
+        unique=False,
+    )
+    op.create_table(
         "groups",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("organization_id", sa.Text(), nullable=False),
@@ -797,6 +856,13 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_conversation_shares_message_id"), "conversation_shares", ["message_id"], unique=False)
     op.create_table(
+        "fact_sources",
+        sa.Column("fact_id", sa.Text(), nullable=False),
+        sa.Column("message_id", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["fact_id"], ["facts.id"], name=op.f("fk_fact_sources_fact_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("fact_id", "message_id", name=op.f("pk_fact_sources")),
+    )
+    op.create_table(
         "group_agents",
         sa.Column("group_id", sa.Text(), nullable=False),
         sa.Column("agent_id", sa.Text(), nullable=False),
@@ -938,6 +1004,7 @@ def downgrade() -> None:
     op.drop_table("passage_tags")
     op.drop_table("group_blocks")
     op.drop_table("group_agents")
+    op.drop_table("fact_sources")
     op.drop_table("conversation_shares")
     op.drop_table("conversation_blocks")
     op.drop_table("approvals")
@@ -953,6 +1020,9 @@ def downgrade() -> None:
     op.drop_table("journal")
     op.drop_table("jobs")
     op.drop_table("groups")
+    op.drop_table("facts")
+    op.drop_table("fact_states")
+    op.drop_table("entities")
     op.drop_table("conversations")
     op.drop_table("context")
     op.drop_table("block_tags")

@@ -1,0 +1,140 @@
+"""What an agent has learnt from its conversations: facts as they are now or were then, and what they are about."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.facts import Entity, FactQuery, FactSearch, FoundFact
+from kelpie.core.search import SearchMode
+from kelpie.memory.facts import FactStatus
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.fact_settings_body import fact_settings_shape
+from kelpie.server.letta.ids import AgentPath, FactPath
+from kelpie.server.letta.resource import resource
+from kelpie.server.letta.times import moment, timestamp
+
+router = resource("/agents", "facts (Kelpie)")
+
+LIMIT_MAX = 1000
+OFFSET_MAX = 1_000_000
+QUERY_CHARS_MAX = 2000
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+Offset = Annotated[int, Query(ge=0, le=OFFSET_MAX)]
+At = Annotated[datetime | None, Query(description="Only what is true at this time.")]
+
+
+class SearchFacts(BaseModel):
+    """A search by words, by meaning, or by both; `at` asks for what was true then."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: Annotated[str, Field(min_length=1, max_length=QUERY_CHARS_MAX)]
+    at: datetime | None = Field(None, description="Only what is true at this time.")
+    mode: SearchMode = "hybrid"
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+
+
+@router.get(
+    "/{agent_id}/facts", summary="List the facts an agent has learnt, newest first (Kelpie)", response_model=None
+)
+async def list_facts(
+    kelpie: House,
+    agent_id: AgentPath,
+    entity: Annotated[str | None, Query(description="Only about this, by any of its names.")] = None,
+    attribute: str | None = None,
+    current: Annotated[bool, Query(description="Only what is true now.")] = False,
+    at: At = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Answer:
+    when = moment("at", at)
+    if when is None and current:
+        when = kelpie.world.clock.now()
+    found = await kelpie.facts.select(agent_id, FactQuery(limit, offset, entity, attribute, when))
+    return Answer([fact_shape(each) for each in found])
+
+
+@router.get("/{agent_id}/facts/status", summary="How the extraction of facts is doing (Kelpie)", response_model=None)
+async def retrieve_status(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(status_shape(await kelpie.facts.status(agent_id)))
+
+
+@router.post("/{agent_id}/facts/search", summary="Search the facts of an agent (Kelpie)", response_model=None)
+async def search_facts(kelpie: House, agent_id: AgentPath, body: SearchFacts) -> Answer:
+    wanted = FactSearch(body.query, body.limit, body.mode, moment("at", body.at))
+    found = await kelpie.facts.search(agent_id, wanted)
+    results = [fact_shape(each) | {"relevance": _relevance(each)} for each in found.found]
+    return Answer({"results": results, "search_mode": found.mode, "lacking": found.lacking})
+
+
+@router.delete("/{agent_id}/facts/{fact_id}", summary="Delete a fact of an agent (Kelpie)", response_model=None)
+async def delete_fact(kelpie: House, agent_id: AgentPath, fact_id: FactPath) -> Answer:
+    await kelpie.facts.remove(agent_id, fact_id)
+    return Answer(None)
+
+
+@router.get("/{agent_id}/entities", summary="List what an agent's facts are about (Kelpie)", response_model=None)
+async def list_entities(kelpie: House, agent_id: AgentPath, limit: Limit = 50, offset: Offset = 0) -> Answer:
+    return Answer([entity_shape(each) for each in await kelpie.facts.entities(agent_id, limit, offset)])
+
+
+def fact_shape(found: FoundFact) -> dict[str, Any]:
+    fact = found.fact
+    return {
+        "id": fact.id,
+        "agent_id": fact.agent_id,
+        "subject": fact.subject,
+        "attribute": fact.attribute,
+        "value": fact.value,
+        "statement": fact.statement,
+        "one_value": fact.exclusive,
+        "confidence": fact.confidence,
+        "current": found.current,
+        "valid_from": timestamp(fact.valid_from),
+        "valid_until": timestamp(fact.valid_until),
+        "recorded_at": timestamp(fact.recorded_at),
+        "last_seen_at": timestamp(fact.seen_at),
+        "seen": fact.seen,
+        "supersedes": fact.supersedes,
+        "superseded_by": fact.superseded_by,
+        "link": fact.link,
+        "source_message_ids": list(fact.sources),
+    }
+
+
+def _relevance(found: FoundFact) -> dict[str, Any] | None:
+    """Its places in the rankings; null for a fact that is shown because it has replaced one that was found."""
+    hit = found.hit
+    if hit is None:
+        return None
+    return {"score": round(hit.score, 6), "words_rank": hit.words_rank, "meaning_rank": hit.meaning_rank}
+
+
+def entity_shape(entity: Entity) -> dict[str, Any]:
+    return {
+        "name": entity.name,
+        "kind": entity.kind,
+        "aliases": list(entity.aliases),
+        "first_seen_at": timestamp(entity.first_seen_at),
+        "last_seen_at": timestamp(entity.seen_at),
+    }
+
+
+def status_shape(status: FactStatus) -> dict[str, Any]:
+    state = status.state
+    shape: dict[str, Any] = {"settings": fact_settings_shape(status.settings), "facts": status.count}
+    shape |= {"active": state is not None}
+    if state is not None:
+        shape |= {
+            "extractions": state.extractions,
+            "skipped": state.skipped,
+            "failures": state.failures,
+            "last_at": timestamp(state.last_at),
+            "last_error": state.last_error,
+            "not_before": timestamp(state.not_before) if state.not_before else None,
+        }
+    return shape

@@ -1,0 +1,46 @@
+"""The tool that finds what the agent has learnt: as it is now, or as it was at some time."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.core.facts import FactSearch, FoundFact
+from kelpie.storage import facts
+from kelpie.tools.builtin import dates
+from kelpie.tools.builtin.conversation import answer, checked_count, relevance
+from kelpie.tools.foresight import Foresight
+from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
+from kelpie.world.database import Tx
+
+
+def fact_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+    """Finds facts by their words and meaning."""
+    wanted = _wanted(call, arguments, "hybrid" if call.insight.by_meaning else "fts")
+    found = facts.search(tx, call.agent.id, wanted, call.now, call.insight.facts)
+    return Outcome(answer([_shown(each, call) for each in found], wanted.text, call.insight))
+
+
+async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+    """What is near in meaning to the words of a search."""
+    wanted = _wanted(call, arguments, "hybrid")
+    return await foresight.of_facts(call, wanted) if wanted.text.strip() else NOTHING
+
+
+def _wanted(call: CallContext, arguments: Mapping[str, Any], mode: Any) -> FactSearch:
+    zone, given = dates.zone_of(call.agent.timezone), arguments.get("at")
+    at = dates.bounds(("at", given), ("at", given), zone, call.now)[1] if given else None
+    return FactSearch(arguments["query"], checked_count("limit", arguments.get("limit")), mode, at)
+
+
+def _shown(found: FoundFact, call: CallContext) -> dict[str, Any]:
+    fact, zone = found.fact, dates.zone_of(call.agent.timezone)
+    return {
+        "id": fact.id,
+        "statement": fact.statement,
+        "current": found.current,
+        "valid_from": dates.shown(fact.valid_from, zone),
+        "valid_until": None if fact.valid_until is None else dates.shown(fact.valid_until, zone),
+        "superseded_by": fact.superseded_by,
+        "supersedes": fact.supersedes,
+        "link": fact.link,
+        "relevance": relevance(found.hit, call.insight),
+    }
