@@ -258,7 +258,7 @@ async def test_it_goes_on_where_it_was_after_a_restart(ears: House):
 async def test_an_emptied_history_begins_anew_and_the_facts_stay(ears: House):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
-    await ears.kelpie.agents.reset_messages(agent_id, add_default_initial=True)
+    await ears.kelpie.doors(DEFAULT_CALLER).histories.reset(agent_id, add_default_initial=True)
     await told(ears, agent_id, "I moved to Oslo.", found(fact("Oslo")))
     assert sorted(each.value for each in await all_facts(ears, agent_id)) == ["Berlin", "Oslo"]
 

@@ -260,6 +260,7 @@ SIGNATURES = {
         "query:string roles:array limit:integer start_date:string end_date:string",
     ),
     "conversation_search_date": ("letta_core", True, "start_date*:string end_date:string page:integer"),  # ours
+    "fact_search": ("letta_core", True, "query*:string at:string limit:integer"),  # ours; Letta has none
     "pause_heartbeats": ("letta_core", False, "minutes:integer"),  # ours; Letta has none
     "archival_memory_insert": ("letta_core", False, "content*:string tags:array"),
     "archival_memory_search": (

@@ -18,6 +18,7 @@ BUILTIN_NAMES = (
     "conversation_search_date",
     "core_memory_append",
     "core_memory_replace",
+    "fact_search",
     "finish_rethinking_memory",
     "memory",
     "memory_apply_patch",
