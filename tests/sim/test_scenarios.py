@@ -26,6 +26,7 @@ LONG = (
     "two-servers-one-disk",
     "everything-at-once",
     "waits-that-expire",
+    "working-memory-and-checkpoints",
 )
 SHARE_OF_MEMORY = 6
 MEMORY = ("passages-under-storage-faults", "embedding-faults", "vector-search-fails", "memory-crashes")

@@ -143,9 +143,9 @@ WORKINGS = scenario(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.03),
         Aim(Fault.storage_read_fail, "database.read", rate=0.03),
         Aim(Fault.clock_jump, "clock.now", rate=0.03),
-        Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=1),
-        Aim(Fault.crash_during_transaction, "database.statement", rate=0.004, times_max=1),
-        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=1),
+        Aim(Fault.crash_before_write, "database.begin", rate=0.02, times_max=1),
+        Aim(Fault.crash_during_transaction, "database.statement", rate=0.008, times_max=1),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.02, times_max=1),
     ),
     swarm=(Fault.disk_full, Fault.storage_busy, Fault.storage_latency, Fault.cpu_starvation, Fault.clock_skew),
 )
