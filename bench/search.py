@@ -247,7 +247,7 @@ class Bench:
     async def _cold(self, archive: ArchiveId) -> dict[str, float]:
         """The first search of a server: the signs are read into memory."""
         gc.collect()
-        before, self.kelpie.meaning._nearest = _rss_mb(), Nearest()  # pyright: ignore[reportPrivateUsage]
+        before, self.kelpie.meaning._finder = _rss_mb(), Nearest()  # pyright: ignore[reportPrivateUsage]
         found = await timed(lambda number: self.search(archive, number, "vector"), 1)
         return {"first_search_ms": found["p50_ms"], "cpu_ms": found["cpu_ms"], "ram_mb": round(_rss_mb() - before, 1)}
 

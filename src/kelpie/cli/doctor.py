@@ -57,7 +57,8 @@ def settings(found: Resolved) -> dict[str, Any]:
 def server(url: str, shown: str | None) -> dict[str, Any]:
     """The server and what it says of its providers and models; the error when it does not. It is `shown` a key."""
     told: dict[str, Any] = {
-        "url": url, "version": None, "error": None, "providers": [], "absent": [], "shadowed_tools": []
+        "url": url, "version": None, "error": None, "providers": [], "absent": [], "shadowed_tools": [],
+        "embedding": None,
     }  # fmt: skip
     client = Client(url, PATIENCE_S, shown)
     try:
@@ -136,6 +137,7 @@ def _print_server(told: dict[str, Any]) -> None:
     if hidden:
         print()
         print_rows(("hidden model", "why"), hidden)
+    _print_embedding(told["embedding"])
     if told["shadowed_tools"]:
         print()
         rows = [(each["name"], each["id"], each["remedy"]) for each in told["shadowed_tools"]]
@@ -143,6 +145,15 @@ def _print_server(told: dict[str, Any]) -> None:
     if told["absent"]:
         print()
         print_rows(("not set up", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])
+
+
+def _print_embedding(told: dict[str, Any] | None) -> None:
+    if told is None:  # an older server
+        return
+    if told["model"]:
+        print(f"\nMemory is searched by words and by meaning, with the embedding model {told['model']}.")
+    else:
+        print(f"\nMemory is searched by words alone: {told['remedy']}.")
 
 
 def _trouble(provider: dict[str, Any]) -> str | None:

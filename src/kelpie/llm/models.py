@@ -118,6 +118,11 @@ class Models:
         found = await own.provider.embeddings() if own else ()
         return found[0].handle if found else None
 
+    def why_no_own_embedding(self) -> str | None:
+        """What is missing to the embedding model of this machine, and how to get it; None when nothing is."""
+        embedder = self._world.embedder
+        return None if embedder is None else embedder.why_not()
+
     async def embed(self, handle: str, texts: Sequence[str]) -> list[bytes]:
         """One vector per text, as little-endian 32-bit floats. Raises InvalidInput, NotFound or ModelError."""
         info = await self.resolve_embedding(handle)

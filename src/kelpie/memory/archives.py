@@ -44,6 +44,25 @@ class Searched:
     lacking: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """A model, or why there is none."""
+
+    model: str | None
+    lacking: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The embedding model that is meant for an archive, the one it is searched by until all passages have its vectors,
+    and how many of them have."""
+
+    model: str | None
+    searched_by: str | None
+    done: int
+    total: int
+
+
 class Archives:
     """Archives and passages of the caller's organisation."""
 
@@ -87,6 +106,20 @@ class Archives:
         return await self._world.database.transact(
             lambda tx: rows.update(tx, self._organization, archive_id, changes, now, self._user)
         )
+
+    async def embedding(self) -> Embedded:
+        """The embedding model of archives and agents that name none, or what is missing to have one."""
+        return Embedded(await self._meaning.default(), await self._meaning.why_not())
+
+    async def progress(self, archive: Archive) -> Progress:
+        """How far the archive is on its way to the embedding model that is meant for it."""
+        model = archive.embedding or await self._meaning.default()
+
+        def read(tx: Tx) -> Progress:
+            used = vectors.models_of(tx, "passage", (archive.id,)).get(archive.id)
+            return Progress(model, used, *vectors.progress(tx, "passage", archive.id, model))
+
+        return await self._world.database.read(read)
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Removes the archive with all its passages; of a large one the rest is swept up later. Raises NotFound."""

@@ -24,6 +24,7 @@ PAGES_MAX = 100  # of items that are looked through for one whose model works
 SCOPES_MAX = 100
 DROPPED = 200  # vectors that are deleted in one transaction
 LOOK_EVERY_S = 5.0
+START_S = 5.0  # after the server: a start is busy enough, and one that soon ends again need not load a model
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
 _KINDS: tuple[Kind, ...] = ("passage", "fact", "message")
@@ -57,6 +58,7 @@ class Embedding:
 
     async def run(self) -> None:
         """Works for ever."""
+        await asyncio.sleep(START_S)
         while True:
             started = self._world.clock.monotonic_ns()
             try:

@@ -43,6 +43,7 @@ class Meaning:
         self._models = models
         self._given = settings.default_embedding
         self._finder = finder
+        self._told: str | None = None  # the trouble that the log tells of already
 
     @property
     def finder(self) -> NearestItems:
@@ -61,6 +62,15 @@ class Meaning:
         """The model of who names none: the one that is set, else the one on this machine, if there is one."""
         return self._given or await self._models.own_embedding()
 
+    async def why_not(self) -> str | None:
+        """Why there is no model for who names none, and the remedy; None when there is one."""
+        if await self.default() is not None:
+            return None
+        why = self._models.why_no_own_embedding()
+        lacking = NO_MODEL if why is None else f"{NO_MODEL}. {why.rstrip('.')}"
+        self._tell(lacking)
+        return lacking
+
     async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str]) -> Meant:
         """The vectors of texts that are about to be stored."""
         return await self._of(handles, texts, STORE_S)
@@ -73,7 +83,7 @@ class Meaning:
         wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
         distinct = [text for text in dict.fromkeys(texts) if text.strip()]
         if not wanted:
-            return Meant(lacking=NO_MODEL if await self.default() is None else NOT_YET)
+            return Meant(lacking=await self.why_not() or NOT_YET)
         found: dict[str, tuple[Vector, ...]] = {}
         lacking: str | None = None
         for handle in wanted if distinct else ():
@@ -88,9 +98,14 @@ class Meaning:
             else:
                 for text, vector in zip(distinct, vectors, strict=True):
                     found[text] = (*found.get(text, ()), vector)
-        if lacking:
-            _log.warning("texts could not be embedded; their words alone count for now", why=lacking)
+        self._tell(lacking)
         return Meant(found, lacking)
+
+    def _tell(self, lacking: str | None) -> None:
+        """In the log, once for each trouble: every search and every message would tell of it again."""
+        if lacking and lacking != self._told:
+            _log.warning("texts could not be embedded; their words alone count for now", why=lacking)
+        self._told = lacking
 
 
 def _nearest() -> Any:

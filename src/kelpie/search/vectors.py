@@ -199,6 +199,16 @@ def mark(tx: Connection, kind: Kind, item_ids: Sequence[str], model: str) -> Non
         tx.execute(_MARK, {"the_kind": kind, "ids": list(item_ids), "new_model": model})
 
 
+_ALL_OF_SCOPE = (_I.kind == bindparam("the_kind")) & (_I.scope == bindparam("the_scope"))
+_PROGRESS = select(func.count(), func.count().filter(_I.model == bindparam("the_model"))).where(_ALL_OF_SCOPE)
+
+
+def progress(tx: Connection, kind: Kind, scope: str, model: str | None) -> tuple[int, int]:
+    """How many items of a scope have a vector of this model, and how many there are."""
+    total, done = tx.execute(_PROGRESS, {"the_kind": kind, "the_scope": scope, "the_model": model}).one()
+    return done, total
+
+
 _MODELS = select(_N.scope, _N.model).where(
     _N.kind == bindparam("the_kind"), _N.scope.in_(bindparam("scopes", expanding=True))
 )

@@ -28,7 +28,9 @@ class ModelBody(BaseModel):
 
 @router.get("", summary="Report on providers and models, hidden ones included (Kelpie)", response_model=None)
 async def report(kelpie: House) -> Answer:
-    return Answer(report_shape(await kelpie.models.report(), kelpie.models.absent()))
+    embedding = await kelpie.archives.embedding()
+    told = report_shape(await kelpie.models.report(), kelpie.models.absent())
+    return Answer(told | {"embedding": {"model": embedding.model, "remedy": embedding.lacking}})
 
 
 @router.post("/check", summary="Ask a model for a word (Kelpie)", response_model=None)
