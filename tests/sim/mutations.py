@@ -50,6 +50,8 @@ from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
+from kelpie.memory.meaning import Meaning
+from kelpie.search import vectors
 from kelpie.sim import database
 from kelpie.storage import (
     agent_views,
@@ -63,6 +65,7 @@ from kelpie.storage import (
     journal_keys,
     message_rows,
     messages,
+    passages,
 )
 from kelpie.storage import agents as agent_rows
 from kelpie.tools.registry import Tools
@@ -472,7 +475,30 @@ _THREADS = "threads-under-storage-faults"
 _TOOLBOXES = "toolboxes-under-storage-faults"
 _CRUD = "crud-under-storage-faults"
 
+_PASSAGES = "passages-under-storage-faults"
+
+
+def what_is_damaged_is_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(passages, "checksum", lambda *_: 1)
+
+
+def a_removed_passage_leaves_its_vectors_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vectors, "remove_many", lambda tx, kind, item_ids: None)
+
+
+def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Meaning, "failed", lambda self, error: None)
+
+
+def vectors_of_earlier_models_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vectors, "remove_others", lambda tx, kind, scope, model, most: True)
+
+
 MUTATIONS = (
+    Mutation(what_is_damaged_is_told, "storage-corruption", 5, "what is damaged is never told as truth"),
+    Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 5, "what can be searched is whole"),
+    Mutation(a_search_by_meaning_fails_in_silence, "vector-search-fails", 5, "a search without meaning says so"),
+    Mutation(vectors_of_earlier_models_stay, "embedding-faults", 5, "embedded by the model meant for it"),
     Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 10, "nothing is half there"),
     Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 10, "nothing is half there"),
     Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 20, "a passage is as its client was told"),

@@ -29,7 +29,13 @@ LONG = (
     "working-memory-and-checkpoints",
 )
 SHARE_OF_MEMORY = 6
-MEMORY = ("passages-under-storage-faults", "embedding-faults", "vector-search-fails", "memory-crashes")
+MEMORY = (
+    "passages-under-storage-faults",
+    "embedding-faults",
+    "vector-search-fails",
+    "memory-crashes",
+    "storage-corruption",
+)
 SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in parts, for several processes
 
 

@@ -21,6 +21,7 @@ KelpieError
 │   ├── DiskFull
 │   ├── StorageBusy          a transient refusal; safe to try again
 │   ├── CommitUnknown        the commit may or may not have happened
+│   ├── Damaged              a stored row is not as it was written
 │   └── Fenced               another owner took the agent over; this activation must go
 ├── TurnBroken               a turn could not be brought to its end
 ├── ActivationFailed         an agent could not be loaded; carries when the next try is due
@@ -180,6 +181,15 @@ class StorageBusy(StorageError):
 
 class CommitUnknown(StorageError):
     """The commit may or may not have happened."""
+
+
+class Damaged(StorageError):
+    """A stored row is not as it was written."""
+
+    def __init__(self, what: str, key: str) -> None:
+        super().__init__(
+            f"{what} {key} is damaged on the disk and cannot be shown. Restore it from a backup, or delete it."
+        )
 
 
 class Fenced(StorageError):

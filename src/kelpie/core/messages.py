@@ -127,6 +127,11 @@ class Message:
         return self.role is Role.assistant or (self.role is Role.approval and bool(self.tool_calls))
 
     @property
+    def lost(self) -> bool:
+        """Whether its row was damaged on the disk: then it says so, and nothing else."""
+        return self.content is LOST
+
+    @property
     def text(self) -> str:
         """What a person reads: the text parts, joined."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
@@ -153,6 +158,10 @@ def _sent(arguments: str) -> str:
         return ""
     text: Any = cast("dict[str, Any]", value).get("message") if isinstance(value, dict) else None
     return text if isinstance(text, str) else ""
+
+
+# What a message says whose row was damaged on the disk; known by identity, because anybody may say the same.
+LOST: tuple[Part, ...] = (Text("[This message is damaged on the disk and cannot be shown.]"),)
 
 
 @dataclass(frozen=True, slots=True)

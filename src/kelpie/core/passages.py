@@ -63,6 +63,15 @@ class Passage:
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
 
+    @property
+    def lost(self) -> bool:
+        """Whether its row was damaged on the disk: then it says so, and nothing else."""
+        return self.text is LOST
+
+
+# What a passage says whose row was damaged on the disk; known by identity, because anybody may store the same.
+LOST = "".join(("[This passage is damaged on the disk ", "and cannot be shown.]"))
+
 
 @dataclass(frozen=True, slots=True)
 class NewPassage:

@@ -42,6 +42,7 @@ class Searched:
     found: list[Found]
     mode: SearchMode
     lacking: str | None = None
+    lost: int = 0  # how many more there are that were damaged on the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +279,10 @@ class Archives:
         if meanings:
             try:
                 found = await self._world.database.read(partial(read, meanings=meanings))
-                return Searched(found, query.mode, lacking)
+                return _searched(found, query.mode, lacking)
             except StorageError as error:
                 lacking = self._meaning.failed(error)
-        return Searched(await self._world.database.read(partial(read, meanings={})), "fts", lacking)
+        return _searched(await self._world.database.read(partial(read, meanings={})), "fts", lacking)
 
     async def get_many(self, ids: Sequence[ArchiveId]) -> dict[ArchiveId, Archive]:
         """The archives with these ids; those that do not exist are left out."""
@@ -291,6 +292,11 @@ class Archives:
     async def list(self, query: ArchiveQuery) -> list[Archive]:
         """Raises NotFound for an unknown cursor, and InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
+
+
+def _searched(found: list[Found], mode: SearchMode, lacking: str | None) -> Searched:
+    whole = [each for each in found if not each.passage.lost]
+    return Searched(whole, mode, lacking, len(found) - len(whole))
 
 
 def _checked(text: str) -> str:

@@ -22,6 +22,7 @@ from kelpie.core.errors import (
     ConfigurationError,
     Conflict,
     ConversationBusy,
+    Damaged,
     Forbidden,
     Gone,
     InvalidInput,
@@ -68,6 +69,7 @@ _STATUS: dict[type[KelpieError], int] = {
     Overloaded: 429,
     CallerError: 400,
     ConfigurationError: 400,
+    Damaged: 500,
     StorageError: 503,
     ActivationFailed: 503,
     TurnBroken: 503,
@@ -186,7 +188,7 @@ def _headers(error: KelpieError) -> Mapping[str, str]:
         return _retry_after(error.retry_after_s)
     if isinstance(error, Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, Conflict | CommitUnknown):
+    if isinstance(error, Conflict | CommitUnknown | Damaged):
         return _NOT_AGAIN
     return _retry_after(_STORAGE_RETRY_S) if isinstance(error, StorageError) else {}
 

@@ -39,6 +39,7 @@ class Fault(StrEnum):
     embedding_timeout = "EmbeddingTimeout"
     embedding_fail = "EmbeddingFail"
     vector_search_fail = "VectorSearchFail"
+    storage_corruption = "StorageCorruption"
     slow_client = "SlowClient"
     vanishing_client = "VanishingClient"
 
@@ -68,6 +69,7 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.embedding_timeout: (),
     Fault.embedding_fail: (),
     Fault.vector_search_fail: (),
+    Fault.storage_corruption: (),
     Fault.slow_client: ("client.read",),
     Fault.vanishing_client: ("client.request", "client.stream"),
 }
@@ -86,6 +88,7 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.embedding_timeout: ("embedding.local", "embedding.provider"),
     Fault.embedding_fail: ("embedding.local", "embedding.provider", "embedding.missing"),
     Fault.vector_search_fail: ("search.passages", "search.messages"),
+    Fault.storage_corruption: ("disk.vector", "disk.sketch", "disk.passage", "disk.message", "disk.call"),
 }
 
 # How much of it: seconds, drawn evenly.

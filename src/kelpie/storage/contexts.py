@@ -111,7 +111,7 @@ def pages(tx: Tx, agent_id: AgentId, conversation: str, size: int) -> Iterator[l
     bound = {"of_agent": agent_id, "of_conversation": conversation, "most": size}
     rows = tx.execute(_NEWEST, bound).all()
     while rows:
-        yield [from_row(row) for row in reversed(rows)]
+        yield [message for message in map(from_row, reversed(rows)) if not message.lost]
         if len(rows) < size:
             return
         rows = tx.execute(_BEFORE, {**bound, "before": rows[-1].place}).all()

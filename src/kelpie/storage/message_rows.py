@@ -9,6 +9,7 @@ from sqlalchemy import Row
 from kelpie.core.errors import InvariantBroken
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from kelpie.core.messages import (
+    LOST,
     Awaits,
     CallAnswer,
     HiddenReasoning,
@@ -22,6 +23,7 @@ from kelpie.core.messages import (
     ToolCall,
     ToolReturn,
 )
+from kelpie.storage.checksums import checksum, report
 
 
 def _part_to_json(part: Part) -> dict[str, Any]:
@@ -127,6 +129,17 @@ def _lines(data: list[str] | None) -> tuple[str, ...] | None:
 
 
 def to_row(message: Message, seq: int) -> dict[str, Any]:
+    row = _columns(message, seq)
+    return row | {"checksum": checksum(*(row[name] for name in _TRUTH))}
+
+
+def rewritten(content: Iterable[Part]) -> dict[str, Any]:
+    """The columns of a system message that says something else now."""
+    told = content_to_json(content)
+    return {"content": told, "checksum": checksum(Role.system.value, told, [], [], None)}
+
+
+def _columns(message: Message, seq: int) -> dict[str, Any]:
     return {
         "id": message.id,
         "agent_id": message.agent_id,
@@ -148,7 +161,15 @@ def to_row(message: Message, seq: int) -> dict[str, Any]:
     }
 
 
+_TRUTH = ("role", "content", "tool_calls", "tool_returns", "answers")  # what the checksum is of
+_ROLES = {role.value: role for role in Role}
+
+
 def from_row(row: Row[Any]) -> Message:
+    """The message; one whose row is damaged is `lost`, and that is put into the log."""
+    told = (row.role, row.content, row.tool_calls, row.tool_returns, row.answers)
+    if row.checksum is not None and row.checksum != checksum(*told):
+        return _lost(row)
     return Message(
         id=MessageId(row.id),
         agent_id=AgentId(row.agent_id),
@@ -166,6 +187,21 @@ def from_row(row: Row[Any]) -> Message:
         step_id=StepId(row.step_id) if row.step_id else None,
         is_err=row.is_err,
         answers=answers_from_json(row.answers),
+        seq=row.seq,
+    )
+
+
+def _lost(row: Row[Any]) -> Message:
+    report("message", row.id)
+    return Message(
+        id=MessageId(row.id),
+        agent_id=AgentId(row.agent_id),
+        role=_ROLES.get(row.role, Role.user),
+        created_at=row.created_at,
+        content=LOST,
+        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
+        run_id=RunId(row.run_id) if row.run_id else None,
+        step_id=StepId(row.step_id) if row.step_id else None,
         seq=row.seq,
     )
 

@@ -13,12 +13,12 @@ from sqlalchemy import (
     update,
 )
 
-from kelpie.core.errors import NotFound
+from kelpie.core.errors import Damaged, NotFound
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
 from kelpie.core.messages import Message, MessageQuery, Part, Role
 from kelpie.search import fulltext, items
 from kelpie.storage import contexts, fact_states
-from kelpie.storage.message_rows import content_to_json, from_row, to_row
+from kelpie.storage.message_rows import from_row, rewritten, to_row
 from kelpie.storage.tables import messages
 from kelpie.world.database import Tx
 
@@ -59,13 +59,16 @@ def _write(tx: Tx, new: Sequence[Message], seq: int) -> None:
 
 
 _UPDATE_CONTENT = (
-    update(messages).where(messages.c.id == bindparam("of_message")).values(content=bindparam("new_content"))
+    update(messages)
+    .where(messages.c.id == bindparam("of_message"))
+    .values(content=bindparam("new_content"), checksum=bindparam("new_checksum"))
 )
 
 
 def rewrite(tx: Tx, message_id: MessageId, content: Sequence[Part]) -> None:
     """Replaces what a message says: only the system message is ever rewritten."""
-    tx.execute(_UPDATE_CONTENT, {"of_message": message_id, "new_content": content_to_json(content)})
+    new = {f"new_{name}": value for name, value in rewritten(content).items()}
+    tx.execute(_UPDATE_CONTENT, {"of_message": message_id, **new})
 
 
 _DELETE_ALL = delete(messages).where(messages.c.agent_id == bindparam("of_agent"))
@@ -83,23 +86,26 @@ _ONE = select(messages).where(messages.c.id == bindparam("of_message"))
 
 
 def get(tx: Tx, message_id: MessageId) -> Message:
-    """Raises NotFound."""
+    """Raises NotFound, or Damaged."""
     row = tx.execute(_ONE, {"of_message": message_id}).first()
     if row is None:
         raise NotFound("Message", message_id)
-    return from_row(row)
+    found = from_row(row)
+    if found.lost:
+        raise Damaged("Message", message_id)
+    return found
 
 
 _MANY = select(messages).where(messages.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Message]:
-    """The messages with these ids, in the order asked for; ids that do not exist are left out."""
+    """The messages with these ids, in the order asked for; ids that do not exist, or are lost, are left out."""
     found: dict[str, Message] = {}
     for start in range(0, len(ids), _ID_CHUNK):
         rows = tx.execute(_MANY, {"ids": list(ids[start : start + _ID_CHUNK])})
         found.update((row.id, from_row(row)) for row in rows)
-    return [found[i] for i in ids if i in found]
+    return [found[i] for i in ids if i in found and not found[i].lost]
 
 
 _SEQ_OF = select(messages.c.seq).where(

@@ -11,16 +11,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kelpie.core.errors import NotFound
+from kelpie.core.errors import Damaged, NotFound
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
-from kelpie.core.passages import Passage, PassageQuery
+from kelpie.core.passages import LOST, Passage, PassageQuery
 from kelpie.core.search import Hit
 from kelpie.search import fulltext, items
 from kelpie.search.fulltext import Only
 from kelpie.search.items import Item, Near, NearestItems, Wanted
 from kelpie.search.vectors import Vector
 from kelpie.storage import paging
+from kelpie.storage.checksums import checksum, report
 from kelpie.storage.parts import inside, pattern
 from kelpie.storage.tables import agent_archives, archives, passage_tags, passages
 from kelpie.world.database import Tx
@@ -40,14 +41,18 @@ _DELETE = sa.delete(passages).where(
 
 
 def _from_row(row: sa.Row[Any]) -> Passage:
+    """The passage; one whose row is damaged is `lost`, and that is put into the log."""
+    lost = row.checksum is not None and row.checksum != checksum(row.text, row.tags, row.metadata)
+    if lost:
+        report("passage", row.id)
     return Passage(
         id=PassageId(row.id),
         archive_id=ArchiveId(row.archive_id),
-        text=row.text,
+        text=LOST if lost else row.text,
         created_at=row.created_at,
         updated_at=row.updated_at,
-        tags=tuple(row.tags),
-        metadata=row.metadata,
+        tags=() if lost else tuple(row.tags),
+        metadata={} if lost else row.metadata,
         organization_id=OrganizationId(row.organization_id),
         created_by_id=row.created_by_id,
         last_updated_by_id=row.last_updated_by_id,
@@ -80,20 +85,25 @@ def insert_many(tx: Tx, made: Sequence[Passage], vectors: Vectors | None = None)
 
 def _to_row(passage: Passage) -> dict[str, Any]:
     row = {name: getattr(passage, name) for name in _FIELDS}
-    return row | {"tags": sorted(set(passage.tags)), "metadata": dict(passage.metadata)}
+    tags, metadata = sorted(set(passage.tags)), dict(passage.metadata)
+    return row | {"tags": tags, "metadata": metadata, "checksum": checksum(passage.text, tags, metadata)}
 
 
 def get(tx: Tx, passage_id: PassageId) -> Passage:
-    """Raises NotFound."""
+    """Raises NotFound, or Damaged."""
     row = tx.execute(_ONE, {"of_passage": passage_id}).first()
     if row is None:
         raise NotFound("Passage", passage_id)
-    return _from_row(row)
+    found = _from_row(row)
+    if found.lost:
+        raise Damaged("Passage", passage_id)
+    return found
 
 
 def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
-    """What these passages say; those that do not exist are left out."""
-    return {row.id: row.text for row in tx.execute(_MANY, {"ids": list(ids)})} if ids else {}
+    """What these passages say; those that do not exist, or are lost, are left out."""
+    found = map(_from_row, tx.execute(_MANY, {"ids": list(ids)})) if ids else ()
+    return {passage.id: passage.text for passage in found if not passage.lost}
 
 
 def delete(tx: Tx, archive_id: ArchiveId | None, passage_id: PassageId) -> None:
@@ -153,7 +163,8 @@ class _Shape:
 def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near: Sequence[Near] = ()) -> list[Found]:
     """The best passages of an archive or of a whole organisation that pass the filters; without text by age.
 
-    `near` are those that `nearest` has found, with the same query.
+    `near` are those that `nearest` has found, with the same query. Passages that are lost are among them, so that
+    whoever asked can be told.
     """
     shape, bound = _shape(place, query)
     if not query.text.strip():

@@ -176,13 +176,13 @@ def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Se
     bound: Mapping[str, Any] = {"organization": organization, **used}
     if not wanted.text.strip():
         rows = tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit})
-        return [(from_row(row), None) for row in rows]
+        return [(message, None) for message in map(from_row, rows) if not message.lost]
     only = Only(_condition(tuple(used)), bound)
     hits = items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)
     # What is near was found before; whether it may be seen is asked again, here.
     rows = tx.execute(_these(tuple(used)), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
     found = {row.id: from_row(row) for row in rows}
-    return [(found[hit.id], hit) for hit in hits if hit.id in found]
+    return [(found[hit.id], hit) for hit in hits if hit.id in found and not found[hit.id].lost]
 
 
 _SCOPES = (

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, event
 
 from kelpie.core.errors import CommitUnknown, InvariantBroken
 from kelpie.world.database import T, Tx
-from kelpie.world.sqlite_errors import ENDS_TRANSACTION, commit_failure, result_code, translate
+from kelpie.world.sqlite_errors import ENDS_TRANSACTION, commit_failure, is_undecodable, result_code, translate
 
 JOBS_MAX = 256
 GROUP_MS_MAX = 20
@@ -104,6 +104,8 @@ def run_read(connection: Connection, fn: Callable[[Tx], T], *, faults: FaultPoin
         return result
     except Exception as error:  # raised again, at most in our own words; the snapshot must not stay open
         _roll_back(connection, raw)
+        if _made_tolerant(raw, error):
+            return run_read(connection, fn, faults=faults)
         translated = translate(error)
         if translated is error:
             raise
@@ -190,7 +192,9 @@ class _Group:
             if kept:
                 self._step("RELEASE job", Point.release)
             return Done(value)
-        except Exception as error:  # noqa: BLE001 - reported to whoever waits for this function
+        except Exception as error:  # reported to whoever waits for this function, or the group is replayed
+            if _made_tolerant(self._raw, error):
+                raise _GroupLost from error
             self._undo_one(error, kept)
             return Failed(translate(error))
 
@@ -232,6 +236,21 @@ class _Group:
         self._raw.execute(sql)
         if self._faults:
             self._faults.after(point)
+
+
+def _made_tolerant(raw: sqlite3.Connection, error: Exception) -> bool:
+    """Lets a connection that met a text which is no UTF-8 read on: one damaged row must not hide all others.
+
+    What stands for the broken bytes fits no checksum. True when it was not tolerant before, so it is worth another try.
+    """
+    if not is_undecodable(error) or raw.text_factory is _tolerant:
+        return False
+    raw.text_factory = _tolerant
+    return True
+
+
+def _tolerant(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _roll_back(connection: Connection, raw: sqlite3.Connection) -> None:

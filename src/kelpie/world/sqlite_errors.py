@@ -34,6 +34,12 @@ def result_code(error: Exception) -> int | None:
     return None if code is None else code & 0xFF
 
 
+def is_undecodable(error: Exception) -> bool:
+    """Whether a stored text is no UTF-8 any more."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, sqlite3.OperationalError) and "decode to UTF-8" in str(cause)
+
+
 def commit_failure(error: Exception) -> Exception:
     """A full or busy disk left no commit behind; after an I/O error the next start may still find it in the log."""
     translated = translate(error)

@@ -64,8 +64,10 @@ def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
 
 def told(searched: Searched) -> dict[str, Any]:
     """How a search was made, and why not as asked: keys of our own."""
-    note = {} if searched.lacking is None else {"search_note": f"Found by words alone: {searched.lacking}."}
-    return {"search_mode": searched.mode, **note}
+    notes = [] if searched.lacking is None else [f"Found by words alone: {searched.lacking}."]
+    if searched.lost:
+        notes.append(f"Left out, because damaged on the disk: {searched.lost}; the log names them.")
+    return {"search_mode": searched.mode, **({"search_note": " ".join(notes)} if notes else {})}
 
 
 def ranks(hit: Hit | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from kelpie.sim.scenarios.cancels import CANCELLING
 from kelpie.sim.scenarios.clients import CLIENTS
 from kelpie.sim.scenarios.clocks import CLOCKS
 from kelpie.sim.scenarios.correspondence import CORRESPONDENCE
+from kelpie.sim.scenarios.corruption import CORRUPTION
 from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
 from kelpie.sim.scenarios.credentials import CREDENTIALS
 from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
@@ -54,6 +55,7 @@ SCENARIOS: dict[str, Scenario] = {
         EMBEDDINGS,
         VECTOR_SEARCH,
         MEMORY_CRASHES,
+        CORRUPTION,
         HOUSEHOLDS,
         THREADS,
         LANES,

@@ -2,6 +2,7 @@
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
 
+from kelpie.storage.checksums import KeptJson
 from kelpie.storage.tables.metadata import metadata
 
 archives = Table(
@@ -40,12 +41,13 @@ passages = Table(
     Column("archive_id", Text, ForeignKey("archives.id", ondelete="CASCADE"), nullable=False),
     Column("organization_id", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("tags", JSON, nullable=False),
-    Column("metadata", JSON, nullable=False),
+    Column("tags", KeptJson, nullable=False),
+    Column("metadata", KeptJson, nullable=False),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    Column("checksum", BigInteger),  # of text, tags and metadata; what does not match is not shown
     Index(None, "archive_id", "created_at", "id"),
     Index(None, "organization_id", "created_at", "id"),
 )

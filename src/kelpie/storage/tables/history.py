@@ -18,6 +18,7 @@ from sqlalchemy import (
     column,
 )
 
+from kelpie.storage.checksums import KeptJson
 from kelpie.storage.tables.metadata import metadata
 
 # Most messages belong to no conversation and no group and answer no call that waited; these indexes hold the others.
@@ -34,9 +35,9 @@ messages = Table(
     Column("seq", BigInteger, nullable=False),
     Column("conversation_id", Text),
     Column("role", Text, nullable=False),
-    Column("content", JSON, nullable=False),
-    Column("tool_calls", JSON, nullable=False),
-    Column("tool_returns", JSON, nullable=False),
+    Column("content", KeptJson, nullable=False),
+    Column("tool_calls", KeptJson, nullable=False),
+    Column("tool_returns", KeptJson, nullable=False),
     Column("name", Text),
     Column("otid", Text),
     Column("sender_id", Text),
@@ -44,8 +45,9 @@ messages = Table(
     Column("run_id", Text),
     Column("step_id", Text),
     Column("is_err", Boolean, nullable=False),
-    Column("answers", JSON(none_as_null=True)),
+    Column("answers", KeptJson(none_as_null=True)),
     Column("created_at", BigInteger, nullable=False),
+    Column("checksum", BigInteger),  # of what was said and done; what does not match is not shown
     UniqueConstraint("agent_id", "seq"),
     Index(None, "run_id"),
     Index(None, "step_id"),

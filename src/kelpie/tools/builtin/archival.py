@@ -99,7 +99,8 @@ def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
     query = replace(query, mode="hybrid" if call.insight.by_meaning else "fts")
-    found = passages.search(tx, archive_id, query, call.insight.passages) if archive_id else []
+    every = passages.search(tx, archive_id, query, call.insight.passages) if archive_id else []
+    found = [each for each in every if not each.passage.lost]
     return [
         {
             "id": each.passage.id,

@@ -582,6 +582,7 @@ def upgrade() -> None:
         sa.Column("is_err", sa.Boolean(), nullable=False),
         sa.Column("answers", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_messages_agent_id"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
         sa.UniqueConstraint("agent_id", "seq", name=op.f("uq_messages_agent_id_seq")),
@@ -625,6 +626,7 @@ def upgrade() -> None:
         sa.Column("last_updated_by_id", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(
             ["archive_id"], ["archives.id"], name=op.f("fk_passages_archive_id"), ondelete="CASCADE"
         ),
