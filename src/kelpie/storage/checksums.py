@@ -4,7 +4,6 @@ SQLite checks the form of its pages and not what is in them. A row that does not
 its place and its id, and what it said is replaced by a sentence that says so.
 """
 
-from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -34,7 +33,7 @@ class KeptJson(TypeDecorator[Any]):
     impl = JSON
     cache_ok = True
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         decode = super().result_processor(dialect, coltype)
 
         def process(value: Any) -> Any:

@@ -130,7 +130,8 @@ def _lines(data: list[str] | None) -> tuple[str, ...] | None:
 
 def to_row(message: Message, seq: int) -> dict[str, Any]:
     row = _columns(message, seq)
-    return row | {"checksum": checksum(*(row[name] for name in _TRUTH))}
+    row["checksum"] = checksum(row["role"], row["content"], row["tool_calls"], row["tool_returns"], row["answers"])
+    return row
 
 
 def rewritten(content: Iterable[Part]) -> dict[str, Any]:
@@ -161,7 +162,6 @@ def _columns(message: Message, seq: int) -> dict[str, Any]:
     }
 
 
-_TRUTH = ("role", "content", "tool_calls", "tool_returns", "answers")  # what the checksum is of
 _ROLES = {role.value: role for role in Role}
 
 

@@ -26,7 +26,7 @@ CELLS = {
     "disk.vector": ("search_vectors", "vector", "1"),
     "disk.sketch": ("search_sketches", "sketch", "1"),
     "disk.passage": ("passages", "text", "1"),
-    "disk.message": ("messages", "content", "role IN ('user', 'assistant', 'tool')"),
+    "disk.message": ("messages", "content", "role IN ('user', 'assistant')"),
     "disk.call": ("messages", "tool_calls", "role = 'assistant' AND tool_calls <> '[]'"),
 }
 
