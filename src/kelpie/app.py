@@ -167,7 +167,7 @@ class Kelpie:
         self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
         self._recovery = asyncio.create_task(self._keep_recovering())
         self._telling = asyncio.create_task(self._callbacks.run())
-        self._embedding = asyncio.create_task(Embedding(self.world, self.meaning).run())
+        self._embedding = asyncio.create_task(Embedding(self.world, self.meaning, self.underway.has_any).run())
         self._learning = asyncio.create_task(self._extraction.run())
 
     async def stop(self, drain_s: float) -> None:

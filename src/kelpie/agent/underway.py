@@ -74,5 +74,9 @@ class Underway:
         finally:
             self.remove(work)
 
+    def has_any(self) -> bool:
+        """Whether a turn of any agent is under way."""
+        return bool(self._works)
+
     def of(self, agent_id: AgentId) -> list[Work]:
         return list(self._works.get(agent_id, {}).values())

@@ -6,7 +6,7 @@ them, because whoever talks to an agent must not feel it; what is left to do is 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kelpie.core.errors import KelpieError
@@ -27,6 +27,7 @@ LOOK_EVERY_S = 5.0
 START_S = 5.0  # after the server: a start is busy enough, and one that soon ends again need not load a model
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
+REST_BUSY = 20.0  # while agents are at work
 _KINDS: tuple[Kind, ...] = ("passage", "fact", "message")
 _NS = 1e9
 _LAST = 2**62
@@ -50,9 +51,11 @@ class _Piece:
 class Embedding:
     """The background work on vectors of one server."""
 
-    def __init__(self, world: World, meaning: Meaning) -> None:
+    def __init__(self, world: World, meaning: Meaning, busy: Callable[[], bool] = lambda: False) -> None:
+        """`busy` tells whether agents are at work just now."""
         self._world = world
         self._meaning = meaning
+        self._busy = busy
         self._reached: dict[tuple[Kind, str, str], int] = {}  # how far a scope has come on its way to a model
         self._failed: dict[str, int] = {}  # models that failed, and when they are asked again
 
@@ -67,7 +70,8 @@ class Embedding:
                 worked, pause_s = False, RETRY_S
                 _log.warning("vectors could not be made up for yet", error=str(error))
             if worked:
-                pause_s = REST * (self._world.clock.monotonic_ns() - started) / _NS
+                rest = REST_BUSY if self._busy() else REST
+                pause_s = rest * (self._world.clock.monotonic_ns() - started) / _NS
             await asyncio.sleep(pause_s)
 
     async def work(self) -> bool:

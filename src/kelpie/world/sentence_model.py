@@ -24,7 +24,7 @@ from kelpie.world.onnx_graph import Shape, encoder
 WINDOW_TOKENS = 256
 WINDOWS_MAX = 8  # of one text; what follows is found by its words
 BATCH = 16  # windows that are run at once
-THREADS_MAX = 2
+THREADS = 1  # the other cores are for the agents; a query takes one for some milliseconds
 _FORM = 1  # goes up when the graph is built differently
 _SOURCES = ("config.json", "model.safetensors")
 _DTYPES = {"F32": "<f4", "I64": "<i8"}
@@ -97,7 +97,7 @@ def _fingerprint(place: Path) -> str:
 
 def _session(graph: Path) -> Any:
     options: Any = cast("Any", onnxruntime).SessionOptions()
-    options.intra_op_num_threads = min(THREADS_MAX, os.cpu_count() or 1)
+    options.intra_op_num_threads = THREADS
     options.inter_op_num_threads = 1
     return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
 
