@@ -43,6 +43,8 @@ def decide(messages: Chat, tools: Sequence[str], tool_choice: Any = None) -> Dec
     if sums_up(messages):
         told = "\n".join(_text_of(message) for message in messages if message.get("role") != "system")
         return Decision(text=" ".join(["summary of", *dict.fromkeys(_TOKEN.findall(told))]))
+    if "<conversation>" in text:
+        return Decision(text=_facts(text.partition("<conversation>")[2]))
     since = messages[asked + 1 :] if asked is not None else messages
     done = sum(1 for message in since if message.get("tool_calls"))
     script = _script(text, tools)
@@ -55,6 +57,20 @@ def decide(messages: Chat, tools: Sequence[str], tool_choice: Any = None) -> Dec
     if "send_message" in tools and not _sent(since):
         return Decision(calls=_numbered(messages, (("send_message", json.dumps({"message": answer})),)))
     return Decision(text=answer)
+
+
+def _facts(conversation: str) -> str:
+    """A fact for every token that a person has said."""
+    said = re.findall(r"^\[(\d+)\] \S+ user: (.*)", conversation, re.MULTILINE)
+    facts = [
+        {
+            "subject": "user", "attribute": "said", "value": token, "statement": f"The user said {token}.",
+            "one_value": False, "sources": [int(number)], "confidence": 1.0,
+        }
+        for number, line in said
+        for token in dict.fromkeys(_TOKEN.findall(line))
+    ]  # fmt: skip
+    return json.dumps({"entities": [{"name": "user", "kind": "person", "aliases": []}], "facts": facts})
 
 
 def sums_up(messages: Chat) -> bool:

@@ -19,6 +19,7 @@ from kelpie.sim.scenarios.expiring import EXPIRING
 from kelpie.sim.scenarios.groups import DISK_FULL
 from kelpie.sim.scenarios.households import HOUSEHOLDS
 from kelpie.sim.scenarios.lanes import LANES
+from kelpie.sim.scenarios.learning import LEARNING
 from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
 from kelpie.sim.scenarios.recollection import MEMORY_CRASHES, VECTOR_SEARCH
@@ -70,6 +71,7 @@ SCENARIOS: dict[str, Scenario] = {
         EXPIRING,
         RESTS,
         BUDGETS,
+        LEARNING,
         LIFECYCLE,
         REMOVALS,
         RIVALS,
