@@ -1,4 +1,4 @@
-"""Search with the real embedding model: paraphrases are found, and both ways together lose nothing of either."""
+"""Search with the real embedding model: paraphrases are found, and both ways together beat each alone."""
 
 import random
 from collections.abc import AsyncIterator, Iterator
@@ -24,14 +24,16 @@ PARAPHRASES = {
     "The physician told him to sleep more.": "What was the doctor's advice about rest?",
     "We adopted a kitten from the shelter.": "Do they have any pets, like cats?",
 }
-_WHO = ("Anna", "Boris", "Chloe", "Dmitri", "Elena", "Farid", "Greta", "Hugo")
+# The weight of meaning in both together was chosen with other questions than these, which were written beforehand.
+_WHO = ("Ingrid", "Jonas", "Keiko", "Luis", "Mona", "Nadia", "Omar", "Priya")
 _SAID = (  # a fact, and a question that shares no word with it but the name
-    ("{} bought a used automobile.", "Which car did {} get?"),
-    ("{} fears dogs.", "Which animals is {} scared of?"),
-    ("{} resigned from the bank.", "Why is {} out of a job?"),
-    ("{} plays the cello in a quartet.", "Which musical instrument does {} perform on?"),
-    ("{} moved to Lisbon.", "In what city does {} live now?"),
-    ("{} cannot digest milk.", "Which drink is bad for {}'s stomach?"),
+    ("{} is a vegetarian.", "Would {} eat a steak?"),
+    ("{} broke an arm skiing.", "Which injury did {} have?"),
+    ("{} was born in 1987.", "How old is {}?"),
+    ("{} teaches mathematics to teenagers.", "What is {}'s profession?"),
+    ("{} wakes at five every morning.", "Is {} an early riser?"),
+    ("{} collects stamps.", "What is the hobby of {}?"),
+    ("{} married a dentist.", "Who is the spouse of {}?"),
 )
 
 
@@ -78,23 +80,26 @@ async def test_paraphrases_are_found_by_meaning_and_not_by_words(tx: Connection,
     assert sum(by_words) < sum(by_meaning)
 
 
-async def test_both_together_find_what_either_finds_on_a_generated_sample(tx: Connection, model: MiniLm) -> None:
-    rng = random.Random(11)
+async def test_both_together_beat_each_alone_on_a_generated_sample(tx: Connection, model: MiniLm) -> None:
+    """Half of the questions use other words than the answer, half ask for one of 300 numbers."""
+    rng = random.Random(7)
     shelf, asked = Shelf(tx, model), dict[str, str]()
     for who in _WHO:
         for fact, question in _SAID:
             asked[question.format(who)] = fact.format(who)
-    codes = [f"Invoice {rng.choice('QXZ')}{rng.randrange(10_000, 99_999)} was paid in May." for _ in range(200)]
-    asked |= {f"what happened to {text.split()[1]}": text for text in rng.sample(codes, 40)}
-    await shelf.put(*dict.fromkeys([*asked.values(), *codes]))
+    numbers = rng.sample(range(10_000, 99_999), 300)
+    parcels = [f"The parcel with number {n} {rng.choice(('arrived', 'was lost', 'was returned'))}." for n in numbers]
+    asked |= {f"Where is {text.split()[4]}?": text for text in rng.sample(parcels, len(asked))}
+    await shelf.put(*dict.fromkeys([*asked.values(), *parcels]))
 
-    async def recall(mode: SearchMode) -> float:
-        found = [right in await shelf.find(query, mode, 5) for query, right in asked.items()]
-        return sum(found) / len(found)
+    async def score(mode: SearchMode) -> float:
+        """The mean of 1 / the place of the right answer."""
+        places = [(await shelf.find(query, mode), right) for query, right in asked.items()]
+        return sum(1 / (found.index(right) + 1) for found, right in places if right in found) / len(places)
 
-    words, meaning, both = [await recall(mode) for mode in ("fts", "vector", "hybrid")]
+    words, meaning, both = [await score(mode) for mode in ("fts", "vector", "hybrid")]
     assert both > words, (words, meaning, both)
-    assert both >= meaning, (words, meaning, both)
+    assert both > meaning, (words, meaning, both)
 
 
 async def test_what_holds_the_very_words_stands_first(tx: Connection, model: MiniLm) -> None:

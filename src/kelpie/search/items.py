@@ -98,7 +98,7 @@ def find(
     literal = {item for item, _ in fulltext.search(tx, kind, scope, wanted.words, depth, only=only, phrase=True)}
     words = {item: place for place, (item, _) in enumerate(by_words, 1)}
     meaning = {item: place for place, (item, _) in enumerate(near, 1)}
-    ranked = sorted(fused([list(words), list(meaning)]), key=lambda pair: pair[0] not in literal)
+    ranked = sorted(fused(by_words, near), key=lambda pair: pair[0] not in literal)
     return [Hit(item, score, words.get(item), meaning.get(item)) for item, score in ranked[: wanted.limit]]
 
 

@@ -1,17 +1,29 @@
-"""Several rankings made into one by reciprocal rank: what stands high in one stands high, in several higher still.
+"""Two rankings made into one: how near an item comes to the best of each, added up.
 
-The ranks decide and not the scores, because a BM25 score and a cosine say nothing about each other.
+A BM25 score and a cosine say nothing about each other, so each is measured by its own ranking: the best of it counts 1,
+and what is no better than the worst that could stand there counts 0. Places are not enough: among items that share a
+name with the query and nothing else, somebody is first by an accident of length.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-K = 10  # the smaller, the more the first places count
+MEANING = 0.7  # what meaning counts for, of 1; words count for the rest
+
+Ranking = Sequence[tuple[str, float]]  # items, best first, with their scores: more is better
 
 
-def fused(rankings: Sequence[Sequence[str]], k: int = K) -> list[tuple[str, float]]:
-    """The ids of all rankings, best first, with their score."""
-    scores: dict[str, float] = {}
-    for ranking in rankings:
-        for place, item_id in enumerate(ranking, 1):
-            scores[item_id] = scores.get(item_id, 0.0) + 1.0 / (k + place)
-    return sorted(scores.items(), key=lambda pair: -pair[1])
+def fused(by_words: Ranking, by_meaning: Ranking) -> list[tuple[str, float]]:
+    """The ids of both rankings, best first, with their score: from 0 to 1."""
+    words = _relative(by_words, 0.0)  # what holds none of the words has no score at all
+    meaning = _relative(by_meaning, min((score for _, score in by_meaning), default=0.0))
+    both = {
+        item: (1 - MEANING) * words.get(item, 0.0) + MEANING * meaning.get(item, 0.0) for item in (*words, *meaning)
+    }
+    return sorted(both.items(), key=lambda pair: -pair[1])
+
+
+def _relative(ranking: Ranking, lowest: float) -> Mapping[str, float]:
+    best = max((score for _, score in ranking), default=0.0)
+    if best <= lowest:
+        return {item: 1.0 for item, _ in ranking}
+    return {item: max(score - lowest, 0.0) / (best - lowest) for item, score in ranking}
