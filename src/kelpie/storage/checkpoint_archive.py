@@ -13,13 +13,14 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.checkpoints import Left
-from kelpie.core.errors import Conflict, InvalidInput
+from kelpie.core.errors import Conflict, Damaged, InvalidInput
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.passages import Passage
 from kelpie.search import items
 from kelpie.storage import archives, passages
 from kelpie.storage.checkpoint_blocks import Target
 from kelpie.storage.checkpoint_rows import columns_of, distinct, identifier, members, row, section, taken, texts
+from kelpie.storage.checksums import checksum
 from kelpie.storage.tables import agent_archives
 from kelpie.storage.tables import archives as archive_table
 from kelpie.storage.tables import passages as passage_table
@@ -27,7 +28,8 @@ from kelpie.world.database import Tx
 
 _CHUNK = 500
 _ARCHIVE = columns_of(archive_table, "organization_id", "removed")
-_PASSAGE = columns_of(passage_table, "organization_id", "archive_id")
+_PASSAGE = columns_of(passage_table, "organization_id", "archive_id", "checksum")
+_STORED = (*_PASSAGE, "checksum")
 
 _USED: sa.Select[Any] = (
     sa.select(*(archive_table.c[name] for name in _ARCHIVE), agent_archives.c.is_owner)
@@ -35,7 +37,7 @@ _USED: sa.Select[Any] = (
     .where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
 )
 _PASSAGES: sa.Select[Any] = (
-    sa.select(*(passage_table.c[name] for name in _PASSAGE))
+    sa.select(*(passage_table.c[name] for name in _STORED))
     .where(passage_table.c.archive_id == sa.bindparam("of_archive"))
     .order_by(passage_table.c.created_at, passage_table.c.id)
 )
@@ -71,17 +73,29 @@ class Archived:
 
 
 def take(tx: Tx, agent_id: AgentId) -> dict[str, Any] | None:
-    """The archive as the document has it, or nothing."""
+    """The archive as the document has it, or nothing. Raises Damaged: what is not whole must not be kept as if it
+    were."""
     found = tx.execute(_USED, {"of_agent": agent_id}).first()
     if found is None:
         return None
     *values, is_owner = found
     (archive,) = taken(_ARCHIVE, [values])
-    return {"is_owner": is_owner, "archive": archive, "passages": _there(tx, archive["id"])}
+    return {"is_owner": is_owner, "archive": archive, "passages": [_whole(each) for each in _there(tx, archive["id"])]}
 
 
 def _there(tx: Tx, archive_id: str) -> list[dict[str, Any]]:
-    return taken(_PASSAGE, tx.execute(_PASSAGES, {"of_archive": archive_id}))
+    return taken(_STORED, tx.execute(_PASSAGES, {"of_archive": archive_id}))
+
+
+def _whole(stored: dict[str, Any]) -> dict[str, Any]:
+    if stored["checksum"] not in (None, _checksum(stored)):
+        raise Damaged("Passage", stored["id"])
+    del stored["checksum"]
+    return stored
+
+
+def _checksum(values: Mapping[str, Any]) -> int:
+    return checksum(values["text"], values["tags"], values["metadata"])
 
 
 def size(tx: Tx, agent_id: AgentId) -> int:
@@ -150,13 +164,13 @@ def _put_archive(tx: Tx, target: Target, wanted: Archived, changes: bool) -> Non
 
 def _put_passages(tx: Tx, target: Target, archive_id: ArchiveId, wanted: Archived) -> None:
     there = {each["id"]: each for each in _there(tx, archive_id)}
-    meant = {each["id"]: each for each in wanted.passages}
+    meant = {each["id"]: {**each, "checksum": _checksum(each)} for each in wanted.passages}
     gone = [passage_id for passage_id, each in there.items() if meant.get(passage_id) != each]
     for start in range(0, len(gone), _CHUNK):
         piece = gone[start : start + _CHUNK]
         items.remove_many(tx, "passage", piece)
         tx.execute(_DROP, {"ids": piece})
-    new = [each for each in wanted.passages if there.get(each["id"]) != each]
+    new = [each for each in wanted.passages if there.get(each["id"]) != meant[each["id"]]]
     try:
         passages.insert_many(tx, [_made(each, archive_id, target) for each in new])
     except IntegrityError as error:

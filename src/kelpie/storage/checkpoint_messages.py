@@ -10,7 +10,7 @@ from kelpie.storage.checkpoint_rows import columns_of, identifier, row
 from kelpie.storage.message_rows import message_from_json, to_row
 from kelpie.storage.tables import messages
 
-COLUMNS = columns_of(messages, "agent_id")
+COLUMNS = columns_of(messages, "agent_id", "checksum")
 
 _Check = Callable[[Any], bool]
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.blocks import Block
-from kelpie.core.errors import Conflict, InvalidInput
+from kelpie.core.errors import Conflict, Damaged, InvalidInput
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
 from kelpie.search import items
 from kelpie.search.items import Item
@@ -20,7 +20,7 @@ from kelpie.storage import checkpoint_blocks, checkpoint_messages, contexts, con
 from kelpie.storage.block_rows import TAGS, from_row
 from kelpie.storage.checkpoint_blocks import Target
 from kelpie.storage.checkpoint_rows import columns_of, distinct, identifier, members, row, section, taken, texts
-from kelpie.storage.message_rows import message_from_json
+from kelpie.storage.message_rows import is_whole, message_from_json
 from kelpie.storage.tables import approvals as approval_table
 from kelpie.storage.tables import blocks as block_table
 from kelpie.storage.tables import context, conversation_blocks, conversation_shares
@@ -33,7 +33,8 @@ _THREAD = ("id", "summary", "description", "hidden", "archived_at", "last_messag
 
 _WAIT = columns_of(approval_table, "agent_id")
 
-_MESSAGES: sa.Select[Any] = sa.select(*(table.c[name] for name in checkpoint_messages.COLUMNS)).where(
+_STORED = (*checkpoint_messages.COLUMNS, "checksum")
+_MESSAGES: sa.Select[Any] = sa.select(*(table.c[name] for name in _STORED)).where(
     table.c.agent_id == sa.bindparam("of_agent")
 )
 _IN_ORDER: sa.Select[Any] = _MESSAGES.order_by(table.c.seq)
@@ -105,7 +106,7 @@ def size(tx: Tx, agent_id: AgentId) -> int:
 
 
 def take(tx: Tx, agent_id: AgentId) -> dict[str, Any]:
-    """The sections as the document has them."""
+    """The sections as the document has them. Raises Damaged: what is not whole must not be kept as if it were."""
     of_agent = {"of_agent": agent_id}
     threads = taken(_THREAD, tx.execute(_THREADS, of_agent))
     copies, shares = tx.execute(_COPIES, of_agent).all(), tx.execute(_SHARES, of_agent).all()
@@ -117,11 +118,18 @@ def take(tx: Tx, agent_id: AgentId) -> dict[str, Any]:
     for each in tx.execute(_SEEN, of_agent):
         seen.setdefault(each.conversation_id, []).append(each.message_id)
     return {
-        "messages": taken(checkpoint_messages.COLUMNS, tx.execute(_IN_ORDER, of_agent)),
+        "messages": [_whole(each) for each in taken(_STORED, tx.execute(_IN_ORDER, of_agent))],
         "conversations": threads,
         "contexts": seen,
         "waiting": taken(_WAIT, tx.execute(_WAITS, of_agent)),
     }
+
+
+def _whole(stored: dict[str, Any]) -> dict[str, Any]:
+    if not is_whole(stored):
+        raise Damaged("Message", stored["id"])
+    del stored["checksum"]
+    return stored
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -213,7 +221,7 @@ def _put_thread(tx: Tx, target: Target, thread: Thread) -> None:
 
 
 def _put_messages(tx: Tx, agent_id: AgentId, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-    rows = taken(checkpoint_messages.COLUMNS, tx.execute(_MESSAGES, {"of_agent": agent_id}))
+    rows = taken(_STORED, tx.execute(_MESSAGES, {"of_agent": agent_id}))
     there = {each["id"]: {**each, "agent_id": agent_id} for each in rows}
     gone = [message_id for message_id, each in there.items() if wanted.get(message_id) != each]
     for start in range(0, len(gone), _CHUNK):

@@ -10,9 +10,13 @@ from sqlalchemy import JSON, Boolean, Column, Integer, Table
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import Id
+from kelpie.storage.checksums import KeptJson
 
 DEPTH_MAX = 64
 WHOLE_MAX = 2**63 - 1
+
+
+_JSON = (JSON, KeptJson)
 
 
 def columns_of(table: Table, *without: str) -> tuple[str, ...]:
@@ -81,9 +85,9 @@ def distinct(rows: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]
 
 def _check(column: Column[Any], value: Any, where: str) -> None:
     if value is None:
-        if not column.nullable and not isinstance(column.type, JSON):
+        if not column.nullable and not isinstance(column.type, _JSON):
             raise InvalidInput(where, "must not be null")
-    elif isinstance(column.type, JSON):
+    elif isinstance(column.type, _JSON):
         plain(value, where)
     elif isinstance(column.type, Boolean):
         _require(isinstance(value, bool), where, "true or false")

@@ -1,6 +1,6 @@
 """Messages as columns and back. The form of the JSON is ours and stable: it is what lies on people's disks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -191,6 +191,12 @@ def from_row(row: Row[Any]) -> Message:
     )
 
 
+def is_whole(row: Mapping[str, Any]) -> bool:
+    """Whether a row, by its columns, is as it was written."""
+    told = (row["role"], row["content"], row["tool_calls"], row["tool_returns"], row["answers"])
+    return row["checksum"] is None or row["checksum"] == checksum(*told)
+
+
 def _lost(row: Row[Any]) -> Message:
     report("message", row.id)
     return Message(
@@ -212,4 +218,4 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: dict[str, Any]) -> Message:
-    return from_row(cast("Row[Any]", SimpleNamespace(**data)))
+    return from_row(cast("Row[Any]", SimpleNamespace(**{"checksum": None, **data})))
