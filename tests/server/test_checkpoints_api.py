@@ -4,6 +4,7 @@ ours is refused by name, and nothing is changed."""
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,11 @@ from hypothesis import strategies as st
 
 from kelpie.app import Kelpie
 from kelpie.core import checkpoints
+from kelpie.core.facts import Entity, Fact, Link
+from kelpie.core.ids import AgentId, FactId, MessageId
+from kelpie.storage import entities, facts
 from kelpie.storage.tables import metadata
+from kelpie.world.database import Tx
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
 
 
@@ -114,6 +119,45 @@ async def wreck(client: httpx.AsyncClient, agent: dict[str, Any]) -> None:
     await asked(client, "DELETE", of(agent, "working-memory/soon"))
     await asked(client, "DELETE", f"/v1/conversations/{agent['thread']}")
     await asked(client, "POST", f"/v1/conversations/?agent_id={agent['id']}", {"summary": "since"})
+
+
+async def test_what_was_learnt_reads_back_the_same(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
+    agent = await make_agent(client, memory_blocks=[], kelpie_facts={"every_turns": 1})
+    agent_id, ids = AgentId(agent["id"]), kelpie.world.ids
+    old, new, later = (ids.new(FactId) for _ in range(3))
+    berlin = Fact(old, agent_id, "Ann", "home", "Berlin", "Ann lives in Berlin.", 1, 1, 1, valid_until=5)
+    berlin = replace(berlin, superseded_by=new, confidence=0.5, sources=(ids.new(MessageId),))
+    oslo = Fact(new, agent_id, "Ann", "home", "Oslo", "Ann lives in Oslo.", 5, 6, 6, supersedes=old, link=Link.update)
+
+    def learn(tx: Tx) -> None:
+        facts.add(tx, berlin)
+        facts.add(tx, oslo)
+        entities.add(tx, agent_id, Entity("Ann", "person", 1, 6, ("Annie",)))
+
+    def since(tx: Tx) -> None:
+        facts.remove(tx, agent_id, new)
+        facts.add(tx, Fact(later, agent_id, "Ann", "pet", "zebra", "Ann has a zebra.", 7, 7, 7))
+        entities.remove_all(tx, agent_id)
+
+    await kelpie.world.database.transact(learn)
+    before = await checkpoint(client, agent)
+    await kelpie.world.database.transact(since)
+    assert (await restore(client, agent, before))["facts"] == 2
+    assert memory_of(await checkpoint(client, agent)) == memory_of(before)
+    assert await kelpie.world.database.read(lambda tx: facts.every(tx, agent_id)) == [berlin, oslo]
+    found = await asked(client, "POST", of(agent, "facts/search"), {"query": "zebra Oslo", "mode": "fts"})
+    assert [each["value"] for each in found["results"]] == ["Oslo"]
+    for path, value, told in (
+        ("memory.facts.0.link", "guess", "memory.facts[0].link: must be one of"),
+        ("memory.facts.0.confidence", "high", "memory.facts[0].confidence: must be a number"),
+        ("memory.facts.1.sources", ["x"], "is not an id of the form"),
+        ("memory.entities.0.aliases", [1], "memory.entities[0].aliases: must be a list of texts"),
+        ("memory.facts_through", -1, "memory.facts_through: must be a whole number or null"),
+    ):
+        document = json.loads(json.dumps(before))
+        _set(path, value)(document)
+        answer = await client.post(of(agent, "memory/restore"), json=sealed(document))
+        assert (answer.status_code, told in answer.json()["detail"]) == (400, True), f"{path}: {answer.text}"
 
 
 async def test_everything_reads_back_the_same(client: httpx.AsyncClient, puppet: Puppet, kelpie: Kelpie) -> None:

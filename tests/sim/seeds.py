@@ -102,4 +102,9 @@ FOUND = (
         "a cancel and a recovery in one commit group, whose commit failed: the recovery took the run for ended, which "
         "it then was not, and left it running for ever",
     ),
+    Found(
+        "lanes-of-one-agent",
+        792,
+        "the checker's: an edit that its editor had given up reached the server after a later one",
+    ),
 )

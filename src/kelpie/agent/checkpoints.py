@@ -22,6 +22,7 @@ from kelpie.storage import (
     agents,
     checkpoint_archive,
     checkpoint_blocks,
+    checkpoint_facts,
     checkpoint_recall,
     checkpoint_working_memory,
     contexts,
@@ -30,6 +31,7 @@ from kelpie.storage import (
 )
 from kelpie.storage.checkpoint_archive import Archived
 from kelpie.storage.checkpoint_blocks import Target
+from kelpie.storage.checkpoint_facts import Learnt
 from kelpie.storage.checkpoint_recall import Recalled
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -45,6 +47,7 @@ class Plan:
     archive: Archived | None
     entries: list[tuple[Entry, str]]
     recall: Recalled
+    learnt: Learnt
 
 
 def plan(memory: Memory, agent_id: AgentId) -> Plan:
@@ -54,6 +57,7 @@ def plan(memory: Memory, agent_id: AgentId) -> Plan:
         checkpoint_archive.read(memory),
         checkpoint_working_memory.read(memory),
         checkpoint_recall.read(memory, agent_id),
+        checkpoint_facts.read(memory, agent_id),
     )
 
 
@@ -90,6 +94,7 @@ class Checkpoints:
                 "working_memory": checkpoint_working_memory.take(tx, agent_id, now),
                 "archive": checkpoint_archive.take(tx, agent_id),
                 **checkpoint_recall.take(tx, agent_id),
+                **checkpoint_facts.take(tx, agent_id),
             }
             document = seal(agent_id, agents.get(tx, agent_id).name, now, memory)
             _require_small(len(document), bytes_max)
@@ -125,6 +130,7 @@ class Checkpoints:
         archives_left, passages = checkpoint_archive.put(tx, target, wanted.archive)
         entries, lapsed = checkpoint_working_memory.put(tx, agent_id, wanted.entries, at)
         checkpoint_recall.put(tx, target, wanted.recall)
+        learnt = checkpoint_facts.put(tx, agent_id, wanted.learnt)
         for conversation in contexts.of_agent(tx, agent_id):
             mend(tx, agent_id, conversation, at)  # a checkpoint of something broken must not break the agent
         agents.bump(tx, agent_id)
@@ -135,6 +141,7 @@ class Checkpoints:
             passages=passages,
             messages=len(wanted.recall.messages),
             conversations=len(wanted.recall.threads),
+            facts=learnt,
             left=(*left, *archives_left),
         )
         return restored, tuple(dict.fromkeys(touched))

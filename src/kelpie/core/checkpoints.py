@@ -42,6 +42,7 @@ class Restored:
     passages: int = 0
     messages: int = 0
     conversations: int = 0
+    facts: int = 0
     left: tuple[Left, ...] = ()
 
 

@@ -6,7 +6,7 @@ Nothing is believed because the checksum was right. Whatever does not fit raises
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import JSON, Boolean, Column, Integer, Table
+from sqlalchemy import JSON, Boolean, Column, Float, Integer, Table
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import Id
@@ -91,6 +91,8 @@ def _check(column: Column[Any], value: Any, where: str) -> None:
         plain(value, where)
     elif isinstance(column.type, Boolean):
         _require(isinstance(value, bool), where, "true or false")
+    elif isinstance(column.type, Float):
+        _require(type(value) in (int, float), where, "a number")
     elif isinstance(column.type, Integer):
         _require(type(value) is int and abs(value) <= WHOLE_MAX, where, "a whole number")
     else:

@@ -43,6 +43,19 @@ def rewind(tx: Tx, agent_id: AgentId) -> None:
     tx.execute(_AGAIN, {"of_agent": agent_id})
 
 
+_THROUGH = (
+    update(fact_states)
+    .where(_OWN)
+    .values(through=bindparam("new_through"), version=_T.version + 1, not_before=0, failures=0)
+)
+
+
+def set_through(tx: Tx, agent_id: AgentId, through: int | None) -> None:
+    """The history is another one: it was looked at up to here; None is all of it."""
+    last = int(tx.execute(_LAST_SEQ, {"of_agent": agent_id}).scalar_one())
+    tx.execute(_THROUGH, {"of_agent": agent_id, "new_through": last if through is None else min(through, last)})
+
+
 def get(tx: Tx, agent_id: AgentId) -> FactState | None:
     row = tx.execute(_ONE, {"of_agent": agent_id}).first()
     return None if row is None else _from_row(row)

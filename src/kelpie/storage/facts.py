@@ -21,6 +21,7 @@ from kelpie.storage import entities
 from kelpie.storage.tables import fact_sources, facts
 from kelpie.world.database import Tx
 
+_CHUNK = 500
 _F, _S = facts.c, fact_sources.c
 _OWN = _F.agent_id == bindparam("of_agent")
 _PLAIN = tuple(name for name in facts.c.keys() if not name.endswith("_key"))  # noqa: SIM118
@@ -126,6 +127,17 @@ def remove(tx: Tx, agent_id: AgentId, fact_id: FactId) -> None:
     items.remove_many(tx, "fact", (fact_id,))
 
 
+_ERASE = delete(facts).where(_F.id.in_(bindparam("ids", expanding=True)))
+
+
+def erase(tx: Tx, ids: Sequence[FactId]) -> None:
+    """Takes facts out as if they had never been learnt; what is linked with them is not looked at."""
+    for start in range(0, len(ids), _CHUNK):
+        piece = list(ids[start : start + _CHUNK])
+        items.remove_many(tx, "fact", piece)
+        tx.execute(_ERASE, {"ids": piece})
+
+
 # --- reading --------------------------------------------------------------------------------------------------------
 
 _BY_IDS = select(facts).where(_OWN, _F.id.in_(bindparam("ids", expanding=True)))
@@ -149,6 +161,15 @@ def get_many(tx: Tx, agent_id: AgentId, ids: Sequence[str]) -> list[Fact]:
     """The agent's facts with these ids, in that order; others are left out."""
     rows = {row.id: row for row in tx.execute(_BY_IDS, {"of_agent": agent_id, "ids": list(ids)})}
     return _read(tx, [rows[one] for one in ids if one in rows])
+
+
+_EVERY = select(facts).where(_OWN).order_by(_F.recorded_at, _F.id)
+
+
+def every(tx: Tx, agent_id: AgentId) -> list[Fact]:
+    """All that the agent has learnt, oldest first."""
+    rows = tx.execute(_EVERY, {"of_agent": agent_id}).all()
+    return [fact for start in range(0, len(rows), _CHUNK) for fact in _read(tx, rows[start : start + _CHUNK])]
 
 
 def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:

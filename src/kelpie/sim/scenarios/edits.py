@@ -21,6 +21,7 @@ class Edit:
     value: str | None
     called_s: float
     acknowledged_s: float = NEVER
+    astray: bool = False  # an attempt was given up unanswered, and may reach the server at any later time
 
 
 class Edits:
@@ -48,6 +49,7 @@ class Edits:
         for _ in range(TRIES_MAX):
             response = await person.ask(method, path, body)
             status = None if response is None else response.status
+            edit.astray = edit.astray or response is None
             if status == 200 or (repeated and status is not None and status == gone):
                 edit.acknowledged_s = min(edit.acknowledged_s, self._loop.time())
                 return
@@ -61,6 +63,7 @@ class Edits:
         """Whether a prompt could hold this value. Raises Broken."""
         edits = self._by_key[key]
         last = max(number for number, edit in enumerate(edits) if edit.acknowledged_s <= began_s)
-        if shown not in {edit.value for edit in edits[last:] if edit.called_s <= seen_s}:
+        could = {edit.value for at, edit in enumerate(edits) if edit.called_s <= seen_s and (at >= last or edit.astray)}
+        if shown not in could:
             told = f"{key} was {shown!r} in a step that began at {began_s:.3f} s, after {edits[last]}"
             raise Broken("a prompt is not older than the last edit", told)
