@@ -149,7 +149,7 @@ def _messages_of_all_agents(patch: pytest.MonkeyPatch) -> None:
 
 def _passages_of_all(patch: pytest.MonkeyPatch) -> None:
     conditions = passages._conditions
-    patch.setattr(passages, "_conditions", lambda shape: conditions(shape)[1:])
+    patch.setattr(passages, "_conditions", lambda shape, **known: conditions(shape, **known)[1:])
 
 
 @pytest.mark.parametrize("mutation", [_messages_of_all_organisations, _messages_of_all_agents, _passages_of_all])

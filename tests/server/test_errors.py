@@ -62,10 +62,16 @@ def test_status_and_detail(error: KelpieError, status: int) -> None:
 
 
 def test_every_error_of_the_tree_is_among_the_cases() -> None:
-    elsewhere = {ModelError, KelpieError, tree.CallerError, tree.PendingApproval}
+    elsewhere = {ModelError, KelpieError, tree.CallerError, tree.PendingApproval, tree.Damaged}
     known = {type(error) for error, _ in CASES} | elsewhere
     defined = {kind for _, kind in inspect.getmembers(tree, inspect.isclass) if issubclass(kind, KelpieError)}
     assert defined <= known
+
+
+def test_a_damaged_row_is_named() -> None:
+    error = tree.Damaged("Message", "message-1")
+    assert errors.answer(error).status_code == 500
+    assert body_of(error) == {"detail": str(error)}
 
 
 def test_calls_that_wait_are_told_as_letta_tells_them() -> None:

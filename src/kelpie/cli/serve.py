@@ -23,7 +23,7 @@ from kelpie.world.settings_file import Flags, check_exposure, load
 # A turn that goes well leaves no ring, so the collector finds nothing and only costs: with Python's own thresholds it
 # took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time (bench/loop.py). What fails
 # does leave rings, which hold request bodies: the young are looked at often enough for those, the old hardly ever.
-GC_THRESHOLD = (5_000, 50, 20)
+GC_THRESHOLD = (2_000, 10, 50)
 
 # The thread that writes to the database gives the interpreter away with every statement, and waits this long to get it
 # back from a busy event loop. With Python's 5 ms the median of 500 turns at once was a third longer on a busy machine.

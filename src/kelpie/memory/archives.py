@@ -74,7 +74,7 @@ class Archives:
         self._user = caller.user_id
         self._organization = caller.organization_id
 
-    async def create(self, new: NewArchive) -> Archive:
+    async def create(self, new: NewArchive) -> tuple[Archive, Progress]:
         """Makes an archive that no agent uses yet. Raises InvalidInput or NotFound for its embedding model."""
         if new.embedding is not None:
             await self._models.resolve_embedding(new.embedding)
@@ -91,36 +91,34 @@ class Archives:
             created_by_id=self._user,
             last_updated_by_id=self._user,
         )
+        default = await self._meaning.default()
         await self._world.database.transact(lambda tx: rows.insert(tx, archive))
-        return archive
+        return archive, Progress(archive.embedding or default, None, 0, 0)
 
-    async def get(self, archive_id: ArchiveId) -> Archive:
-        """Raises NotFound."""
-        return await self._world.database.read(lambda tx: rows.get(tx, self._organization, archive_id))
+    async def get(self, archive_id: ArchiveId) -> tuple[Archive, Progress]:
+        """The archive, and how far it is on its way to the embedding model that is meant for it. Raises NotFound."""
+        default = await self._meaning.default()
+        return await self._world.database.read(
+            lambda tx: _with_progress(tx, rows.get(tx, self._organization, archive_id), default)
+        )
 
-    async def update(self, archive_id: ArchiveId, changes: Mapping[str, Any]) -> Archive:
+    async def update(self, archive_id: ArchiveId, changes: Mapping[str, Any]) -> tuple[Archive, Progress]:
         """Changes name, description or embedding model; new vectors are made in the background, and the old ones serve
         until all are there. Raises NotFound, InvalidInput."""
         if changes.get("embedding") is not None:
             await self._models.resolve_embedding(changes["embedding"])
-        now = self._world.clock.now()
-        return await self._world.database.transact(
-            lambda tx: rows.update(tx, self._organization, archive_id, changes, now, self._user)
-        )
+        now, default = self._world.clock.now(), await self._meaning.default()
+
+        def write(tx: Tx) -> tuple[Archive, Progress]:
+            return _with_progress(
+                tx, rows.update(tx, self._organization, archive_id, changes, now, self._user), default
+            )
+
+        return await self._world.database.transact(write)
 
     async def embedding(self) -> Embedded:
         """The embedding model of archives and agents that name none, or what is missing to have one."""
         return Embedded(await self._meaning.default(), await self._meaning.why_not())
-
-    async def progress(self, archive: Archive) -> Progress:
-        """How far the archive is on its way to the embedding model that is meant for it."""
-        model = archive.embedding or await self._meaning.default()
-
-        def read(tx: Tx) -> Progress:
-            used = vectors.models_of(tx, "passage", (archive.id,)).get(archive.id)
-            return Progress(model, used, *vectors.progress(tx, "passage", archive.id, model))
-
-        return await self._world.database.read(read)
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Removes the archive with all its passages; of a large one the rest is swept up later. Raises NotFound."""
@@ -164,7 +162,7 @@ class Archives:
     async def store(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> tuple[Archive, list[Passage]]:
         """Stores passages, all or none; gives the archive and them, oldest first. Raises NotFound, InvalidInput."""
         made = self._made(archive_id, new)
-        before = await self.get(archive_id)
+        before = await self._world.database.read(lambda tx: rows.get(tx, self._organization, archive_id))
         meant = await self._meant(before, [passage.text for passage in made])
 
         def write(tx: Tx) -> Archive:
@@ -305,3 +303,9 @@ def _checked(text: str) -> str:
             "text", f"has {len(text)} characters, and a passage at most {PASSAGE_CHARS_MAX}; store it in parts"
         )
     return cleaned(text)
+
+
+def _with_progress(tx: Tx, archive: Archive, default: str | None) -> tuple[Archive, Progress]:
+    model = archive.embedding or default
+    used = vectors.models_of(tx, "passage", (archive.id,)).get(archive.id)
+    return archive, Progress(model, used, *vectors.progress(tx, "passage", archive.id, model))

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from kelpie.core.ids import AgentId
 from kelpie.core.passages import Archive, ArchiveQuery, Passage
+from kelpie.memory.archives import Progress
 from kelpie.server.answer import Answer
 from kelpie.server.house import House
 from kelpie.server.letta.agents import Included, shapes
@@ -49,10 +50,9 @@ async def _archive_shapes(kelpie: House, archives: Sequence[Archive]) -> list[di
     return [archive_shape(archive, known) for archive in archives]
 
 
-async def _with_progress(kelpie: House, archive: Archive) -> dict[str, Any]:
+async def _with_progress(kelpie: House, archive: Archive, progress: Progress) -> dict[str, Any]:
     """An archive, and how far its vectors are: counting them is too much for every archive of a list."""
-    progress = asdict(await kelpie.archives.progress(archive))
-    return (await _archive_shapes(kelpie, [archive]))[0] | {"kelpie_embedding": progress}
+    return (await _archive_shapes(kelpie, [archive]))[0] | {"kelpie_embedding": asdict(progress)}
 
 
 async def _embeddings(kelpie: House, archives: Sequence[Archive]) -> Embeddings:
@@ -63,7 +63,7 @@ async def _embeddings(kelpie: House, archives: Sequence[Archive]) -> Embeddings:
 
 @router.post("/", summary="Make an archive", response_model=None)
 async def create_archive(kelpie: House, body: CreateArchive) -> Answer:
-    return Answer(await _with_progress(kelpie, await kelpie.archives.create(new_archive(body))))
+    return Answer(await _with_progress(kelpie, *await kelpie.archives.create(new_archive(body))))
 
 
 @router.get("/", summary="List archives", response_model=None)
@@ -79,12 +79,12 @@ async def list_archives(
 
 @router.get("/{archive_id}", summary="Read an archive", response_model=None)
 async def retrieve_archive(kelpie: House, archive_id: ArchivePath) -> Answer:
-    return Answer(await _with_progress(kelpie, await kelpie.archives.get(archive_id)))
+    return Answer(await _with_progress(kelpie, *await kelpie.archives.get(archive_id)))
 
 
 @router.patch("/{archive_id}", summary="Change an archive's name or description", response_model=None)
 async def update_archive(kelpie: House, archive_id: ArchivePath, body: UpdateArchive) -> Answer:
-    return Answer(await _with_progress(kelpie, await kelpie.archives.update(archive_id, archive_changes(body))))
+    return Answer(await _with_progress(kelpie, *await kelpie.archives.update(archive_id, archive_changes(body))))
 
 
 @router.delete("/{archive_id}", summary="Remove an archive and its passages", status_code=204, response_model=None)

@@ -162,7 +162,7 @@ EMBEDDINGS = scenario(
     Changing,
     faults=(
         Aim(Fault.embedding_timeout, "embedding.local", rate=0.1),
-        Aim(Fault.embedding_timeout, "embedding.provider", rate=0.1),
+        Aim(Fault.embedding_timeout, "embedding.provider", rate=0.3),
         Aim(Fault.embedding_fail, "embedding.local", rate=0.2),
         Aim(Fault.embedding_fail, "embedding.provider", rate=0.2),
         Aim(Fault.embedding_fail, "embedding.missing", rate=0.1),
