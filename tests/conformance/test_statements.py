@@ -15,7 +15,7 @@ from tests.conformance.things import SOURCE
 from tests.server.rig import client_of, open_house
 
 MOST = 12  # statements of one request
-WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 18}  # reads every table that memory lies in, each once
+WHOLE = {"/v1/agents/{agent}/memory/checkpoint": 20}  # reads every table that memory lies in, each once
 RELATIONS = "&".join(
     f"include=agent.{name}" for name in ("blocks", "tools", "tags", "secrets", "identities", "managed_group", "sources")
 )

@@ -362,7 +362,7 @@ def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) ->
 
     async def remember(self: Archives, *arguments: Any) -> Any:
         archive, made = await original(self, *arguments)
-        return await self.get(archive.id), made
+        return (await self.get(archive.id))[0], made
 
     patch.setattr(Archives, "remember", remember)
 

@@ -38,7 +38,6 @@ QUERY_CHARS_MAX = 2000
 LARGE = 10_000  # items of a scope from which on the rarer words of a query are looked for first
 ENOUGH, SCORED_MAX = 200, 5_000  # items with the rarer words: at least, and then not more than
 COUNTED_MAX = 20_000  # items that hold a word are counted so far
-_QUOTE = '"'
 
 ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
 
@@ -124,21 +123,21 @@ def search(
     offset: int = 0,
     only: Only | None = None,
     *,
-    phrase: bool = False,
+    every: bool = False,
 ) -> list[tuple[str, float]]:
     """The items of the scope that hold a word of the query, with their BM25 score (more is better).
 
     Those that hold every word come first, within that the best score. A query without words finds nothing; in a large
     scope, the common words of a query count only when its rarer ones find too little. Without a scope, `only` must say
-    whose items may be found. As a phrase the words must follow each other.
+    whose items may be found. With `every`, only those that hold all words are found.
     """
     if scope is None and only is None:
         raise InvariantBroken("A search must say among whose items.")
     terms = _terms(query)
     if not terms:
         return []
-    if phrase:
-        terms = [f'"{" ".join(term.strip(_QUOTE) for term in terms)}"']
+    if every:
+        terms = [f"({' AND '.join(terms)})"]
     wanted: dict[str, Any] = {
         "the_kind": kind,
         **({} if scope is None else {"the_scope": scope}),

@@ -86,8 +86,8 @@ def find(
 ) -> list[Hit]:
     """The best items, best first: by their words, and by meaning as `near` has found them.
 
-    `only` says in SQL which items may be found at all; without a scope it must. What holds the words in the order they
-    were given stands first.
+    `only` says in SQL which items may be found at all; without a scope it must. What holds every word stands first,
+    also when it has no vector yet.
     """
     if wanted.mode == "vector":
         return [Hit(item, score, None, at) for at, (item, score) in enumerate(near[: wanted.limit], 1)]
@@ -95,10 +95,10 @@ def find(
     by_words = fulltext.search(tx, kind, scope, wanted.words, depth, only=only)
     if not near:
         return [Hit(item, score, at) for at, (item, score) in enumerate(by_words, 1)]
-    literal = {item for item, _ in fulltext.search(tx, kind, scope, wanted.words, depth, only=only, phrase=True)}
+    whole = {item for item, _ in fulltext.search(tx, kind, scope, wanted.words, depth, only=only, every=True)}
     words = {item: place for place, (item, _) in enumerate(by_words, 1)}
     meaning = {item: place for place, (item, _) in enumerate(near, 1)}
-    ranked = sorted(fused(by_words, near), key=lambda pair: pair[0] not in literal)
+    ranked = sorted(fused(by_words, near), key=lambda pair: pair[0] not in whole)
     return [Hit(item, score, words.get(item), meaning.get(item)) for item, score in ranked[: wanted.limit]]
 
 
