@@ -17,6 +17,7 @@ KelpieError
 ├── ModelError               the model provider failed or refused; see its `kind`
 ├── RunOver                  a run was ended from outside its turn, which can commit nothing more
 ├── ToolError                a tool call failed; told to the model, never to the client as a failure
+│   └── SandboxUnavailable   the isolation asked for cannot be had here; names what is missing and the remedy
 ├── StorageError             the database failed
 │   ├── DiskFull
 │   ├── StorageBusy          a transient refusal; safe to try again
@@ -165,6 +166,10 @@ class RunOver(KelpieError):
 
 class ToolError(KelpieError):
     """A tool call failed; the text is for the model."""
+
+
+class SandboxUnavailable(ToolError):
+    """Code cannot be isolated as it must be; the text names what is missing and the remedy."""
 
 
 class StorageError(KelpieError):

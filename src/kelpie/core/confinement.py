@@ -1,0 +1,32 @@
+"""How code that is not ours is held: the kind of wall around it, and how much it may take of the machine. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+MEGABYTE = 1024 * 1024
+
+
+class Isolation(StrEnum):
+    """Kinds of walls, the weakest first. A tool names the least it accepts."""
+
+    process = "process"  # namespaces, control groups, system-call filter and Landlock of the one kernel
+    wasm = "wasm"
+    userspace_kernel = "userspace_kernel"
+    vm = "vm"
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What one run may take. `egress` names hosts that it may reach over HTTP(S); with none it has no network."""
+
+    isolation: Isolation = Isolation.process
+    wall_s: float = 30.0
+    memory_bytes: int = 256 * MEGABYTE
+    cpu_share: float = 1.0  # of one core
+    processes: int = 64  # threads count as well
+    output_bytes: int = MEGABYTE  # of standard output and of standard error, each
+    scratch_bytes: int = 64 * MEGABYTE  # what it may write, all of it gone afterwards
+    egress: tuple[str, ...] = ()
+
+
+DEFAULT_CONFINEMENT = Confinement()

@@ -1,0 +1,72 @@
+"""What the sandbox does for tools: it runs one job in a cell of its own, and nothing of the cell is there afterwards.
+
+A job is data. Source and arguments reach the runner inside the cell as JSON, its result comes back as JSON; nothing
+is ever made into code on the way, and nothing that comes out is believed to be more than bytes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement
+
+
+class Runner(StrEnum):
+    """What runs in the cell. Each reads the job's request."""
+
+    python = "python"
+    node = "node"
+    command = "command"  # any program: {"argv": [...], "stdin": "..."}
+
+
+class How(StrEnum):
+    """How a job ended."""
+
+    finished = "finished"  # by itself, whatever its exit code
+    timed_out = "timed_out"
+    out_of_memory = "out_of_memory"
+    too_much_output = "too_much_output"
+    crashed = "crashed"  # the cell broke under it
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of the host inside the cell: read-only, such as installed packages, or an agent's own workspace."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    runner: Runner
+    request: bytes  # JSON
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    mounts: tuple[Mount, ...] = ()
+    confinement: Confinement = DEFAULT_CONFINEMENT
+    passport: str | None = None  # a token for calls back into our API; None: there is no way to it
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is left of a job. `result` is the JSON that the runner gave, None when it gave none."""
+
+    how: How
+    code: int | None
+    result: bytes | None
+    stdout: bytes
+    stderr: bytes
+    duration_us: int
+    truncated: bool = False  # output past the bound was thrown away
+
+
+class Sandbox(Protocol):
+    async def run(self, job: Job) -> Ended:
+        """Runs a job to its end; cancelling it kills all of it. Raises SandboxUnavailable with what is missing."""
+        ...
+
+    async def close(self) -> None:
+        """Ends every cell."""
+        ...
