@@ -60,6 +60,8 @@ class Ended:
     stderr: bytes
     duration_us: int
     truncated: bool = False  # output past the bound was thrown away
+    cpu_us: int = 0  # of all its processes together, as far as it could be told
+    memory_peak_bytes: int = 0  # the most they held at once, as far as it could be told
 
 
 class Sandbox(Protocol):
