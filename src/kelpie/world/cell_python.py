@@ -75,7 +75,7 @@ def _arguments(tool: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 def _fitted(kind: Any, value: Any) -> Any:
     """A JSON value as the type that an annotation names; one that means nothing to us leaves it as it is."""
-    origin, inner, given = typing.get_origin(kind), typing.get_args(kind), type(value)
+    origin, inner, given = typing.get_origin(kind), typing.get_args(kind), _class_of(value)
     if origin is typing.Annotated:
         return _fitted(inner[0], value)
     if origin in (typing.Union, types.UnionType):
@@ -87,6 +87,10 @@ def _fitted(kind: Any, value: Any) -> Any:
     if not isinstance(kind, type):
         return value
     return _instance(kind, value)
+
+
+def _class_of(value: Any) -> Any:
+    return value.__class__
 
 
 def _first_fit(kinds: list[Any], value: Any) -> Any:
@@ -109,32 +113,40 @@ def _entries(inner: tuple[Any, ...], value: dict[str, Any]) -> Any:
 
 def _items(origin: Any, inner: tuple[Any, ...], value: list[Any]) -> Any:
     kinds = [one for one in inner if one is not Ellipsis]
-    if origin is tuple and Ellipsis not in inner and len(kinds) == len(value):
-        made: tuple[Any, ...] = tuple(_fitted(kind, item) for kind, item in zip(kinds, value, strict=True))
-        return made
-    return origin(_fitted(kinds[0], item) if kinds else item for item in value)
+    if origin is not tuple or Ellipsis in inner or len(kinds) != len(value):
+        kinds = (kinds[:1] or [None]) * len(value)
+    fitted = [_fitted(kind, item) for kind, item in zip(kinds, value, strict=True)]
+    return typing.cast("Any", origin)(fitted)
 
 
 def _instance(kind: Any, value: Any) -> Any:
-    given = type(value)
-    if kind in (set, frozenset, tuple) and given is list:
-        return _items(kind, (), value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind is int and isinstance(value, str) and value.lstrip("-").isdecimal():
-        return int(value)  # a key of an object
-    if hasattr(kind, "model_validate") and given is dict:
+    """The value as an instance of a class. Raises what the class has against it."""
+    given = _class_of(value)
+    if given is dict and hasattr(kind, "model_validate"):
         return kind.model_validate(value)
-    if dataclasses.is_dataclass(kind) and given is dict:
+    if given is dict and hasattr(kind, "__dataclass_fields__"):
         hints = typing.get_type_hints(kind)
         return kind(**{key: _fitted(hints.get(key), item) for key, item in value.items()})
-    if issubclass(kind, enum.Enum):
-        return kind(value)
-    if kind in (datetime.datetime, datetime.date, datetime.time) and given is str:
-        return kind.fromisoformat(value)
-    if kind in (uuid.UUID, decimal.Decimal):
-        return kind(str(value))
-    return value
+    reader = enum.Enum if issubclass(kind, enum.Enum) else _READERS.get((kind, given))
+    if reader is None:
+        return value
+    return kind(value) if reader is enum.Enum else reader(value)
+
+
+_READERS: dict[Any, Any] = {  # by the class wanted and the class that JSON gave
+    (set, list): set,
+    (frozenset, list): frozenset,
+    (tuple, list): tuple,
+    (float, int): float,
+    (int, str): int,  # a key of an object
+    (datetime.datetime, str): datetime.datetime.fromisoformat,
+    (datetime.date, str): datetime.date.fromisoformat,
+    (datetime.time, str): datetime.time.fromisoformat,
+    (uuid.UUID, str): uuid.UUID,
+    (decimal.Decimal, str): decimal.Decimal,
+    (decimal.Decimal, int): decimal.Decimal,
+    (decimal.Decimal, float): decimal.Decimal,
+}
 
 
 class Record:
