@@ -81,6 +81,7 @@ class Tool:
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
     version: int = 1
+    sandbox: Mapping[str, Any] = field(default_factory=dict[str, Any])  # how it asks to be held; see `tool_sandbox`
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class NewTool:
     default_requires_approval: bool | None = None
     enable_parallel_execution: bool | None = False
     project_id: str | None = None
+    sandbox: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,4 +53,5 @@ def from_row(row: sa.Row[Any]) -> Tool:
         created_by_id=row.created_by_id,
         last_updated_by_id=row.last_updated_by_id,
         version=row.version,
+        sandbox=row.sandbox,
     )

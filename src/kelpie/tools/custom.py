@@ -9,11 +9,14 @@ from typing import Any
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import ToolId
+from kelpie.core.requirements import Index, needed
 from kelpie.core.time import Micros
 from kelpie.core.tools import NewTool, Tool, ToolType
+from kelpie.tools import source
 from kelpie.tools.schema import schema_from_source, schema_with_arguments
 
 RETURN_CHARS_MAX = 1_000_000
+NODE = ("typescript", "javascript")  # the sources that Node runs
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -23,6 +26,9 @@ def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CA
     if not new.source_code or not new.source_code.strip():
         raise InvalidInput("source_code", "is empty; a custom tool needs the code that it runs")
     check_return_limit(new.return_char_limit)
+    check_requirements(new.pip_requirements, new.npm_requirements)
+    if is_python(new.source_type):
+        source.check(new.source_code)
     schema = _schema(new.source_code, new.source_type, new.json_schema, new.args_json_schema)
     return Tool(
         id=tool_id,
@@ -45,6 +51,7 @@ def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CA
             "tool_hash": fingerprint(new.source_code, new.source_type, new.pip_requirements, new.npm_requirements)
         },
         project_id=new.project_id,
+        sandbox=new.sandbox,
         organization_id=caller.organization_id,
         created_by_id=caller.user_id,
         last_updated_by_id=caller.user_id,
@@ -52,16 +59,16 @@ def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CA
 
 
 def _schema(
-    source: str, source_type: str | None, given: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
+    text: str, source_type: str | None, given: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     if given:
         schema = given_schema(given)
-    elif source_type == "typescript":
-        raise InvalidInput("json_schema", "a TypeScript tool needs one; it cannot be read from its source")
+    elif not is_python(source_type):
+        raise InvalidInput("json_schema", f"a tool in {source_type} needs one; it cannot be read from its source")
     elif arguments:
-        schema = schema_with_arguments(source, arguments)
+        schema = schema_with_arguments(text, arguments)
     else:
-        schema = schema_from_source(source)
+        schema = schema_from_source(text)
     if not _NAME.fullmatch(schema["name"]):
         raise InvalidInput(
             "source_code", f"name the function '{schema['name'][:80]}' with ASCII letters and digits only"
@@ -81,19 +88,30 @@ def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
     return dict(given)
 
 
+def is_python(source_type: str | None) -> bool:
+    """Whether the source is Python: what Letta calls `json` is, too."""
+    return source_type not in NODE
+
+
+def check_requirements(pip: Sequence[Mapping[str, Any]] | None, npm: Sequence[Mapping[str, Any]] | None = None) -> None:
+    """Raises InvalidInput for what is not the name and the version of a package."""
+    needed(Index.pip, pip)
+    needed(Index.npm, npm)
+
+
 def check_return_limit(limit: int | None) -> None:
     """Raises InvalidInput."""
     if limit is not None and not 1 <= limit <= RETURN_CHARS_MAX:
         raise InvalidInput("return_char_limit", f"must be from 1 to {RETURN_CHARS_MAX}")
 
 
-def fingerprint(source: str | None, source_type: str | None, *requirements: Sequence[Mapping[str, Any]] | None) -> str:
+def fingerprint(text: str | None, source_type: str | None, *requirements: Sequence[Mapping[str, Any]] | None) -> str:
     """A short hash of all that decides how the code runs, which clients see in the tool's metadata."""
     kind = "" if source_type in (None, "json") else source_type
     needed = (
         json.dumps([list(one or ()) for one in requirements], sort_keys=True, default=dict) if any(requirements) else ""
     )
-    return hashlib.sha256(f"{source or ''}|{kind}|{needed}".encode("utf-8", "replace")).hexdigest()[:12]
+    return hashlib.sha256(f"{text or ''}|{kind}|{needed}".encode("utf-8", "replace")).hexdigest()[:12]
 
 
 def with_fingerprint(tool: Tool) -> dict[str, Any]:
@@ -104,11 +122,11 @@ def with_fingerprint(tool: Tool) -> dict[str, Any]:
 
 def derived_schema(changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:
     """The schema that new source code brings, or what is wrong with it: parsed before the transaction, used in it."""
-    source = changes.get("source_code")
-    if source is None or changes.get("json_schema"):
+    text = changes.get("source_code")
+    if text is None or changes.get("json_schema"):
         return None
     arguments = changes.get("args_json_schema")
     try:
-        return schema_with_arguments(source, arguments) if arguments else schema_from_source(source)
+        return schema_with_arguments(text, arguments) if arguments else schema_from_source(text)
     except InvalidInput as problem:
         return problem

@@ -5,7 +5,7 @@ parsed for its schema and never run here. Names of built-in tools are reserved; 
 did keeps it, and the built-in tool stands in its shadow until the custom one is removed or renamed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +20,18 @@ from kelpie.observe import logs
 from kelpie.storage import agent_views, scope
 from kelpie.storage import agents as agent_rows
 from kelpie.storage import tools as rows
-from kelpie.tools import approvals, search
+from kelpie.tools import approvals, search, source
 from kelpie.tools.builtin import BUILTINS, RESERVED
 from kelpie.tools.builtin.pause import require_heartbeats
-from kelpie.tools.custom import check_return_limit, derived_schema, given_schema, make, with_fingerprint
+from kelpie.tools.custom import (
+    check_requirements,
+    check_return_limit,
+    derived_schema,
+    given_schema,
+    is_python,
+    make,
+    with_fingerprint,
+)
 from kelpie.tools.foresight import Preparation
 from kelpie.tools.port import TransactionalTool
 from kelpie.world.database import Tx
@@ -31,6 +39,7 @@ from kelpie.world.world import World
 
 _log = logs.get("tools")
 _RUNS = frozenset({"source_code", "source_type", "pip_requirements", "npm_requirements", "metadata"})
+_MADE_READY = frozenset({"source_code", "source_type", "pip_requirements", "npm_requirements"})
 _OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
 
 
@@ -47,13 +56,19 @@ def preparation(name: str) -> Preparation | None:
 
 
 class Tools:
-    """Tools of the caller's organisation. `touched` is told which agents must reload, after the commit."""
+    """Tools of the caller's organisation. `touched` is told which agents must reload, after the commit; `prepare` sees
+    to what a tool needs to run before it is stored, and raises InvalidInput when it cannot be had."""
 
     def __init__(
-        self, world: World, touched: Callable[[Iterable[AgentId]], None], caller: Caller = DEFAULT_CALLER
+        self,
+        world: World,
+        touched: Callable[[Iterable[AgentId]], None],
+        caller: Caller = DEFAULT_CALLER,
+        prepare: Callable[[Tool], Awaitable[None]] | None = None,
     ) -> None:
         self._world = world
         self._touched = touched
+        self._prepare = prepare
         self._caller = caller
         self._organization = caller.organization_id
 
@@ -64,6 +79,8 @@ class Tools:
     async def create(self, new: NewTool) -> Tool:
         """Registers a tool, or updates the one of that name. Raises InvalidInput, or Conflict for a reserved name."""
         tool = make(new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
+        if self._prepare is not None:
+            await self._prepare(tool)
         after, affected = await self._world.database.transact(lambda tx: _upsert(tx, tool))
         self._touched(affected)
         return after
@@ -92,7 +109,10 @@ class Tools:
         """
         changes = dict(changes)
         check_return_limit(changes.get("return_char_limit"))
+        check_requirements(changes.get("pip_requirements"), changes.get("npm_requirements"))
         derived = derived_schema(changes)
+        if _MADE_READY & changes.keys():
+            await self._make_ready(await self.get(tool_id), changes)
         now = self._world.clock.now()
         user = self._caller.user_id
         after, affected = await self._world.database.transact(
@@ -100,6 +120,15 @@ class Tools:
         )
         self._touched(affected)
         return after
+
+    async def _make_ready(self, before: Tool, changes: Mapping[str, Any]) -> None:
+        after = replace(before, **{name: changes[name] for name in sorted(_MADE_READY & changes.keys())})
+        if after.tool_type is not ToolType.custom or after.source_code is None:
+            return
+        if is_python(after.source_type):
+            source.check(after.source_code)
+        if self._prepare is not None:
+            await self._prepare(after)
 
     async def delete(self, tool_id: ToolId) -> None:
         """Removes the tool, also from its agents. Raises NotFound."""
@@ -195,7 +224,7 @@ def _update(
         values["name"] = values["json_schema"]["name"]
         if values["name"] != before.name and values["name"] in RESERVED:
             raise Conflict(f"'{values['name']}' is the name of a built-in tool; give yours another name")
-    elif derived is not None and changes.get("source_type", before.source_type) != "typescript":
+    elif derived is not None and is_python(changes.get("source_type", before.source_type)):
         if isinstance(derived, InvalidInput):
             raise derived
         if derived["name"] != before.name:

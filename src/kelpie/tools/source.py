@@ -38,10 +38,21 @@ class Source:
     names: Names
 
 
+def check(source: str) -> None:
+    """Compiles the source and throws the code away. Raises InvalidInput with the line of what is wrong."""
+    tree = _parsed(source)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(tree, "tool.py", "exec", dont_inherit=True)
+    except SyntaxError as error:  # what only shows when code is made: a return outside a function, an unknown loop
+        raise InvalidInput(FIELD, f"is not valid Python: {error.msg} in line {error.lineno}") from None
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise InvalidInput(FIELD, f"cannot be compiled: {error}") from None
+
+
 def read(source: str) -> Source:
     """Raises InvalidInput when the source does not parse or holds no function that can be the tool."""
-    if len(source) > SOURCE_CHARS_MAX:
-        raise InvalidInput(FIELD, f"has {len(source)} characters; at most {SOURCE_CHARS_MAX} are allowed")
     statements = list(_outer(_parsed(source).body))
     functions = [node for node in statements if isinstance(node, Function)]
     if not functions:
@@ -51,6 +62,8 @@ def read(source: str) -> Source:
 
 
 def _parsed(source: str) -> ast.Module:
+    if len(source) > SOURCE_CHARS_MAX:
+        raise InvalidInput(FIELD, f"has {len(source)} characters; at most {SOURCE_CHARS_MAX} are allowed")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # remarks about the user's code are not for our log

@@ -9,6 +9,8 @@ from kelpie.core.errors import InvalidInput
 from kelpie.core.tools import DEFAULT_RETURN_CHAR_LIMIT, NewTool, ToolQuery, ToolSearch, ToolType
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta.bounds import LINKS_MAX, Links, Part, Tags
+from kelpie.server.letta.tool_alias import unaliased
+from kelpie.server.letta.tool_sandbox_body import ToolSandboxBody
 
 ReturnLimit = Annotated[int, Field(ge=1, le=1_000_000)]
 Project = Annotated[str | None, Header(alias="X-Project-Id", description="The project whose tools are meant.")]
@@ -20,15 +22,19 @@ class Requirement(BaseModel):
 
 
 Requirements = Annotated[list[Requirement], Field(max_length=LINKS_MAX)]
+SourceType = Literal["python", "typescript", "javascript", "json"]
 
 
 class CreateTool(BaseModel):
-    """A tool from source code. Its name is the function's, or the one in the schema."""
+    """A tool from source code. Its name is the function's, or the one in the schema.
+
+    `schema`, `runtime` and `requirements` may be said for `json_schema`, `source_type` and the requirements of either.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     source_code: str
-    source_type: Literal["python", "typescript", "json"] | None = None
+    source_type: SourceType | None = None
     description: str | None = None
     tags: Tags | None = None
     json_schema: dict[str, Any] | None = None
@@ -38,11 +44,19 @@ class CreateTool(BaseModel):
     npm_requirements: Requirements | None = None
     default_requires_approval: bool | None = None
     enable_parallel_execution: bool | None = False
+    kelpie_sandbox: ToolSandboxBody | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _aliases(cls, given: Any) -> Any:
+        return unaliased(given)
 
     @model_validator(mode="after")
     def _has_schema(self) -> "CreateTool":
         if self.source_type == "typescript" and not self.json_schema:
             raise ValueError("a TypeScript tool needs json_schema; /v1/tools/generate-schema can write it")
+        if self.source_type == "javascript" and not self.json_schema:
+            raise ValueError("a JavaScript tool needs json_schema, because its source does not say the types")
         return self
 
 
@@ -54,7 +68,7 @@ class UpdateTool(BaseModel):
     description: str | None = None
     tags: Tags | None = None
     source_code: str | None = None
-    source_type: Literal["python", "typescript", "json"] | None = None
+    source_type: SourceType | None = None
     json_schema: dict[str, Any] | None = None
     args_json_schema: dict[str, Any] | None = None
     return_char_limit: ReturnLimit | None = None
@@ -63,6 +77,12 @@ class UpdateTool(BaseModel):
     metadata_: dict[str, Any] | None = None
     default_requires_approval: bool | None = None
     enable_parallel_execution: bool | None = None
+    kelpie_sandbox: ToolSandboxBody | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _aliases(cls, given: Any) -> Any:
+        return unaliased(given)
 
 
 class Code(BaseModel):
@@ -91,15 +111,18 @@ class SearchTools(BaseModel):
 
 
 def new_tool(body: CreateTool, project_id: str | None = None) -> NewTool:
-    given = body.model_dump()
-    return NewTool(**given | _tuples(body), project_id=project_id)
+    given = body.model_dump(exclude={"kelpie_sandbox"})
+    sandbox = body.kelpie_sandbox.stored() if body.kelpie_sandbox else {}
+    return NewTool(**given | _tuples(body), sandbox=sandbox, project_id=project_id)
 
 
 def tool_changes(body: UpdateTool) -> dict[str, Any]:
     """The fields to change, by the names of `Tool`."""
-    changes = body.model_dump(exclude_none=True) | {
+    changes = body.model_dump(exclude_none=True, exclude={"kelpie_sandbox"}) | {
         k: v for k, v in _tuples(body).items() if getattr(body, k) is not None
     }
+    if body.kelpie_sandbox is not None:
+        changes["sandbox"] = body.kelpie_sandbox.stored()
     if "metadata_" in changes:
         changes["metadata"] = changes.pop("metadata_")
     return changes

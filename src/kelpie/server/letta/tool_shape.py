@@ -26,6 +26,7 @@ def tool_shape(tool: Tool) -> dict[str, Any]:
         "last_updated_by_id": tool.last_updated_by_id,
         "metadata_": dict(tool.metadata or {}),
         "project_id": tool.project_id,
+        "kelpie_sandbox": dict(tool.sandbox),
     }
 
 

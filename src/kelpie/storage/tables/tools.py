@@ -29,6 +29,7 @@ tools = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
+    Column("sandbox", JSON, nullable=False),
     UniqueConstraint("organization_id", "name"),
     Index(None, "organization_id", "created_at", "id"),
 )

@@ -264,6 +264,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("sandbox", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tools")),
         sa.UniqueConstraint("organization_id", "name", name=op.f("uq_tools_organization_id_name")),
     )
