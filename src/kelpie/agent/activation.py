@@ -78,8 +78,7 @@ class Activation:
 
     def recount(self) -> None:
         """Something was spent for the agent that was no step of its turns."""
-        self._hot.booked += 1
-        self._hot.purse = None
+        self._hot.uncount()
 
     def check(self, send: Send) -> None:
         """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""

@@ -5,21 +5,25 @@ open. Every result is committed before anything that follows it begins.
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from kelpie.agent import approvals
-from kelpie.agent.calls import batches, foreseen, run_together
+from kelpie.agent import approvals, warrants
+from kelpie.agent.calls import Ran, batches, foreseen, run_together
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.course import Course
 from kelpie.agent.entry import Answer, Ending
-from kelpie.agent.planning import NO_WORDS, Planned, Words, plan
+from kelpie.agent.planning import NO_WORDS, Planned, Words, barred_names, permitted, plan
 from kelpie.agent.results import interrupted
 from kelpie.agent.rows import answer_row
 from kelpie.agent.rules import made_in
 from kelpie.agent.stop import Called
 from kelpie.core.approvals import Pending
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.messages import Message, ToolCall, ToolReturn
+from kelpie.core.messages import Message, ToolCall
+from kelpie.core.policies import Warrant
 from kelpie.core.runs import StopReason
+from kelpie.observe import logs
 from kelpie.tools.port import CallContext
+
+_log = logs.get("agent")
 
 
 class Answering(Course):
@@ -36,7 +40,7 @@ class Answering(Course):
         assert reply.step_id is not None
         earlier = [row for row in self._said if row.step_id != reply.step_id]
         try:
-            planned = await self._foreseen(self._plan(reply.tool_calls, earlier, self._words(reply)), reply.step_id)
+            planned = await self._planned(reply.tool_calls, earlier, reply.step_id, self._words(reply))
         except Cancelled:
             await self._end(StopReason.cancelled)
             return False
@@ -61,9 +65,7 @@ class Answering(Course):
             return await self._commit(write)
         earlier = [row for row in self._said if row.step_id != request.step_id]
         try:
-            planned = await self._foreseen(
-                self._plan(request.tool_calls, earlier, self._words(request)), request.step_id
-            )
+            planned = await self._planned(request.tool_calls, earlier, request.step_id, self._words(request))
         except Cancelled:  # nothing of the answers was taken: the calls wait on
             await self._end(StopReason.cancelled)
             return False
@@ -81,37 +83,77 @@ class Answering(Course):
         self, step_id: StepId, planned: list[Planned], of_step: list[Planned] | None = None
     ) -> bool:
         """Results are committed before the next calls begin. `of_step` are all calls, if some have a result."""
-        goes_on, later = True, list(planned)
+        goes_on, later, of_step = True, list(planned), list(of_step or planned)
         for batch in batches(planned):
             uuids, later = [self._world.ids.uuid() for _ in batch], later[len(batch) :]
+            if batch[0].external:
+                batch = await self._still_permitted(batch, of_step)
             try:
                 done = await self._run_outside(batch, uuids)
             except Cancelled:
                 await self._end(StopReason.cancelled)
                 return False
-            answers = tuple(Answer(p, uuid, result) for p, uuid, result in zip(batch, uuids, done, strict=True))
-            ending = None if later else self._ending(of_step or planned, "tool_calls")
+            answers = tuple(
+                Answer(p, uuid) if ran is None else Answer(p, uuid, ran.result, ran.took)
+                for p, uuid, ran in zip(batch, uuids, done, strict=True)
+            )
+            ending = None if later else self._ending(of_step, "tool_calls")
             left = tuple(p.call for p in later)
             goes_on = await self._commit(self._write("result", step_id, answers=answers, left=left, ending=ending))
             if not goes_on:
                 break
         return goes_on
 
-    async def _run_outside(self, batch: Sequence[Planned], uuids: Sequence[str]) -> Sequence[ToolReturn | None]:
+    async def _run_outside(self, batch: Sequence[Planned], uuids: Sequence[str]) -> Sequence[Ran | None]:
         """Runs those calls of a batch that run outside, all at once. Raises Cancelled."""
         now, conversation = self._world.clock.now(), self._position.run.conversation_id
-        if not batch[0].external:
+        running = {
+            p.call.id: CallContext(
+                self._lane.agent, now, uuid, conversation, chain=self._given.chain, quota=self._bounds().quota
+            )
+            for p, uuid in zip(batch, uuids, strict=True)
+            if p.external
+        }
+        if not running:
             self._turn.cancellation.check()
-            return [None]
-        contexts = [CallContext(self._lane.agent, now, uuid, conversation, chain=self._given.chain) for uuid in uuids]
+            return [None] * len(batch)
+        calls = [(p, running[p.call.id]) for p in batch if p.call.id in running]
         with self._turn.cancellation.abortable():
-            return await run_together(list(zip(batch, contexts, strict=True)))
+            done = iter(await run_together(calls, self._world.clock.monotonic_ns))
+        return [next(done) if p.call.id in running else None for p in batch]
 
-    def _plan(self, calls: Iterable[ToolCall], said: Sequence[Message], words: Words | None = None) -> list[Planned]:
+    async def _planned(
+        self, calls: Iterable[ToolCall], said: Sequence[Message], step_id: StepId, words: Words | None = None
+    ) -> list[Planned]:
+        """How the calls of a reply will be answered, with what they want to know beforehand. Raises Cancelled."""
         loaded = self._lane.loaded
         tools = approvals.with_client(loaded.tools, self._given.client_tools)
         words = words or (Words(self._client) if self._client else NO_WORDS)
-        return plan(calls, loaded.agent, tools, self._equipment.runner, said, self._lane.exits, words)
+        warrant = await self._warrant()
+        found = plan(calls, loaded.agent, tools, self._equipment.runner, said, self._lane.exits, words, warrant)
+        if any(p.prepare for p in found):
+            found = permitted(await self._foreseen(found, step_id), await self._warrant())
+        for each in found:
+            self._tell_barred(each)
+        return found
+
+    async def _still_permitted(self, batch: Sequence[Planned], of_step: list[Planned]) -> list[Planned]:
+        """The calls of a batch as permissions and limits stand now, noted among all of the step."""
+        checked = permitted(batch, await self._warrant())
+        for before, now in zip(batch, checked, strict=True):
+            if now is not before:
+                of_step[of_step.index(before)] = now
+                self._tell_barred(now)
+        return checked
+
+    async def _warrant(self) -> Warrant:
+        world, policy = self._world, self._equipment.policy
+        return await warrants.current(world.database, policy, self._hot, self._lane, world.clock.now())
+
+    def _tell_barred(self, planned: Planned) -> None:
+        if planned.barred is not None:
+            refusal, tool = planned.barred, planned.call.name
+            _log.warning("a tool call was refused", tool=tool, by=refusal.layer or "limit", reason=refusal.reason)
 
     def _words(self, reply: Message) -> Words | None:
         """What was said to the calls of a reply, if it is the one that waited."""
@@ -121,8 +163,6 @@ class Answering(Course):
 
     async def _foreseen(self, planned: list[Planned], step_id: StepId) -> list[Planned]:
         """The calls with what they want to know before the commit that runs them. Raises Cancelled."""
-        if not any(p.prepare for p in planned):
-            return planned
         run = self._position.run
         context = CallContext(
             self._lane.agent, self._world.clock.now(), "", run.conversation_id, run_id=run.id, step_id=step_id
@@ -136,4 +176,6 @@ class Answering(Course):
         more = count == 0 and bool(self._given.messages)
         client = tuple(tool.name for tool in self._given.client_tools)
         paused = self._equipment.pauses.until(self._lane.agent) is not None
-        return Ending(called, finish_reason, self._given.max_steps - count, made_in(self._said), paused, more, client)
+        left, made = self._given.max_steps - count, made_in(self._said)
+        barred = barred_names(self._lane.loaded.tools, self._bounds())
+        return Ending(called, finish_reason, left, made, paused, more, client, barred)

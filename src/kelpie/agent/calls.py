@@ -1,17 +1,19 @@
 """Running the calls of a reply: inside a commit or outside of any, alone or side by side; each has one result."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from kelpie.agent.planning import Planned
 from kelpie.agent.results import INTERRUPTED
 from kelpie.core.errors import CallerError, StorageError, ToolError
 from kelpie.core.messages import Image, Text, ToolReturn
+from kelpie.core.tool_calls import NO_TIME, Took
 from kelpie.tools.foresight import Foresight, Preparation
 from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
 from kelpie.world.database import Tx
 
+Ticks = Callable[[], int]  # a stopwatch in nanoseconds: only durations come of it
 FORESEEN_S = 30.0  # how long the calls of one reply may take to find things out before their commit
 
 
@@ -46,12 +48,20 @@ def _side_by_side(planned: Planned) -> bool:
     return planned.external is not None and planned.tool is not None and bool(planned.tool.enable_parallel_execution)
 
 
-async def run_together(calls: Sequence[tuple[Planned, CallContext]]) -> list[ToolReturn]:
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What came of a call that ran outside, and what it took."""
+
+    result: ToolReturn
+    took: Took = NO_TIME
+
+
+async def run_together(calls: Sequence[tuple[Planned, CallContext]], ticks: Ticks) -> list[Ran]:
     """Runs external calls at once and gives their results in order; when one breaks, or all are cancelled, none runs
     on."""
     if len(calls) == 1:
-        return [await run_outside(*calls[0])]
-    tasks = [asyncio.create_task(run_outside(planned, context)) for planned, context in calls]
+        return [await run_outside(*calls[0], ticks)]
+    tasks = [asyncio.create_task(run_outside(planned, context, ticks)) for planned, context in calls]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
@@ -81,13 +91,21 @@ async def _insight(planned: Planned, prepare: Preparation, foresight: Foresight,
         return Insight(lacking=str(error))
 
 
-async def run_outside(planned: Planned, context: CallContext) -> ToolReturn:
+async def run_outside(planned: Planned, context: CallContext, ticks: Ticks) -> Ran:
     """Runs an external call; what it raises as ToolError is its result."""
     assert planned.external is not None and planned.tool is not None
+    began = ticks()
     try:
-        return _returned(planned, await planned.external(planned.tool, context, planned.arguments))
+        outcome = await planned.external(planned.tool, context, planned.arguments)
     except ToolError as error:
-        return _failed(planned, str(error))
+        return Ran(_failed(planned, str(error)), Took(since(began, ticks), error.cpu_us, error.memory_peak_bytes))
+    took = Took(since(began, ticks), outcome.cpu_us, outcome.memory_peak_bytes)
+    return Ran(_returned(planned, outcome), took)
+
+
+def since(began: int, ticks: Ticks) -> int:
+    """How many microseconds have gone by on the stopwatch."""
+    return max(0, ticks() - began) // 1000
 
 
 def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:

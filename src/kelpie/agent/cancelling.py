@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent import endings
+from kelpie.agent import call_records, endings
 from kelpie.agent.activation import Activation
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.events import MessageCommitted, TurnEnded
@@ -27,7 +27,7 @@ from kelpie.core.messages import Message, Usage
 from kelpie.core.paging import Page
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason
 from kelpie.core.time import Micros
-from kelpie.storage import agents, approvals, conversations, messages, runs, scope, unfinished
+from kelpie.storage import agents, approvals, conversations, messages, runs, scope, tool_calls, unfinished
 from kelpie.storage.heads import Node
 from kelpie.storage.unfinished import Unfinished
 from kelpie.tools.identity import stable_uuid
@@ -195,8 +195,10 @@ def _close(tx: Tx, left: Unfinished, at: Micros) -> bool:
         row_id = MessageId(f"{MessageId.prefix}-{stable_uuid(run.id, reply.id, ENDED)}")
         orphans.append(tool_row(run, row_id, reply.step_id, tuple(cancelled(call) for call in calls), at))
         messages.append(tx, orphans, conversation)
+    agent = agents.get(tx, run.agent_id)
+    tool_calls.add(tx, call_records.of_orphans(agent.organization_id, run, orphans, at))
     told = [MessageCommitted(row) for row in orphans]
-    cleared = endings.finish(tx, run, agents.get(tx, run.agent_id), conversation, said=told)
+    cleared = endings.finish(tx, run, agent, conversation, said=told)
     return cleared or bool(orphans)
 
 

@@ -21,7 +21,7 @@ _PLAIN = frozenset(
         "system", "description", "metadata", "tool_rules", "tags", "hidden", "project_id", "template_id",
         "base_template_id", "response_format", "message_buffer_autoclear", "enable_sleeptime", "max_files_open",
         "per_file_view_window_char_limit", "embedding", "embedding_chunk_size", "last_run_completion",
-        "last_run_duration_ms", "last_stop_reason", "budget", "facts",
+        "last_run_duration_ms", "last_stop_reason", "budget", "facts", "permits", "quota",
     }
 )  # fmt: skip
 MODEL_FIELDS = ("model", "context_window_limit", "max_tokens", "model_settings", "parallel_tool_calls")

@@ -16,7 +16,7 @@ from kelpie.agent.events import MessageCommitted, TurnEnded
 from kelpie.agent.history import left_open
 from kelpie.agent.journal import Position
 from kelpie.agent.lanes import Hot, Lane
-from kelpie.agent.ledger import DETAIL, Exhausted, book
+from kelpie.agent.ledger import Exhausted, book
 from kelpie.agent.listener import Turn
 from kelpie.agent.recording import Recorder
 from kelpie.agent.results import cancelled
@@ -35,6 +35,7 @@ from kelpie.core.budgets import BUDGET_KEY
 from kelpie.core.errors import KelpieError, ModelError, StorageError
 from kelpie.core.ids import MessageId, RunId, StepId
 from kelpie.core.messages import Message, Usage
+from kelpie.core.policies import Warrant
 from kelpie.core.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.observe import logs
 from kelpie.storage.run_input import Given
@@ -84,7 +85,7 @@ class Course:
             write = replace(write, record=await self._recorder.enclose(self._context_tokens))
         committed = await writing.write_step(self._world.database, self._position, self._lane.loaded, write)
         self._waiting = ()
-        book(self._hot, write.step)
+        book(self._hot, write.step, committed.calls)
         self._take_in(committed)
         if self._recorder is not None:
             self._recorder.sealed()
@@ -154,7 +155,7 @@ class Course:
         """Ends the turn because the agent has nothing left to spend; what was committed before stays."""
         run = self._position.run
         metadata = {**run.metadata, BUDGET_KEY: error.told}
-        self._position = replace(self._position, run=replace(run, metadata=metadata, stop_detail=DETAIL))
+        self._position = replace(self._position, run=replace(run, metadata=metadata, stop_detail=error.detail))
         await self._end(StopReason.insufficient_credits)
 
     async def _end(self, reason: StopReason, step: Step | None = None, error: KelpieError | None = None) -> None:
@@ -166,7 +167,7 @@ class Course:
         )
         if cleared or orphans:
             self._lane.reread()
-        book(self._hot, step)
+        book(self._hot, step, None if orphans else ())
         self._position = self._position.after(run)
         for row in orphans:
             self._turn.tell(MessageCommitted(row))
@@ -191,6 +192,10 @@ class Course:
 
     # --- small things --------------------------------------------------------------------------------------------
 
+    def _bounds(self) -> Warrant:
+        """What the agent may do, as its last commit knew it."""
+        return self._lane.bounds(self._equipment.policy)
+
     def _record(self, step_id: StepId, status: StepStatus) -> Step:
         return step_record(self._position.run, self._lane.agent, step_id, status, self._world.clock.now())
 
@@ -198,6 +203,7 @@ class Course:
         ids, now = self._world.ids, self._world.clock.now()
         fields["block_rules"] = self._equipment.block_rules
         fields["working_memory"] = self._equipment.working_memory
+        fields["ticks"] = self._world.clock.monotonic_ns
         fields["cancelled"] = self._turn.cancellation.wished
         fields["chain"], fields["group_id"] = self._given.chain, self._given.group_id
         return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)

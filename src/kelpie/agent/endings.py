@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kelpie.agent import journal, recording, state
+from kelpie.agent import call_records, journal, recording, state
 from kelpie.agent.events import MessageCommitted, TurnEvent
 from kelpie.agent.journal import Position
 from kelpie.agent.recording import Record
@@ -13,7 +13,7 @@ from kelpie.core.ids import AgentId, RunId
 from kelpie.core.messages import Message, Role
 from kelpie.core.runs import Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
-from kelpie.storage import agents, contexts, conversations, messages, runs, steps
+from kelpie.storage import agents, contexts, conversations, messages, runs, steps, tool_calls
 from kelpie.world.database import Database, Tx
 
 
@@ -31,16 +31,19 @@ async def close_turn(
     True when what the model sees of the conversation must be read again.
     """
 
+    assert run.completed_at is not None
+    at = run.completed_at
+
     def body(tx: Tx) -> bool:
         if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
             messages.append(tx, orphans, None if is_gone(tx, run) else position.conversation)
+            tool_calls.add(tx, call_records.of_orphans(loaded.agent.organization_id, run, orphans, at))
         if step is not None:
             steps.add(tx, step, loaded.agent.organization_id)
         said = [MessageCommitted(row) for row in orphans]
         return finish(tx, run, state.refresh(tx, loaded).agent, position.conversation, record, said)
 
-    assert run.completed_at is not None
-    return await journal.commit(database, position, "close", run.completed_at, body, lambda tx: True)
+    return await journal.commit(database, position, "close", at, body, lambda tx: True)
 
 
 def ended(run: Run, reason: StopReason, at: Micros) -> Run:

@@ -3,6 +3,7 @@
 All ids and times are drawn when an entry is made, so that committing it is pure and may be done twice.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kelpie.agent.planning import Planned
@@ -17,6 +18,7 @@ from kelpie.core.ids import AgentId, MessageId, StepId
 from kelpie.core.messages import Message, ToolCall, ToolReturn
 from kelpie.core.runs import Run, Step, StopReason
 from kelpie.core.time import Micros
+from kelpie.core.tool_calls import NO_TIME, CallRecord, Took
 from kelpie.core.working_memory import Limits
 from kelpie.storage.traces import NewTrace
 
@@ -28,6 +30,7 @@ class Answer:
     planned: Planned
     uuid: str  # for a row the call may make
     done: ToolReturn | None = None
+    took: Took = NO_TIME  # outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Ending:
     paused: bool = False  # the agent rests and is not sent on by heartbeats
     more: bool = False  # something was said after the answers to these calls, and wants an answer itself
     client: tuple[str, ...] = ()  # the tools that the client runs
+    barred: frozenset[str] = frozenset()  # the tools that the agent may not use, which no rule can ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class Write:
     record: Record | None = None  # of a background run: what its stream has to keep with this commit
     waited: Pending | None = None  # what the conversation has waited for until now
     waits: Pending | None = None  # and what it waits for when this is committed, which ends the turn
+    ticks: Callable[[], int] = lambda: 0  # a stopwatch for the calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +86,4 @@ class Committed:
     cleared: bool = False  # the turn is over and has left what the model sees of the conversation
     begun: tuple[Run, ...] = ()  # runs of other agents that the commit wrote down
     waits: Pending | None = None
+    calls: tuple[CallRecord, ...] | None = ()  # that it answered; None when that is not known

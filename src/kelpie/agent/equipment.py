@@ -9,6 +9,7 @@ from kelpie.agent.pause import Pauses
 from kelpie.agent.underway import Underway
 from kelpie.core.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.ids import AgentId
+from kelpie.core.policies import NO_POLICY, Policy
 from kelpie.core.runs import Run
 from kelpie.core.tools import Tool, ToolType
 from kelpie.core.working_memory import Limits
@@ -36,6 +37,7 @@ class Equipment:
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
     working_memory: Limits = Limits()  # how much of it an agent may have
+    policy: Policy = NO_POLICY  # what the server's settings permit every agent
     learn: Callable[[], None] = lambda: None  # a turn of an agent with facts has ended
     broadcast: Broadcast = field(default_factory=Broadcast)  # tells who follows a background run that there is news
 

@@ -15,6 +15,7 @@ import orjson
 from kelpie.agent import changing, rules
 from kelpie.agent.approvals import with_client
 from kelpie.agent.context import Context
+from kelpie.agent.planning import barred_names
 from kelpie.agent.prompt import system_text, tool_schemas, with_skills
 from kelpie.agent.rules import Verdict
 from kelpie.agent.state import Loaded
@@ -26,6 +27,8 @@ from kelpie.core.budgets import Spent
 from kelpie.core.conversations import Conversation
 from kelpie.core.messages import Message
 from kelpie.core.overrides import Override
+from kelpie.core.policies import OPEN, Policy, Warrant, warrant
+from kelpie.core.quotas import Used
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.tokens import weigh
 from kelpie.llm.models import Models
@@ -109,9 +112,16 @@ class Lane:
         """The tools that end a turn."""
         return exits_of(self.spec, self.agent.tool_rules)
 
-    def verdict(self, said: Sequence[Message], client: Sequence[ClientTool] = ()) -> Verdict:
-        """What the tool rules allow now in a turn, by the rows that it has written."""
-        exits, names = self.exits, [tool.name for tool in with_client(self.loaded.tools, client)]
+    def bounds(self, server: Policy) -> Warrant:
+        """What the agent may do, as far as is known without asking how much it has used."""
+        agent = self.loaded.agent
+        return warrant(server, self.loaded.policy, agent.permits, agent.quota)
+
+    def verdict(self, said: Sequence[Message], client: Sequence[ClientTool] = (), bounds: Warrant = OPEN) -> Verdict:
+        """What the tool rules allow now in a turn, by the rows that it has written; nothing that it may not use."""
+        tools = with_client(self.loaded.tools, client)
+        barred = barred_names(tools, bounds)
+        exits, names = self.exits, [tool.name for tool in tools if tool.name not in barred]
         ending = rules.wants_end(said, exits)
         return rules.verdict(self.agent.tool_rules, names, rules.made_in(said), exits, ending=ending)
 
@@ -152,8 +162,9 @@ class Hot:
     claim: Claim
     main: Lane  # of the default conversation
     touches: int = 0  # how often somebody changed something; a lane read before that is stale after it
-    purse: tuple[Micros, Spent] | None = None  # what was spent since then; only agents with a budget have it
-    booked: int = 0  # how many steps were committed, so that a reading before that is known to be old
+    purse: dict[Micros, Spent] = field(default_factory=dict[Micros, Spent])  # since when what was spent; if budgeted
+    meter: tuple[Micros, Used] | None = None  # what calls have used since then; if they are limited
+    booked: int = 0  # how often steps and calls were committed, so that a reading before that is known to be old
     _others: OrderedDict[str, Lane] = field(default_factory=OrderedDict[str, Lane])  # the longest unused first
 
     @property
@@ -177,9 +188,15 @@ class Hot:
     def forget_contexts(self) -> None:
         """What is held may no longer be what is stored, the history included: all of it is read again."""
         self.touches += 1
-        self.purse = None
+        self.uncount()
         for lane in self.lanes():
             lane.forget()
+
+    def uncount(self) -> None:
+        """What was spent and used is no longer known."""
+        self.booked += 1
+        self.purse.clear()
+        self.meter = None
 
     def add(self, lane: Lane) -> None:
         """Takes in the lane of a conversation that is not held."""

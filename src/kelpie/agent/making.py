@@ -174,6 +174,8 @@ def make_agent(
         response_format=new.response_format,
         budget=new.budget,
         facts=new.facts,
+        permits=new.permits,
+        quota=new.quota,
         message_buffer_autoclear=new.message_buffer_autoclear or spec.one_turn_memory,
         enable_sleeptime=new.enable_sleeptime,
         max_files_open=new.max_files_open or files,

@@ -7,6 +7,7 @@ of ours but the result that its call gets.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -17,9 +18,12 @@ from kelpie.agent.rules import Made, Verdict
 from kelpie.core.agents import Agent
 from kelpie.core.errors import ToolError
 from kelpie.core.messages import Awaits, CallAnswer, Message, Ruling, ToolCall, ToolReturn
+from kelpie.core.permissions import Subject
+from kelpie.core.policies import OPEN, Refusal, Warrant
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.builtin.pause import forgiven, is_pause
+from kelpie.tools.capabilities import subject_of
 from kelpie.tools.foresight import Preparation
 from kelpie.tools.port import NOTHING, ExternalTool, Insight, TransactionalTool
 from kelpie.tools.registry import preparation, transactional
@@ -46,6 +50,7 @@ class Planned:
     denied: bool = False  # and that word was no
     ran_with: str | None = None  # the arguments, if a person changed them
     untried: bool = False  # turned away for what the call itself is: no such tool, bad arguments, a rule against it
+    barred: Refusal | None = None  # turned away because the agent may not use the tool, or not now
     misruled: bool = False  # turned away because the arguments that a rule prefills do not fit the tool
     prepare: Preparation | None = None  # finds out what a transactional tool wants to know beforehand
     insight: Insight = NOTHING  # and what it was
@@ -73,29 +78,68 @@ def plan(
     said: Sequence[Message],
     exits: AbstractSet[str],
     words: Words = NO_WORDS,
+    warrant: Warrant = OPEN,
 ) -> list[Planned]:
     """Decides how the calls of one reply will be answered; never raises for what the model did wrong.
 
     They count as made one after the other, after those of the turn that its rows, which were `said` before, tell of.
     """
-    names, so_far, planned = [tool.name for tool in tools], list(rules.made_in(said)), list[Planned]()
+    barred = barred_names(tools, warrant)
+    names = [tool.name for tool in tools if tool.name not in barred]
+    so_far, planned, counted = list(rules.made_in(said)), list[Planned](), 0
     for call in calls:
         ending = not planned and rules.wants_end(said, exits)
         found = rules.verdict(agent.tool_rules, names, so_far, exits, ending=ending)
-        planned.append(_answered(call, words) or _plan(call, agent, tools, runner, found, words))
+        refuse = partial(warrant.refusal, before=counted) if warrant.layers else None
+        planned.append(_answered(call, tools, words) or _plan(call, agent, tools, runner, found, words, refuse))
+        counted += _will_count(planned[-1])
         if not planned[-1].untried:
             so_far.append(Made(call.name))
     return planned
 
 
-def _answered(call: ToolCall, words: Words) -> Planned | None:
+def barred_names(tools: Sequence[Tool], warrant: Warrant) -> frozenset[str]:
+    """The tools that the agent may not use: it is not offered them, and rules act as if it had none of them."""
+    if not warrant.layers:
+        return frozenset()
+    return frozenset(tool.name for tool in tools if warrant.bars(subject_of(tool)))
+
+
+def permitted(planned: Sequence[Planned], warrant: Warrant) -> list[Planned]:
+    """The calls once more, as permissions and limits stand now: some time may have gone by since they were planned."""
+    if not warrant.layers:
+        return list(planned)
+    checked, counted = list[Planned](), 0
+    for each in planned:
+        runs = each.tool if each.transactional or each.external else None
+        checked.append(_barred(each, warrant.refusal(subject_of(runs), counted)) if runs else each)
+        counted += _will_count(checked[-1])
+    return checked
+
+
+def _barred(planned: Planned, refusal: Refusal | None) -> Planned:
+    if refusal is None:
+        return planned
+    told = refusal.told
+    return replace(planned, refusal=told, untried=True, barred=refusal, transactional=None, external=None, prepare=None)
+
+
+def _will_count(planned: Planned) -> bool:
+    """Whether it uses up a call of the agent's limit."""
+    runs = planned.transactional or planned.external or planned.awaits
+    return bool(runs and planned.tool is not None and not subject_of(planned.tool).harmless)
+
+
+def _answered(call: ToolCall, tools: Sequence[Tool], words: Words) -> Planned | None:
     """A call that nothing is to be run for any more: it was denied, or its client has run it."""
     answer = words.said.get(call.id) if words.said else None
     if answer is None or (isinstance(answer, Ruling) and answer.approve):
         return None
     done = approvals.denied(call, answer) if isinstance(answer, Ruling) else answer
     arguments = read_object(call.arguments) or {}
-    return Planned(call, arguments, arguments.get(HEARTBEAT) is True, done=done, denied=isinstance(answer, Ruling))
+    tool = next((t for t in tools if t.name == call.name), None)
+    denied = isinstance(answer, Ruling)
+    return Planned(call, arguments, arguments.get(HEARTBEAT) is True, tool, done=done, denied=denied)
 
 
 def _plan(
@@ -105,6 +149,7 @@ def _plan(
     runner: Runner,
     found: Verdict,
     words: Words,
+    refuse: Callable[[Subject], Refusal | None] | None,
 ) -> Planned:
     arguments = read_object(call.arguments)
     if arguments is None:
@@ -117,6 +162,8 @@ def _plan(
         text = f"You have no tool named '{call.name}', so nothing was run. Your tools: {names}."
         return replace(planned, refusal=text, untried=True)
     planned = replace(planned, tool=tool)
+    if refuse and (refusal := refuse(subject_of(tool))):
+        return _barred(planned, refusal)
     if call.name not in found.allowed:
         return replace(planned, refusal=rules.refusal(found, call.name), untried=True)
     if prefilled := found.prefilled.get(call.name):

@@ -12,7 +12,7 @@ from kelpie.core.messages import Message
 from kelpie.core.paging import Page
 from kelpie.core.runs import UNFINISHED, Run, RunQuery, Step, StepQuery, Trace
 from kelpie.core.time import Micros
-from kelpie.storage import agents, messages, runs, scope, steps, traces
+from kelpie.storage import agents, messages, runs, scope, steps, tool_calls, traces
 from kelpie.world.database import Database, Tx
 
 
@@ -69,7 +69,7 @@ class Runs:
 
     async def metrics(self, run_id: RunId) -> tuple[Run, list[str]]:
         """The run, and the ids of the tools it called. Raises NotFound."""
-        return await self._database.read(lambda tx: (self._run(tx, run_id), runs.tools_used(tx, run_id)))
+        return await self._database.read(lambda tx: (self._run(tx, run_id), tool_calls.tools_of(tx, run_id)))
 
     async def spending(self, agent_id: AgentId, now: Micros) -> Spending:
         """What the recorded steps of an agent have used. Raises NotFound."""

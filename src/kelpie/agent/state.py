@@ -7,8 +7,10 @@ from kelpie.core.blocks import Block
 from kelpie.core.conversations import Conversation
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId
+from kelpie.core.policies import NO_POLICY, Policy
 from kelpie.core.tools import Tool
-from kelpie.storage import agents, block_carriers, conversations, tools
+from kelpie.storage import agents, block_carriers, conversations, permissions, tools
+from kelpie.storage.agents import Versions
 from kelpie.world.database import Tx
 
 
@@ -25,46 +27,53 @@ class Loaded:
     tools: tuple[Tool, ...]
     conversation: Conversation | None = None  # None is the one that every agent has
     hidden: tuple[Block, ...] = ()
+    policy: Policy = NO_POLICY  # of its organisation
 
-    def is_current(self, tx: Tx) -> bool:
-        """Whether the database still holds these versions: one small read, part of every journal commit; in a
-        conversation two."""
-        held, found = {b.id: b.version for b in (*self.blocks, *self.hidden)}, agents.versions(tx, self.agent.id)
+    def is_current(self, tx: Tx, found: Versions | None) -> bool:
+        """Whether the database still holds these versions, of which it has just `found` those of the agent."""
+        held = {b.id: b.version for b in (*self.blocks, *self.hidden)}
         if self.conversation is None or found is None:
-            return found == (self.agent.version, held)
+            return found == (self.agent.version, held, self.policy.version)
         own = conversations.versions(tx, self.conversation.id)
-        return own is not None and (found[0], own[0], {**found[1], **own[1]}) == (
+        return own is not None and (found.settings, own[0], {**found.blocks, **own[1]}, found.policy) == (
             self.agent.version,
             self.conversation.version,
             held,
+            self.policy.version,
         )
 
 
-def load(tx: Tx, agent: Agent, conversation: Conversation | None = None) -> Loaded:
-    """What the agent's conversation goes by."""
+def load(tx: Tx, agent: Agent, conversation: Conversation | None = None, policy: Policy | None = None) -> Loaded:
+    """What the agent's conversation goes by. The policy is read unless it is known."""
     carried = tuple(tools.of_agent(tx, agent.id))
+    policy = policy or permissions.policy_of(tx, agent.organization_id)
     if conversation is None:
-        return Loaded(agent, tuple(block_carriers.of_agent(tx, agent.id)), carried)
+        return Loaded(agent, tuple(block_carriers.of_agent(tx, agent.id)), carried, policy=policy)
     shown, hidden = block_carriers.seen(tx, agent.id, conversation.id)
-    return Loaded(agent, tuple(shown), carried, conversation, tuple(hidden))
+    return Loaded(agent, tuple(shown), carried, conversation, tuple(hidden), policy)
 
 
-def load_thread(tx: Tx, agent_id: AgentId, conversation: str) -> Loaded:
+def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | None = None) -> Loaded:
     """The same by the name of the lane. Raises NotFound for an agent or a conversation that is not there any more."""
     agent = agents.get(tx, agent_id)
     if not conversation:
-        return load(tx, agent)
+        return load(tx, agent, policy=policy)
     found = conversations.get(tx, agent.organization_id, conversation)
     if found.agent_id != agent_id:
         raise NotFound("Conversation", conversation)
-    return load(tx, agent, found)
+    return load(tx, agent, found, policy)
 
 
 def refresh(tx: Tx, known: Loaded) -> Loaded:
-    """What is known, or what the database has by now if that is newer; of a deleted conversation what was known."""
-    if known.is_current(tx):
+    """What is known, or what the database has by now if that is newer; of a deleted conversation what was known.
+
+    One small read as long as nothing changed, part of every journal commit; in a conversation two.
+    """
+    found = agents.versions(tx, known.agent.id)
+    if known.is_current(tx, found):
         return known
     thread = "" if known.conversation is None else known.conversation.id
     if thread and not conversations.is_live(tx, thread):
         return known
-    return load_thread(tx, known.agent.id, thread)
+    policy = known.policy if found and found.policy == known.policy.version else None
+    return load_thread(tx, known.agent.id, thread, policy)

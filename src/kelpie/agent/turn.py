@@ -101,12 +101,14 @@ class TurnLoop(Answering):
 
     async def _ask(self) -> Asked:
         context = await catch_up(self._world.database, self._lane, self._position)
-        if self._lane.loaded.agent.budget is not None:
-            await afford(self._world.database, self._equipment.models, self._hot, self._lane, self._world.clock.now())
+        bounds = self._bounds()
+        if bounds.quota.tokens is not None or self._lane.loaded.agent.budget is not None:
+            now, models = self._world.clock.now(), self._equipment.models
+            await afford(self._world.database, models, self._hot, self._lane, bounds, now)
         entries = self._room.show(context, self._waiting)
         listen = self._turn.tell if self._deltas else None
         client = self._given.client_tools
-        allowed = self._lane.verdict(self._said, client)
+        allowed = self._lane.verdict(self._said, client, bounds)
         with self._turn.cancellation.abortable():
             return await ask(self._world, self._equipment.models, self._lane, entries, allowed, listen, client)
 
@@ -114,7 +116,7 @@ class TurnLoop(Answering):
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
         try:
             self._turn.cancellation.check()
-            planned = await self._foreseen(self._plan(asked.reply.tool_calls, self._said), asked.step_id)
+            planned = await self._planned(asked.reply.tool_calls, self._said, asked.step_id)
         except Cancelled:  # what was only said is dropped; what it cost is not
             run = self._position.run
             self._position = replace(self._position, run=replace(run, usage=run.usage + asked.reply.usage))

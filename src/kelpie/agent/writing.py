@@ -7,10 +7,10 @@ decided inside it too, so the last step and the end are one.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kelpie.agent import journal, recording, sleeptime, state
-from kelpie.agent.calls import run_inside
+from kelpie.agent import call_records, journal, recording, sleeptime, state
+from kelpie.agent.calls import run_inside, since
 from kelpie.agent.endings import ended, finish, is_gone
-from kelpie.agent.entry import Committed, Write
+from kelpie.agent.entry import Answer, Committed, Write
 from kelpie.agent.events import MessageCommitted
 from kelpie.agent.history import left_open
 from kelpie.agent.journal import Position
@@ -24,7 +24,8 @@ from kelpie.agent.types import spec_for, spec_of
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.messages import Message, ToolReturn
 from kelpie.core.runs import UNFINISHED, Run, StepStatus, StopReason
-from kelpie.storage import approvals, messages, runs, steps, traces
+from kelpie.core.tool_calls import Took
+from kelpie.storage import approvals, messages, runs, steps, tool_calls, traces
 from kelpie.tools.port import CallContext
 from kelpie.world.database import Database, Tx
 
@@ -48,7 +49,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     if write.waited and not approvals.move(tx, write.waited, write.waits):
         return _cut_short(tx, position, loaded, write)
     rows, touched, begun = list(write.rows), list[AgentId](), list[Run]()
-    answered, ends_turn = _answer_all(tx, write, _context(loaded, run, write), touched, begun)
+    answered, timed, ends_turn = _answer_all(tx, write, _context(loaded, run, write), touched, begun)
     if answered:
         ran = [answer.planned.call.name for answer in write.answers if not answer.planned.done]
         rows.append(tool_row(run, write.tool_row_id, write.step_id, tuple(answered), write.at, ran))
@@ -63,9 +64,8 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
     if not write.waited and write.waits:
         approvals.move(tx, None, write.waits)
     _record_step(tx, write, decision.stop, loaded.agent.organization_id)
-    if answered:
-        ran = (a.planned.tool.id for a in write.answers if a.planned.tool and a.planned.refusal is None)
-        runs.add_tools(tx, run.id, ran)
+    calls = call_records.of_answers(loaded.agent.organization_id, run, write.step_id, write.at, timed)
+    tool_calls.add(tx, calls)
     now, cleared = state.refresh(tx, loaded), False
     said = _said(rows, write, loaded) if run.background else ()
     if decision.stop is not None:
@@ -80,7 +80,7 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
         if write.record is not None:
             recording.keep(tx, run, write.record, said, write.at)
     others = tuple(dict.fromkeys(touched))
-    return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun), write.waits)
+    return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun), write.waits, calls)
 
 
 def _context(loaded: Loaded, run: Run, write: Write) -> CallContext:
@@ -124,9 +124,10 @@ def _cut_short(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Comm
         steps.add(tx, stopped, loaded.agent.organization_id)
     rows = _last_results(tx, run, write)
     messages.append(tx, rows)
+    tool_calls.add(tx, call_records.of_orphans(loaded.agent.organization_id, run, rows, write.at))
     said = _said(rows, write, loaded) if run.background else ()
     finish(tx, run, now.agent, position.conversation, write.record, said)
-    return Committed(rows, run, now, StopReason.cancelled, cleared=True)
+    return Committed(rows, run, now, StopReason.cancelled, cleared=True, calls=None)
 
 
 def _last_results(tx: Tx, run: Run, write: Write) -> tuple[Message, ...]:
@@ -151,30 +152,35 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
     now = state.refresh(tx, loaded)
     begun = sleeptime.begun_after(tx, now.agent, run) if stop is not None and now.agent.enable_sleeptime else ()
     waits = approvals.get(tx, position.run.agent_id, position.conversation) if write.waits else None
-    return Committed(rows, run, now, stop, (), stop is not None, begun, waits)
+    return Committed(rows, run, now, stop, (), stop is not None, begun, waits, None)
 
 
 def _answer_all(
     tx: Tx, write: Write, context: CallContext, touched: list[AgentId], begun: list[Run]
-) -> tuple[list[ToolReturn], str | None]:
-    """The results, and our reason if one of the calls ended the turn: then those after it are not made."""
-    results, ends_turn = list[ToolReturn](), None
+) -> tuple[list[ToolReturn], list[tuple[Answer, ToolReturn, Took]], str | None]:
+    """The results, what each answered call took, and our reason if one of the calls ended the turn: then those after
+    it are not made."""
+    results, timed, ends_turn = list[ToolReturn](), list[tuple[Answer, ToolReturn, Took]](), None
     for answer in write.answers:
+        took = answer.took
         if answer.done is not None:
-            results.append(answer.done)
+            result = answer.done
         elif ends_turn is not None:
-            results.append(paused(answer.planned.call))
+            result = paused(answer.planned.call)
         else:
             call = replace(
                 context, fresh_uuid=answer.uuid, tool=answer.planned.call.name, insight=answer.planned.insight
             )
-            given_back, outcome = run_inside(tx, answer.planned, call)
-            results.append(given_back)
+            began = write.ticks()
+            result, outcome = run_inside(tx, answer.planned, call)
+            took = Took(since(began, write.ticks))
             if outcome is not None:
                 touched += outcome.touched
                 begun += outcome.begun
                 ends_turn = outcome.ends_turn
-    return results + [paused(call) for call in write.left if ends_turn is not None], ends_turn
+        results.append(result)
+        timed.append((answer, result, took))
+    return results + [paused(call) for call in write.left if ends_turn is not None], timed, ends_turn
 
 
 def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
@@ -185,7 +191,7 @@ def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
     if write.cancelled:
         return Decision(StopReason.cancelled)
     rules, spec = loaded.agent.tool_rules, spec_of(loaded.agent.agent_type)
-    names = (*(tool.name for tool in loaded.tools), *ending.client)
+    names = (*(tool.name for tool in loaded.tools if tool.name not in ending.barred), *ending.client)
     asked = ruled(spec, rules, names, (*ending.made, *made_in(rows)))
     decision = decide(spec, rules, ending.calls, ending.finish_reason, ending.steps_left, asked, paused=ending.paused)
     goes_on = ending.more and ending.steps_left > 0 and decision.stop in (StopReason.end_turn, StopReason.tool_rule)

@@ -23,6 +23,8 @@ from kelpie.core.ids import (
 from kelpie.core.lifecycle import State
 from kelpie.core.messages import Message, NewMessage
 from kelpie.core.paging import Page
+from kelpie.core.permissions import Permits
+from kelpie.core.quotas import Quota
 from kelpie.core.runs import StopReason
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
@@ -118,6 +120,8 @@ class Agent:
     paused_until: Micros | None = None
     budget: Budget | None = None
     facts: FactSettings | None = None  # None: none are extracted
+    permits: Permits | None = None  # the tools it may use; None: it has no lists of its own
+    quota: Quota | None = None  # what it may use of the machine; None: it has no limits of its own
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
@@ -194,6 +198,8 @@ class NewAgent:
     per_file_view_window_char_limit: int | None = None
     budget: Budget | None = None
     facts: FactSettings | None = None
+    permits: Permits | None = None
+    quota: Quota | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,12 @@ class RunOver(KelpieError):
 
 
 class ToolError(KelpieError):
-    """A tool call failed; the text is for the model."""
+    """A tool call failed; the text is for the model. What a sandbox spent on it is told along, because it counts."""
+
+    def __init__(self, *args: object, cpu_us: int = 0, memory_peak_bytes: int = 0) -> None:
+        super().__init__(*args)
+        self.cpu_us = cpu_us
+        self.memory_peak_bytes = memory_peak_bytes
 
 
 class SandboxUnavailable(ToolError):

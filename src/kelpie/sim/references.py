@@ -28,7 +28,7 @@ _PAST = {
     ("messages", "group_id"),
     ("messages", "conversation_id"),
     ("runs", "conversation_id"),
-    ("run_tools", "tool_id"),
+    ("tool_calls", "tool_id"),
     ("fact_sources", "message_id"),
 }
 _BY_KIND = {

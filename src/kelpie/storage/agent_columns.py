@@ -10,14 +10,25 @@ from kelpie.core.budgets import Budget, Period
 from kelpie.core.facts import settings_from_json, settings_to_json
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.runs import StopReason
+from kelpie.storage.permissions import permits_from_json, permits_to_json, quota_from_json, quota_to_json
 from kelpie.storage.tables import agents
 
 _COLUMNS = tuple(agents.c.keys())
-_PLAIN = tuple(
-    name
-    for name in _COLUMNS
-    if name not in ("id", "agent_type", "model", "tool_rules", "last_stop_reason", "organization_id", "budget", "facts")
+_READ = frozenset(
+    {
+        "id",
+        "agent_type",
+        "model",
+        "tool_rules",
+        "last_stop_reason",
+        "organization_id",
+        "budget",
+        "facts",
+        "permits",
+        "quota",
+    }
 )
+_PLAIN = tuple(name for name in _COLUMNS if name not in _READ)
 
 
 def model_to_json(model: ModelChoice) -> dict[str, Any]:
@@ -54,6 +65,8 @@ def to_row(agent: Agent) -> dict[str, Any]:
         "last_stop_reason": agent.last_stop_reason.value if agent.last_stop_reason else None,
         "budget": budget_to_json(agent.budget),
         "facts": settings_to_json(agent.facts),
+        "permits": permits_to_json(agent.permits),
+        "quota": quota_to_json(agent.quota),
     }
 
 
@@ -71,4 +84,6 @@ def from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
         last_stop_reason=StopReason(stop_reason) if stop_reason else None,
         budget=_budget_from_json(values["budget"]),
         facts=settings_from_json(values["facts"]),
+        permits=permits_from_json(values["permits"]),
+        quota=quota_from_json(values["quota"]),
     )

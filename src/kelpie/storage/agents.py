@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row, Select, bindparam, delete, exists, func, insert, null, select, update
 
@@ -16,7 +16,8 @@ from kelpie.storage import heads
 from kelpie.storage.agent_columns import budget_to_json, from_row, model_to_json, rules_to_json, to_row
 from kelpie.storage.agent_filters import CONDITIONS, matching
 from kelpie.storage.paging import Paging
-from kelpie.storage.tables import agent_blocks, agent_tags, agents, blocks
+from kelpie.storage.permissions import permits_to_json, quota_to_json
+from kelpie.storage.tables import agent_blocks, agent_tags, agents, blocks, tool_policies
 from kelpie.world.database import Tx
 
 _INSERT = insert(agents)
@@ -75,8 +76,22 @@ def _from_rows(tx: Tx, rows: Sequence[Row[Any]]) -> list[Agent]:
     return [from_row(row, tags_of.get(row.id, ())) for row in rows]
 
 
+class Versions(NamedTuple):
+    """Of the agent's settings, of each of its blocks, and of its organisation's policy (0: there is none)."""
+
+    settings: int
+    blocks: dict[str, int]
+    policy: int
+
+
+_POLICY = (
+    select(tool_policies.c.version)
+    .where(tool_policies.c.organization_id == agents.c.organization_id)
+    .correlate(agents)
+    .scalar_subquery()
+)
 _VERSIONS = (
-    select(agents.c.version, blocks.c.id, blocks.c.version.label("block_version"))
+    select(agents.c.version, blocks.c.id, blocks.c.version.label("block_version"), _POLICY.label("policy_version"))
     .select_from(
         agents.outerjoin(agent_blocks, agent_blocks.c.agent_id == agents.c.id).outerjoin(
             blocks, blocks.c.id == agent_blocks.c.block_id
@@ -86,12 +101,13 @@ _VERSIONS = (
 )
 
 
-def versions(tx: Tx, agent_id: AgentId) -> tuple[int, dict[str, int]] | None:
-    """The versions of the agent's settings and of each of its blocks, in one statement; None when it is gone."""
+def versions(tx: Tx, agent_id: AgentId) -> Versions | None:
+    """The versions of all that an agent goes by, in one statement; None when it is gone."""
     rows = tx.execute(_VERSIONS, {"of_agent": agent_id}).all()
     if not rows:
         return None
-    return rows[0].version, {row.id: row.block_version for row in rows if row.id is not None}
+    held = {row.id: row.block_version for row in rows if row.id is not None}
+    return Versions(rows[0].version, held, rows[0].policy_version or 0)
 
 
 _EXISTS_ID = select(agents.c.id).where(agents.c.id == bindparam("of_agent"))
@@ -112,6 +128,10 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: Mapping[str, Any], now: Mic
         values["budget"] = null() if values["budget"] is None else budget_to_json(values["budget"])
     if "facts" in values:
         values["facts"] = settings_to_json(values["facts"])
+    if "permits" in values:
+        values["permits"] = permits_to_json(values["permits"])
+    if "quota" in values:
+        values["quota"] = quota_to_json(values["quota"])
     if "tool_rules" in values:
         values["tool_rules"] = rules_to_json(values["tool_rules"])
     values |= {"updated_at": now, "version": agents.c.version + 1}

@@ -8,7 +8,8 @@ from sqlalchemy import ColumnElement, Select, bindparam, func, select
 
 from kelpie.core.ids import OrganizationId
 from kelpie.core.runs import UNFINISHED, Comparison, RunQuery
-from kelpie.storage.tables import agents, run_tools, runs
+from kelpie.storage import tool_calls
+from kelpie.storage.tables import agents, runs
 from kelpie.world.database import Tx
 
 _C = runs.c
@@ -20,9 +21,7 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
     "stop_reason": _C.stop_reason == bindparam("stop_reason"),
     "conversation_id": _C.conversation_id == bindparam("conversation_id"),
     "default_conversation": _C.conversation_id.is_(None),
-    "tools_used": _C.id.in_(
-        select(run_tools.c.run_id).where(run_tools.c.tool_id.in_(bindparam("tools_used", expanding=True)))
-    ),
+    "tools_used": _C.id.in_(tool_calls.runs_calling("tools_used")),
     "project_id": _C.agent_id.in_(select(agents.c.id).where(agents.c.project_id == bindparam("project_id"))),
     "template_family": _C.agent_id.in_(
         select(agents.c.id).where(agents.c.base_template_id == bindparam("template_family"))

@@ -1,6 +1,6 @@
 """Runs as rows: what was asked, how far it came, how it ended, and which of them a crash cut short."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, func, insert, select, update
@@ -14,7 +14,7 @@ from kelpie.storage.heads import Node
 from kelpie.storage.paging import Paging
 from kelpie.storage.run_input import Given, given_to_json
 from kelpie.storage.steps import usage_to_json
-from kelpie.storage.tables import run_tools, runs
+from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
 
 _INSERT_RUN = insert(runs)
@@ -187,23 +187,6 @@ def select_runs(tx: Tx, organization: OrganizationId, query: RunQuery) -> list[R
     statement, parameters = run_filters.matching(tx, organization, query)
     rows = _RUN_PAGES.rows(tx, statement, query.page, parameters, within={"organization_id": organization})
     return [run_from_row(row) for row in rows]
-
-
-_TOOLS_OF = select(run_tools.c.tool_id).where(run_tools.c.run_id == bindparam("of_run")).order_by(run_tools.c.tool_id)
-_INSERT_TOOL = insert(run_tools)
-
-
-def tools_used(tx: Tx, run_id: RunId) -> list[str]:
-    """The ids of the tools that a run has called."""
-    return list(tx.execute(_TOOLS_OF, {"of_run": run_id}).scalars())
-
-
-def add_tools(tx: Tx, run_id: RunId, tool_ids: Iterable[str]) -> None:
-    """Notes which tools a step of the run has called."""
-    noted = tools_used(tx, run_id)
-    new = [tool_id for tool_id in dict.fromkeys(tool_ids) if tool_id not in noted]
-    if new:
-        tx.execute(_INSERT_TOOL, [{"run_id": run_id, "tool_id": tool_id} for tool_id in new])
 
 
 _DELETE_RUN = delete(runs).where(runs.c.id == bindparam("of_run"))

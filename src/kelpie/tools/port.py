@@ -15,6 +15,7 @@ from kelpie.core.blocks import DEFAULT_RULES, BlockRules
 from kelpie.core.chains import UNCHAINED, Chain
 from kelpie.core.ids import AgentId, RunId, StepId
 from kelpie.core.messages import Message, Part
+from kelpie.core.quotas import UNBOUNDED, Quota
 from kelpie.core.runs import Run
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
@@ -55,6 +56,7 @@ class CallContext:
     step_id: StepId | None = None
     tool: str | None = None  # the name it was called by
     working_memory: Limits = Limits()  # how much of it an agent may have
+    quota: Quota = UNBOUNDED  # what a sandbox must hold it to beside its own confinement: `quota.confined`
 
     @property
     def author(self) -> Author:
@@ -79,6 +81,8 @@ class Outcome:
     content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
     ends_turn: str | None = None  # our own reason for which the turn ends at once, inside the same commit
     begun: tuple[Run, ...] = ()  # runs of other agents that it wrote down, for them to take up
+    cpu_us: int = 0  # what a sandbox spent on it, also on one that failed
+    memory_peak_bytes: int = 0
 
 
 class TransactionalTool(Protocol):

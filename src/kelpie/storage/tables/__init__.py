@@ -14,7 +14,6 @@ from kelpie.storage.tables.history import (
     context,
     journal,
     messages,
-    run_tools,
     runs,
     step_tags,
     step_traces,
@@ -25,6 +24,7 @@ from kelpie.storage.tables.jobs import jobs
 from kelpie.storage.tables.mcp_servers import mcp_servers
 from kelpie.storage.tables.metadata import metadata
 from kelpie.storage.tables.nodes import agent_head, nodes
+from kelpie.storage.tables.permissions import tool_calls, tool_policies
 from kelpie.storage.tables.sandboxes import sandbox_configs, sandbox_variables
 from kelpie.storage.tables.streams import run_events, run_otids
 from kelpie.storage.tables.tools import agent_tools, tools
@@ -74,13 +74,14 @@ __all__ = [
     "passages",
     "run_events",
     "run_otids",
-    "run_tools",
     "runs",
     "sandbox_configs",
     "sandbox_variables",
     "step_tags",
     "step_traces",
     "steps",
+    "tool_calls",
+    "tool_policies",
     "tools",
     "users",
     "working_memory",

@@ -39,6 +39,8 @@ agents = Table(
     Column("paused_until", BigInteger),
     Column("budget", JSON),
     Column("facts", JSON(none_as_null=True)),
+    Column("permits", JSON(none_as_null=True)),
+    Column("quota", JSON(none_as_null=True)),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),
     Column("created_at", BigInteger, nullable=False),

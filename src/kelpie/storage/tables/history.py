@@ -171,15 +171,6 @@ step_traces = Table(
     UniqueConstraint("step_id"),
 )
 
-# Which tools a run has called, whether or not they still exist.
-run_tools = Table(
-    "run_tools",
-    metadata,
-    Column("run_id", Text, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("tool_id", Text, primary_key=True),
-    Index(None, "tool_id"),
-)
-
 journal = Table(
     "journal",
     metadata,

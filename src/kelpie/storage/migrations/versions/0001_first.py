@@ -44,6 +44,8 @@ def upgrade() -> None:
         sa.Column("paused_until", sa.BigInteger(), nullable=True),
         sa.Column("budget", sa.JSON(), nullable=True),
         sa.Column("facts", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("permits", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("quota", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_by_id", sa.Text(), nullable=True),
         sa.Column("last_updated_by_id", sa.Text(), nullable=True),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
@@ -714,6 +716,19 @@ def upgrade() -> None:
         unique=False,
     )
     op.create_table(
+        "tool_policies",
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("permits", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("quota", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("updated_by_id", sa.Text(), nullable=True),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_tool_policies_organization_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_tool_policies")),
+    )
+    op.create_table(
         "users",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("organization_id", sa.Text(), nullable=False),
@@ -917,14 +932,6 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_run_otids_run_id"), "run_otids", ["run_id"], unique=False)
     op.create_table(
-        "run_tools",
-        sa.Column("run_id", sa.Text(), nullable=False),
-        sa.Column("tool_id", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_run_tools_run_id"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("run_id", "tool_id", name=op.f("pk_run_tools")),
-    )
-    op.create_index(op.f("ix_run_tools_tool_id"), "run_tools", ["tool_id"], unique=False)
-    op.create_table(
         "steps",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("run_id", sa.Text(), nullable=False),
@@ -956,6 +963,33 @@ def upgrade() -> None:
         op.f("ix_steps_organization_id_created_at_id"), "steps", ["organization_id", "created_at", "id"], unique=False
     )
     op.create_index(op.f("ix_steps_run_id"), "steps", ["run_id"], unique=False)
+    op.create_table(
+        "tool_calls",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("organization_id", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("run_id", sa.Text(), nullable=True),
+        sa.Column("step_id", sa.Text(), nullable=True),
+        sa.Column("call_id", sa.Text(), nullable=True),
+        sa.Column("tool_id", sa.Text(), nullable=True),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("counted", sa.Boolean(), nullable=False),
+        sa.Column("duration_us", sa.BigInteger(), nullable=False),
+        sa.Column("cpu_us", sa.BigInteger(), nullable=False),
+        sa.Column("memory_peak_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"], name=op.f("fk_tool_calls_agent_id"), ondelete="CASCADE"),
+        sa.ForeignKeyConstraint(["run_id"], ["runs.id"], name=op.f("fk_tool_calls_run_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_tool_calls")),
+    )
+    op.create_index(op.f("ix_tool_calls_agent_id_created_at"), "tool_calls", ["agent_id", "created_at"], unique=False)
+    op.create_index(
+        op.f("ix_tool_calls_organization_id_created_at"), "tool_calls", ["organization_id", "created_at"], unique=False
+    )
+    op.create_index(op.f("ix_tool_calls_run_id"), "tool_calls", ["run_id"], unique=False)
+    op.create_index(op.f("ix_tool_calls_tool_id"), "tool_calls", ["tool_id"], unique=False)
     op.create_table(
         "access_token_agents",
         sa.Column("token_id", sa.Text(), nullable=False),
@@ -1000,8 +1034,8 @@ def downgrade() -> None:
     op.drop_table("step_traces")
     op.drop_table("step_tags")
     op.drop_table("access_token_agents")
+    op.drop_table("tool_calls")
     op.drop_table("steps")
-    op.drop_table("run_tools")
     op.drop_table("run_otids")
     op.drop_table("run_events")
     op.drop_table("passage_tags")
@@ -1016,6 +1050,7 @@ def downgrade() -> None:
     op.drop_table("working_memory_heads")
     op.drop_table("working_memory")
     op.drop_table("users")
+    op.drop_table("tool_policies")
     op.drop_table("sandbox_variables")
     op.drop_table("runs")
     op.drop_table("passages")
