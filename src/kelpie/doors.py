@@ -110,7 +110,7 @@ def open_doors(
         sending=sending,
         blocks=blocks,
         block_history=BlockHistory(world, agents.touched, settings.block_rules, caller),
-        tools=Tools(world, agents.touched, caller),
+        tools=Tools(world, meaning, agents.touched, caller),
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),

@@ -60,6 +60,25 @@ async def test_archives_from_first_to_last(url: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_a_tool_is_found_as_soon_as_it_is_registered(url: str, kind: str) -> None:
+    said = f"Ask for {kind} ferries."
+    source = f'def ferry_{kind}(when: str) -> str:\n    """{said}\n\n    Args:\n        when: departure\n    """\n'
+    async with sdk_client(kind, url) as client:
+        made = await got(client.tools.create(source_code=f"{source}    return when\n", tags=["travel", kind]))
+        for wanted in (
+            {"search_mode": "fts"},
+            {"search_mode": "hybrid", "tags": ["travel"]},
+            {"tool_types": ["custom"]},
+        ):
+            first, *_ = await got(client.tools.search(query=f"{kind} ferries departure", limit=3, **wanted))
+            assert (first.tool.id, first.fts_rank) == (made.id, 1) and "departure" in first.embedded_text
+        assert await got(client.tools.search(query=f"{kind} ferries", tags=["elsewhere"])) == []
+        await got(client.tools.delete(made.id))
+        left = await got(client.tools.search(query=f"{kind} ferries", search_mode="fts"))
+        assert made.id not in [hit.tool.id for hit in left]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_an_agents_memory_from_first_to_last(url: str, kind: str) -> None:
     async with sdk_client(kind, url) as client:
         agent = await got(client.agents.create(name="keeper", model=MODEL))

@@ -160,10 +160,27 @@ async def test_searching_by_words(client: httpx.AsyncClient) -> None:
     assert await found(query="friend", tool_types=["letta_core"]) == []
     assert await found(query="friend", limit=1) and await found(query="?!") == [] == await found(query="zzz")
     assert (await found(tool_types=["custom"]))[:1] == ["unrelated"], "without words, the newest first"
-    refused = await client.post(f"{BASE}/search", json={"query": "friend", "search_mode": "vector"})
-    assert refused.status_code == 400 and "meaning" in refused.json()["detail"]
+    assert await found(query="PostCard") == ["send_postcard"] == await found(query="greetings", limit=1)
+    assert await found(query="card", search_mode="fts") == ["send_postcard"], "a part of the name is enough too"
+    by_words = await client.post(f"{BASE}/search", json={"query": "friend", "search_mode": "vector"})
+    assert by_words.headers["x-kelpie-search-mode"] == "fts" and len(by_words.json()) == 2
+    assert "no embedding model" in by_words.headers["x-kelpie-search-note"]
     for bad in ({"limit": 0}, {"limit": 101}, {"x": 1}):
         assert (await client.post(f"{BASE}/search", json=bad)).status_code == 422
+
+
+async def test_a_tool_is_found_as_it_is_now(client: httpx.AsyncClient) -> None:
+    tool = await make(client, "lamp", description="Lights the hall", tags=["home"])
+
+    async def found(**body: Any) -> list[str]:
+        return [each["tool"]["name"] for each in (await client.post(f"{BASE}/search", json=body)).json()]
+
+    assert await found(query="hall") == ["lamp"] == await found(query="lights", tags=["home", "x"])
+    await client.patch(f"{BASE}/{tool['id']}", json={"description": "Darkens the cellar", "tags": ["work"]})
+    assert await found(query="hall") == [] == await found(query="cellar", tags=["home"])
+    assert await found(query="cellar") == ["lamp"] == await found(query="darkens", tags=["work"])
+    await client.delete(f"{BASE}/{tool['id']}")
+    assert await found(query="cellar") == [] == await found(tags=["work"])
 
 
 async def test_approval_is_switched_by_name(client: httpx.AsyncClient, kelpie: Kelpie) -> None:

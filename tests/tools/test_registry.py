@@ -10,7 +10,10 @@ import pytest
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ToolId
 from kelpie.core.paging import Page
+from kelpie.core.settings import Settings
 from kelpie.core.tools import BUILTIN_NAMES, NewTool, ToolQuery, ToolType
+from kelpie.llm.models import Models
+from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
 from kelpie.storage import agents
 from kelpie.tools import registry
@@ -43,7 +46,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 def tools(world: World, heard: Heard) -> Tools:
-    return Tools(world, heard)
+    return Tools(world, Meaning(Models(world, Settings()), Settings()), heard)
 
 
 async def version(world: World, agent_id: AgentId) -> int | None:

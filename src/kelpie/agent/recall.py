@@ -22,6 +22,7 @@ class Recalled:
     found: list[Found]
     mode: SearchMode
     lacking: str | None = None
+    lost: int = 0  # how many more there are that were damaged on the disk
 
 
 class Recall:
@@ -48,12 +49,12 @@ class Recall:
         lacking = meant.lacking
         if meanings:
             try:
-                return Recalled(await database.read(read), wanted.mode, lacking)
+                return _recalled(await database.read(read), wanted.mode, lacking)
             except StorageError as error:
                 lacking = self._meaning.failed(error)
         by_words = replace(wanted, mode="fts")
         found = await database.read(lambda tx: recall.search(tx, organization, by_words))
-        return Recalled(found, "fts", lacking)
+        return _recalled(found, "fts", lacking)
 
     async def add(self, agent_id: AgentId, said: Sequence[NewMessage]) -> list[Message]:
         """Puts messages that came about elsewhere into an agent's history; its model does not see them by itself.
@@ -79,3 +80,8 @@ class Recall:
     async def list(self, query: MessageQuery) -> list[Message]:
         """Messages of all agents, oldest first. Raises NotFound for an unknown cursor."""
         return await self._world.database.read(lambda tx: recall.select_all(tx, self._organization, query))
+
+
+def _recalled(found: list[Found], mode: SearchMode, lacking: str | None) -> Recalled:
+    whole = [each for each in found if not each[0].lost]
+    return Recalled(whole, mode, lacking, len(found) - len(whole))

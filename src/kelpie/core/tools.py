@@ -7,6 +7,7 @@ from typing import Any
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId, ToolId
 from kelpie.core.paging import Page
+from kelpie.core.search import Hit, SearchMode
 from kelpie.core.time import Micros
 
 DEFAULT_RETURN_CHAR_LIMIT = 50_000
@@ -121,18 +122,19 @@ class ToolQuery:
 
 @dataclass(frozen=True, slots=True)
 class ToolSearch:
-    """Tools to look for by words; without words, the newest. `tags` are any of which a tool must have."""
+    """Tools to look for; without words, the newest. `tags` are any of which a tool must have."""
 
     words: str = ""
     tool_types: tuple[ToolType, ...] = ()
     tags: tuple[str, ...] = ()
     limit: int = 50
+    mode: SearchMode = "hybrid"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolHit:
-    """`rank` is the place by words, from 1; None when no words were asked for."""
+    """A tool, how it was found, and the text it was found by; without words to look for there is neither."""
 
     tool: Tool
-    rank: int | None
-    score: float
+    hit: Hit | None
+    text: str | None = None

@@ -15,7 +15,7 @@ from kelpie.observe import logs
 from kelpie.search import vectors
 from kelpie.search.fulltext import Kind
 from kelpie.search.vectors import Vector
-from kelpie.storage import archive_models, facts, messages, passages
+from kelpie.storage import archive_models, facts, messages, passages, tool_search
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -28,7 +28,7 @@ START_S = 5.0  # after the server: a start is busy enough, and one that soon end
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
 REST_BUSY = 20.0  # while agents are at work
-_KINDS: tuple[Kind, ...] = ("passage", "fact", "message")
+_KINDS: tuple[Kind, ...] = ("passage", "fact", "message", "tool")
 _NS = 1e9
 _LAST = 2**62
 
@@ -78,6 +78,8 @@ class Embedding:
         """Does one piece of what is to be done; False when there is nothing. Raises StorageError."""
         default = await self._meaning.default()
         for kind in _KINDS:
+            if kind == "tool" and not self._meaning.asked:
+                continue  # every server has some: for their sake alone no model is loaded
             piece = await self._world.database.read(lambda tx, kind=kind: self._next(tx, kind, default))
             if piece is not None:
                 await self._embed(piece)
@@ -169,4 +171,6 @@ def _texts(tx: Tx, kind: Kind, ids: Sequence[str]) -> dict[str, str]:
         return passages.texts(tx, ids)
     if kind == "fact":
         return facts.texts(tx, ids)
+    if kind == "tool":
+        return tool_search.texts(tx, ids)
     return {message.id: message.said for message in messages.get_many(tx, ids)}

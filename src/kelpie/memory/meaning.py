@@ -43,6 +43,7 @@ class Meaning:
         self._models = models
         self._given = settings.default_embedding
         self._finder = finder
+        self.asked = False  # whether anything was to be embedded since the server started
         self._told: str | None = None  # the trouble that the log tells of already
 
     @property
@@ -82,6 +83,7 @@ class Meaning:
     async def _of(self, handles: Iterable[str | None], texts: Sequence[str], seconds: float) -> Meant:
         wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
         distinct = [text for text in dict.fromkeys(texts) if text.strip()]
+        self.asked = self.asked or bool(distinct)
         if not wanted:
             return Meant(lacking=await self.why_not() or NOT_YET)
         found: dict[str, tuple[Vector, ...]] = {}

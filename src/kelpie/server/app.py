@@ -46,7 +46,7 @@ from kelpie.server.letta import (
     tools,
     windows,
 )
-from kelpie.server.letta.message_search_shape import MODE_HEADER, NOTE_HEADER
+from kelpie.server.letta.search_shape import MODE_HEADER, NOTE_HEADER
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie

@@ -11,6 +11,7 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, OrganizationId, 
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.core.tools import ToolType
+from kelpie.search import removal
 from kelpie.storage.paging import Paging
 from kelpie.storage.tables import access_tokens, api_keys, metadata, organizations, tools, users
 from kelpie.world.database import Tx
@@ -137,6 +138,7 @@ def left_in(tx: Tx, organization: OrganizationId) -> Sequence[str]:
 
 def delete_organization(tx: Tx, organization: OrganizationId) -> None:
     """Removes an empty organisation and the tools that came with it."""
+    removal.give_up_scope(tx, "tool", organization)
     tx.execute(_DELETE_BUILT_IN, {"of_organization": organization})
     tx.execute(_DELETE_ORGANIZATION, {"of_organization": organization})
 

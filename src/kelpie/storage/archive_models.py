@@ -35,8 +35,13 @@ _OF_AGENT = (
     .where(agents.c.id == sa.bindparam("of_agent"))
 )
 _S = search_scopes.c
+_CHANGING_TOOLS = (
+    sa.select(_S.scope, sa.func.coalesce(_DEFAULT, _S.model).label("model"))
+    .where(_S.kind == "tool", _S.mixed | (_S.model != _DEFAULT))
+    .limit(sa.bindparam("most"))
+)
 _CHANGING_OF = {
-    kind: sa.select(_S.scope, sa.func.coalesce(table.c.embedding, _DEFAULT, _S.model))
+    kind: sa.select(_S.scope, sa.func.coalesce(table.c.embedding, _DEFAULT, _S.model).label("model"))
     .join(table, table.c.id == _S.scope)
     .where(_S.kind == kind)
     .where(_S.mixed | (_S.model != sa.func.coalesce(table.c.embedding, _DEFAULT)))
@@ -46,7 +51,9 @@ _CHANGING_OF = {
 
 
 def meant_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
-    """The model that is meant for each of these archives, or agents; those without one are left out."""
+    """The model that is meant for each of these archives, agents or, for tools, organisations, which choose none."""
+    if kind == "tool":
+        return {} if default is None else dict.fromkeys(scopes, default)
     statement = _OF_ARCHIVES if kind == "passage" else _OF_AGENTS
     rows = tx.execute(statement, {"ids": list(scopes), "default_model": default})
     return {scope: model for scope, model in rows if model is not None}
@@ -72,5 +79,6 @@ def of_new(tx: Tx, agent_id: AgentId, default: str | None) -> tuple[str | None, 
 def changing(tx: Tx, kind: Kind, default: str | None, most: int) -> dict[str, str]:
     """Scopes that are searched by another model than is meant for them, or have vectors of several, with the one that
     is meant; without any, the one that they are searched by."""
-    rows = tx.execute(_CHANGING_OF[kind], {"default_model": default, "most": most})
-    return {scope: model for scope, model in rows if model is not None}
+    statement = _CHANGING_TOOLS if kind == "tool" else _CHANGING_OF[kind]
+    rows = tx.execute(statement, {"default_model": default, "most": most})
+    return {row.scope: row.model for row in rows if row.model is not None}

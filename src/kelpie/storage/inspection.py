@@ -24,6 +24,24 @@ WRONGS: dict[str, str] = {
     "a search entry without its message": f"""
         SELECT item_id FROM search_items AS i
         WHERE kind = 'message' AND {_KNOWN} AND item_id NOT IN (SELECT id FROM messages)""",
+    **{
+        f"a {kind} without a search entry": f"""
+        SELECT id FROM {table} WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = '{kind}')"""
+        for kind, table in (("fact", "facts"), ("tool", "tools"))
+    },
+    **{
+        f"a search entry without its {kind}": f"""
+        SELECT item_id FROM search_items AS i
+        WHERE kind = '{kind}' AND {_KNOWN} AND item_id NOT IN (SELECT id FROM {table})"""
+        for kind, table in (("fact", "facts"), ("tool", "tools"))
+    },
+    "a tool's entry in another organisation": """
+        SELECT i.item_id FROM search_items AS i JOIN tools AS t ON t.id = i.item_id
+        WHERE i.kind = 'tool' AND i.scope <> t.organization_id""",
+    "a tool whose tags are not those it is found by": """
+        SELECT t.id FROM tools AS t WHERE
+        (SELECT count(*) FROM tool_tags AS g WHERE g.tool_id = t.id)
+        <> (SELECT count(DISTINCT value) FROM json_each(t.tags))""",
     "a passage's entry in another archive": """
         SELECT i.item_id FROM search_items AS i JOIN passages AS p ON p.id = i.item_id
         WHERE i.kind = 'passage' AND i.scope <> p.archive_id""",

@@ -170,19 +170,19 @@ Found = tuple[Message, Hit | None]
 def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Sequence[Near] = ()) -> list[Found]:
     """The best messages, by their words and by meaning as `nearest` has found them; every filter comes before the cut.
 
-    Without words to look for, the newest.
+    Without words to look for, the newest. Messages that are lost are among them, so that whoever asked can be told.
     """
     used = _given(wanted)
     bound: Mapping[str, Any] = {"organization": organization, **used}
     if not wanted.text.strip():
         rows = tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit})
-        return [(message, None) for message in map(from_row, rows) if not message.lost]
+        return [(message, None) for message in map(from_row, rows)]
     only = Only(_condition(tuple(used)), bound)
     hits = items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)
     # What is near was found before; whether it may be seen is asked again, here.
     rows = tx.execute(_these(tuple(used)), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
     found = {row.id: from_row(row) for row in rows}
-    return [(found[hit.id], hit) for hit in hits if hit.id in found and not found[hit.id].lost]
+    return [(found[hit.id], hit) for hit in hits if hit.id in found]
 
 
 _SCOPES = (

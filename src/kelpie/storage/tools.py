@@ -14,7 +14,7 @@ from kelpie.core.paging import Page
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool, ToolQuery
 from kelpie.storage import agents as agent_rows
-from kelpie.storage import paging
+from kelpie.storage import paging, tool_search
 from kelpie.storage.tables import agent_tools, tools
 from kelpie.storage.tool_filters import matching
 from kelpie.storage.tool_rows import from_row, to_column, to_row
@@ -73,6 +73,14 @@ def insert(tx: Tx, tool: Tool) -> None:
         tx.execute(_INSERT, to_row(tool))
     except IntegrityError as error:
         raise _name_conflict(tool.name) from error
+    tool_search.put_many(tx, tool.organization_id, (tool,))
+
+
+def insert_builtin(tx: Tx, organization: OrganizationId, made: Sequence[Tool]) -> None:
+    """Writes new tools of an organisation whose names the caller knows to be free."""
+    if made:
+        tx.execute(_INSERT, [to_row(tool) for tool in made])
+        tool_search.put_many(tx, organization, made)
 
 
 def _name_conflict(name: str) -> Conflict:
@@ -105,7 +113,10 @@ def update(
     columns = real | {"updated_at": now, "last_updated_by_id": by, "version": before.version + 1}
     bound = {f"new_{name}": value for name, value in columns.items()}
     tx.execute(_update_statement(tuple(sorted(columns))), bound | {"of_tool": tool_id})
-    return get(tx, tool_id), True, agents_with(tx, tool_id)
+    after = get(tx, tool_id)
+    if tool_search.FIELDS & real.keys():
+        tool_search.replace(tx, before, after)
+    return after, True, agents_with(tx, tool_id)
 
 
 def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
@@ -124,6 +135,7 @@ def delete(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
     get(tx, tool_id, lock=True)
     affected = agents_with(tx, tool_id)
     tx.execute(_DETACH_ALL, {"of_tool": tool_id})
+    tool_search.remove_many(tx, (tool_id,))
     tx.execute(_DELETE, {"of_tool": tool_id})
     return affected
 

@@ -15,7 +15,8 @@ from kelpie.core.errors import Conflict, InvalidInput
 from kelpie.core.ids import DEFAULT_USER, AgentId, OrganizationId, ToolId, UserId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
-from kelpie.core.tools import NewTool, Tool, ToolHit, ToolQuery, ToolSearch, ToolType
+from kelpie.core.tools import NewTool, Tool, ToolQuery, ToolSearch, ToolType
+from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
 from kelpie.storage import agent_views, scope
 from kelpie.storage import agents as agent_rows
@@ -34,6 +35,7 @@ from kelpie.tools.custom import (
 )
 from kelpie.tools.foresight import Preparation
 from kelpie.tools.port import TransactionalTool
+from kelpie.tools.search import FoundTools
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -62,11 +64,13 @@ class Tools:
     def __init__(
         self,
         world: World,
+        meaning: Meaning,
         touched: Callable[[Iterable[AgentId]], None],
         caller: Caller = DEFAULT_CALLER,
         prepare: Callable[[Tool], Awaitable[None]] | None = None,
     ) -> None:
         self._world = world
+        self._meaning = meaning
         self._touched = touched
         self._prepare = prepare
         self._caller = caller
@@ -165,9 +169,9 @@ class Tools:
         self._touched((agent_id,))
         return view
 
-    async def search(self, wanted: ToolSearch) -> list[ToolHit]:
-        """Tools that have any of the words, the best first. It knows words and not meaning."""
-        return await self._world.database.read(lambda tx: search.search(tx, self._organization, wanted))
+    async def search(self, wanted: ToolSearch) -> FoundTools:
+        """The best tools, best first; without words the newest first."""
+        return await search.search(self._world.database, self._meaning, self._organization, wanted)
 
     async def ensure_builtins(self) -> list[Tool]:
         """Brings the rows of the built-in tools up to this version of Kelpie, in one transaction, and gives them."""
@@ -271,11 +275,12 @@ def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[
     """
     there = rows.by_names(tx, organization, list(BUILTINS))
     found: list[Tool] = []
+    new: list[Tool] = []
     affected: dict[AgentId, None] = {}
     for builtin in BUILTINS.values():
         wanted = builtin.row(organization, now)
         if builtin.name not in there:
-            rows.insert(tx, wanted)
+            new.append(wanted)
             found.append(wanted)
             continue
         if _custom(there[builtin.name]):
@@ -285,4 +290,5 @@ def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[
         after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
         found.append(after)
         affected |= dict.fromkeys(_bumped(tx, agents))
+    rows.insert_builtin(tx, organization, new)
     return found, tuple(affected)

@@ -9,6 +9,7 @@ from kelpie.core.search import Hit
 from kelpie.core.time import as_datetime
 from kelpie.memory.archives import Searched
 from kelpie.server.letta.model_shape import EmbeddingFacts, embedding_config
+from kelpie.server.letta.search_shape import search_notes
 from kelpie.server.letta.times import timestamp
 
 Embeddings = Mapping[str, EmbeddingFacts]
@@ -64,9 +65,7 @@ def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
 
 def told(searched: Searched) -> dict[str, Any]:
     """How a search was made, and why not as asked: keys of our own."""
-    notes = [] if searched.lacking is None else [f"Found by words alone: {searched.lacking}."]
-    if searched.lost:
-        notes.append(f"Left out, because damaged on the disk: {searched.lost}; the log names them.")
+    notes = search_notes(searched.mode, searched.lacking, searched.lost)
     return {"search_mode": searched.mode, **({"search_note": " ".join(notes)} if notes else {})}
 
 

@@ -2,16 +2,12 @@
 
 from typing import Any
 
-from kelpie.agent.recall import Recalled
 from kelpie.core.messages import Message, Role
 from kelpie.core.search import Hit
 from kelpie.server.letta.context_shape import stored_message
 from kelpie.server.letta.times import timestamp
 
 RANK_OFFSET = 60  # how much the first place counts more than the next
-
-MODE_HEADER = "X-Kelpie-Search-Mode"
-NOTE_HEADER = "X-Kelpie-Search-Note"
 
 _KINDS = {Role.system: "system_message", Role.assistant: "assistant_message"}
 
@@ -37,12 +33,3 @@ def ranked_shape(message: Message, hit: Hit | None, place: int, user_id: str) ->
         "vector_rank": hit.meaning_rank if hit else None,
         "rrf_score": 1 / (RANK_OFFSET + place),
     }
-
-
-def how_shape(recalled: Recalled) -> dict[str, str]:
-    """How a search was made, and why not as asked, as headers."""
-    if recalled.lacking is None:
-        return {MODE_HEADER: recalled.mode}
-    how = "Found by words alone" if recalled.mode == "fts" else "Some could be found by words alone"
-    note = f"{how}: {recalled.lacking}."
-    return {MODE_HEADER: recalled.mode, NOTE_HEADER: " ".join(note.encode("ascii", "replace").decode().split())}

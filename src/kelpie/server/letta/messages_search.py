@@ -19,11 +19,12 @@ from kelpie.server.letta.message_search_body import (
     page_of,
     search_of,
 )
-from kelpie.server.letta.message_search_shape import found_shape, how_shape, ranked_shape
+from kelpie.server.letta.message_search_shape import found_shape, ranked_shape
 from kelpie.server.letta.message_shape import View, messages
 from kelpie.server.letta.paging import LIMIT_MAX, Order, message_cursor
 from kelpie.server.letta.resource import resource
 from kelpie.server.letta.runs import conversation_of
+from kelpie.server.letta.search_shape import how_shape
 
 router = resource("", "messages")
 
@@ -53,7 +54,7 @@ async def list_all_messages(
 async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
     recalled = await kelpie.recall.search(search_of(body))
     found = [found_shape(message) for message, _ in page_of(body, recalled.found)]
-    return Answer(found, headers=how_shape(recalled))
+    return Answer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
 
 
 @router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
@@ -61,7 +62,7 @@ async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Ans
     recalled, user = await kelpie.recall.search(search_of(body)), kelpie.caller.user_id
     places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
     found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
-    return Answer(found, headers=how_shape(recalled))
+    return Answer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
 
 
 @router.post(

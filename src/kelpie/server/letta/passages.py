@@ -1,7 +1,7 @@
 """An agent's archival memory, and the search for passages.
 
 A search says how it was made (`search_mode`), and when it could not be made by meaning, why (`search_note`): both keys
-are Kelpie's own.
+are Kelpie's own. Where the answer is a list, which may be empty, headers say it too.
 """
 
 from datetime import datetime
@@ -23,6 +23,7 @@ from kelpie.server.letta.archives import passage_shapes
 from kelpie.server.letta.ids import AgentPath, PassagePath
 from kelpie.server.letta.paging import After, Before, limit_query, page_of
 from kelpie.server.letta.resource import resource
+from kelpie.server.letta.search_shape import how_shape
 from kelpie.server.letta.times import moment
 
 QUERY_CHARS_MAX = 10_000
@@ -125,5 +126,6 @@ async def search_passages(kelpie: House, body: SearchBody) -> Answer:
         [
             {"passage": passage, "score": each.hit.score if each.hit else 0.0, "metadata": metadata | ranks(each.hit)}
             for passage, each in zip(shown, searched.found, strict=True)
-        ]
+        ],
+        headers=how_shape(searched.mode, searched.lacking, searched.lost),
     )

@@ -6,6 +6,7 @@ from fastapi import Depends, Header, Query
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from kelpie.core.errors import InvalidInput
+from kelpie.core.search import SearchMode
 from kelpie.core.tools import DEFAULT_RETURN_CHAR_LIMIT, NewTool, ToolQuery, ToolSearch, ToolType
 from kelpie.server.errors import Unprocessable
 from kelpie.server.letta.bounds import LINKS_MAX, Links, Part, Tags
@@ -99,12 +100,12 @@ class Approval(BaseModel):
 
 
 class SearchTools(BaseModel):
-    """What to look for. This version knows words and not meaning: `hybrid` finds what `fts` finds."""
+    """What to look for."""
 
     model_config = ConfigDict(extra="forbid")
 
     query: str | None = None
-    search_mode: Literal["vector", "fts", "hybrid"] = "hybrid"
+    search_mode: SearchMode = "hybrid"
     tool_types: Links | None = None
     tags: Tags | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 50
@@ -129,14 +130,13 @@ def tool_changes(body: UpdateTool) -> dict[str, Any]:
 
 
 def wanted_tools(body: SearchTools) -> ToolSearch:
-    """Raises InvalidInput for what this version cannot search by."""
-    if body.search_mode == "vector":
-        raise InvalidInput("search_mode", "this version of Kelpie does not search by meaning yet; use fts")
+    """Raises InvalidInput for a tool type that is not known."""
     return ToolSearch(
         words=body.query or "",
         tool_types=tuple(_tool_type(one) for one in body.tool_types or ()),
         tags=tuple(body.tags or ()),
         limit=body.limit,
+        mode=body.search_mode,
     )
 
 

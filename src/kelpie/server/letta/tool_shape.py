@@ -31,13 +31,13 @@ def tool_shape(tool: Tool) -> dict[str, Any]:
 
 
 def hit_shape(hit: ToolHit) -> dict[str, Any]:
-    """A tool that was found; nothing is embedded, so there is no place by meaning."""
+    """A tool that was found, with its places in the rankings; when nothing was looked for, it has none."""
     return {
         "tool": tool_shape(hit.tool),
-        "embedded_text": None,
-        "fts_rank": hit.rank,
-        "vector_rank": None,
-        "combined_score": hit.score,
+        "embedded_text": hit.text,
+        "fts_rank": hit.hit.words_rank if hit.hit else None,
+        "vector_rank": hit.hit.meaning_rank if hit.hit else None,
+        "combined_score": hit.hit.score if hit.hit else 0.0,
     }
 
 

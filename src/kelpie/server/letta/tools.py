@@ -15,6 +15,7 @@ from kelpie.server.letta.ids import AgentPath, ToolPath
 from kelpie.server.letta.paging import Page10, Page50
 from kelpie.server.letta.resource import resource
 from kelpie.server.letta.sdk import SdkV1
+from kelpie.server.letta.search_shape import how_shape
 from kelpie.server.letta.tool_body import (
     Approval,
     Code,
@@ -61,9 +62,10 @@ async def count_tools(
     return Answer(await kelpie.tools.count(replace(query, exclude_letta=bool(exclude_letta_tools))))
 
 
-@router.post("/search", summary="Find tools by words", response_model=None)
+@router.post("/search", summary="Find tools by words and meaning", response_model=None)
 async def search_tools(kelpie: House, body: SearchTools) -> Answer:
-    return Answer([hit_shape(hit) for hit in await kelpie.tools.search(wanted_tools(body))])
+    searched = await kelpie.tools.search(wanted_tools(body))
+    return Answer([hit_shape(hit) for hit in searched.found], headers=how_shape(searched.mode, searched.lacking))
 
 
 @router.post("/generate-schema", summary="The JSON schema that source code would get", response_model=None)

@@ -11,6 +11,7 @@ from typing import Any
 
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.scenarios.indexed import index_is_whole
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 from kelpie.sim.scenarios.records import Fate, fate_of
@@ -87,9 +88,24 @@ class Toolboxes(Play):
         path = f"/v1/agents/{self.agents[0]}/tools"
         self.rules[name] = fate_of(await person.ask("PATCH", f"{path}/approval/{name}", rule))
         if tool.id:
+            await self._finds(person, tool, name)
             await person.ask("PATCH", f"{path}/attach/{tool.id}")
+            change = {"description": f"squid {name}", "tags": [name]}
+            if fate_of(await person.ask("PATCH", f"/v1/tools/{tool.id}", change)) is Fate.done:
+                await self._finds(person, tool, "squid", tags=[name])
             if person.tosses(0.5):
                 tool.removed = fate_of(await person.ask("DELETE", f"/v1/tools/{tool.id}"))
+                await self._finds(person, tool, name)
+
+    async def _finds(self, person: Person, tool: Thing, words: str, **body: Any) -> None:
+        """What is acknowledged is found at once, whichever way it is looked for, and what is removed no more."""
+        for mode in ("fts", "hybrid"):
+            response = await person.ask("POST", "/v1/tools/search", {"query": words, "search_mode": mode, **body})
+            if response is None or response.status != 200 or tool.removed is Fate.unknown:
+                continue
+            found = [each["tool"]["id"] for each in response.json()]
+            if (tool.id in found) != (tool.removed is not Fate.done):
+                raise Broken("a tool is found as long as it is there", f"{tool} by {words} ({mode}): {found}")
 
     async def _server(self, person: Person, name: str) -> None:
         await person.ask("POST", "/v1/mcp-servers/", {"server_name": SHARED, "config": STDIO})
@@ -122,6 +138,7 @@ class Toolboxes(Play):
         for what, statement in _HALVES.items():
             if found := self.stage.disk.query(statement):
                 raise Broken("nothing is half there", f"{what}: {found}")
+        index_is_whole(self.stage.disk)
         self._is_as_told("SELECT count(*) FROM tools WHERE name = ?", self.tools)
         self._is_as_told("SELECT count(*) FROM mcp_servers WHERE replace(server_name, '-after', '') = ?", self.servers)
         for batch in self.batches:

@@ -27,7 +27,7 @@ from kelpie.storage.tables.nodes import agent_head, nodes
 from kelpie.storage.tables.permissions import tool_calls, tool_policies
 from kelpie.storage.tables.sandboxes import sandbox_configs, sandbox_variables
 from kelpie.storage.tables.streams import run_events, run_otids
-from kelpie.storage.tables.tools import agent_tools, tools
+from kelpie.storage.tables.tools import agent_tools, tool_tags, tools
 from kelpie.storage.tables.working_memory import working_memory, working_memory_heads
 
 for _table in search.metadata.sorted_tables:
@@ -82,6 +82,7 @@ __all__ = [
     "steps",
     "tool_calls",
     "tool_policies",
+    "tool_tags",
     "tools",
     "users",
     "working_memory",

@@ -34,6 +34,14 @@ tools = Table(
     Index(None, "organization_id", "created_at", "id"),
 )
 
+# The tags once more, to be searched by; `storage.tool_search` keeps the two together.
+tool_tags = Table(
+    "tool_tags",
+    metadata,
+    Column("tool_id", Text, ForeignKey("tools.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", Text, primary_key=True),
+)
+
 agent_tools = Table(
     "agent_tools",
     metadata,

@@ -729,6 +729,13 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_tool_policies")),
     )
     op.create_table(
+        "tool_tags",
+        sa.Column("tool_id", sa.Text(), nullable=False),
+        sa.Column("tag", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["tool_id"], ["tools.id"], name=op.f("fk_tool_tags_tool_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("tool_id", "tag", name=op.f("pk_tool_tags")),
+    )
+    op.create_table(
         "users",
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("organization_id", sa.Text(), nullable=False),
@@ -1050,6 +1057,7 @@ def downgrade() -> None:
     op.drop_table("working_memory_heads")
     op.drop_table("working_memory")
     op.drop_table("users")
+    op.drop_table("tool_tags")
     op.drop_table("tool_policies")
     op.drop_table("sandbox_variables")
     op.drop_table("runs")
