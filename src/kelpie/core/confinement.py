@@ -15,6 +15,23 @@ class Isolation(StrEnum):
     vm = "vm"
 
 
+class Runner(StrEnum):
+    """What runs in the cell. Each reads the job's request."""
+
+    python = "python"
+    node = "node"
+    command = "command"  # any program: {"argv": [...], "stdin": "..."}
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of the host inside the cell: read-only, such as installed packages, or an agent's own workspace."""
+
+    source: str
+    target: str
+    writable: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Confinement:
     """What one run may take. `egress` names hosts that it may reach over HTTP(S); with none it has no network."""

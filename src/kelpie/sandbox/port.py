@@ -9,15 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement
+from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
 
-
-class Runner(StrEnum):
-    """What runs in the cell. Each reads the job's request."""
-
-    python = "python"
-    node = "node"
-    command = "command"  # any program: {"argv": [...], "stdin": "..."}
+__all__ = ["Ended", "How", "Job", "Mount", "Runner", "Sandbox"]
 
 
 class How(StrEnum):
@@ -28,15 +22,6 @@ class How(StrEnum):
     out_of_memory = "out_of_memory"
     too_much_output = "too_much_output"
     crashed = "crashed"  # the cell broke under it
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A directory of the host inside the cell: read-only, such as installed packages, or an agent's own workspace."""
-
-    source: str
-    target: str
-    writable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

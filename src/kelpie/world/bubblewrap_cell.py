@@ -1,0 +1,223 @@
+"""One cell that bubblewrap holds, from its start to the end of its last process.
+
+It speaks with the launcher inside over one socket and reads two pipes; every byte from there is bounded. The end of
+the first process in the cell's process namespace is the end of all of them: the kernel sees to that.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kelpie.core.confinement import MEGABYTE, Confinement, Runner
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.world.cell_pipes import CHUNK, FRAME, Frame, Pipe, framed
+from kelpie.world.cells import Doors, Left, Order, Plan
+from kelpie.world.control_group import Group
+
+READY_BYTES_MAX = 4096
+FILES_MAX = 1024
+WORKSPACE_FILE_BYTES = 256 * MEGABYTE  # the largest file where a workspace is mounted; its owner bounds the whole
+BURY_EVERY_S = 0.002
+INTERPRETER_BYTES = 192 * MEGABYTE  # of addresses that Python takes without using the memory behind them
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What we hold of a cell: its process, its descriptors, its group."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    stdout: int
+    stderr: int
+    information: int
+    group: Group | None
+
+
+class BubblewrapCell:
+    def __init__(self, hold: Hold, plan: Plan, env: Mapping[str, str]) -> None:
+        self._hold = hold
+        self._plan = plan
+        self._env = env
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._given = False
+        self._killed: asyncio.Task[None] | None = None
+        self._first: int | None = None  # the first process in the cell
+        self._flooded = False
+        self._code: int | None = None
+        self.doors: Doors | None = None
+        self.landlock = 0
+        hold.control.setblocking(False)
+        self._result = Frame(self._flood)
+        self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
+        self._outer: int | None = os.pidfd_open(hold.process.pid)
+        self._loop.add_reader(self._outer, self._ended)
+
+    @property
+    def alive(self) -> bool:
+        return not self._given and not self._over.is_set() and self._killed is None
+
+    async def ready(self) -> None:
+        """Waits until the launcher has finished the walls and handed out the doors. Raises SandboxUnavailable."""
+        seen = asyncio.Event()
+        self._loop.add_reader(self._hold.control, seen.set)
+        try:
+            await seen.wait()
+        finally:
+            self._loop.remove_reader(self._hold.control)
+        message, descriptors, _, _ = socket.recv_fds(self._hold.control, READY_BYTES_MAX, 2)
+        doors = [socket.socket(fileno=each) for each in descriptors]
+        if len(doors) != 2:
+            await self._over.wait()
+            self._pipes[1].drain()
+            raise SandboxUnavailable(_trouble(self._pipes[1].data.decode("utf-8", "replace")))
+        for door in doors:
+            door.setblocking(False)
+        self.doors = Doors(*doors)
+        self.landlock = json.loads(message[FRAME.size :])["landlock"]
+        self._first = os.pidfd_open(json.loads(os.read(self._hold.information, READY_BYTES_MAX))["child-pid"])
+
+    async def run(self, order: Order) -> None:
+        """Gives it its one order and waits until the result is there, or the program ended, or flooded us."""
+        assert not self._given, "a cell takes one order"
+        self._given = True
+        for pipe in self._pipes:
+            pipe.bytes_max = order.confinement.output_bytes
+        if self._hold.group is not None:
+            self._hold.group.limit(order.confinement)
+        header = {"env": {**self._env, **order.env}, "limits": self._limits(order.confinement)}
+        self._loop.add_reader(self._hold.control, self._replied)
+        try:
+            await self._loop.sock_sendall(self._hold.control, framed(json.dumps(header).encode()))
+            await self._loop.sock_sendall(self._hold.control, framed(order.request))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it is gone already, and its end will tell how
+        await self._over.wait()
+
+    def left(self) -> Left:
+        """What there is of the order by now."""
+        for pipe in self._pipes:
+            pipe.drain()
+        stdout, stderr = self._pipes
+        group = self._hold.group
+        result = self._result.complete()
+        return Left(
+            code=0 if result is not None else self._code,
+            result=result,
+            stdout=bytes(stdout.data),
+            stderr=bytes(stderr.data),
+            truncated=stdout.truncated or stderr.truncated,
+            flooded=self._flooded,
+            out_of_memory=group is not None and group.ran_out_of_memory(),
+            cpu_us=group.cpu_us() if group is not None else 0,
+            memory_peak_bytes=group.memory_peak_bytes() if group is not None else 0,
+        )
+
+    async def kill(self) -> None:
+        """Ends every process in it and takes it down; returns when nothing of it is left. May be called twice."""
+        if self._killed is None:
+            self._killed = asyncio.create_task(self._bury())
+        await asyncio.shield(self._killed)
+
+    async def _bury(self) -> None:
+        group = self._hold.group
+        if group is not None:
+            group.lift()
+            group.kill()
+        for each in (self._first, self._outer):
+            if each is not None:
+                _kill(each)
+        await self._gone.wait()
+        if self._first is not None:
+            await _readable(self._loop, self._first)
+        while group is not None and not group.remove():
+            for process in group.processes():
+                os.kill(process, signal.SIGKILL)
+            await asyncio.sleep(BURY_EVERY_S)
+        self._close()
+
+    def _close(self) -> None:
+        self._loop.remove_reader(self._hold.control)
+        self._hold.control.close()
+        for pipe in self._pipes:
+            pipe.close()
+        if self.doors is not None:
+            self.doors.close()
+        os.close(self._hold.information)
+        if self._first is not None:
+            os.close(self._first)
+
+    def _ended(self) -> None:
+        """Bubblewrap itself ended, and with it what it held."""
+        assert self._outer is not None, "it ends once"
+        self._loop.remove_reader(self._outer)
+        os.close(self._outer)
+        self._outer = None
+        code = self._hold.process.wait()
+        self._code = code if code >= 0 else None
+        self._gone.set()
+        self._over.set()
+
+    def _replied(self) -> None:
+        try:
+            data = self._hold.control.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._hold.control)
+            return
+        self._result.add(data)
+        if self._result.complete() is not None:
+            self._loop.remove_reader(self._hold.control)
+            self._over.set()
+
+    def _flood(self) -> None:
+        self._flooded = True
+        self._over.set()
+
+    def _limits(self, most: Confinement) -> dict[str, int]:
+        limits = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": FILES_MAX, "RLIMIT_FSIZE": self._file_bytes()}
+        limits["RLIMIT_CPU"] = int(most.wall_s * max(1.0, most.cpu_share)) + 2
+        if self._hold.group is None:
+            limits["RLIMIT_NPROC"] = most.processes
+            limits["RLIMIT_DATA"] = most.memory_bytes
+            if self._plan.runner is Runner.python:
+                limits["RLIMIT_AS"] = most.memory_bytes + INTERPRETER_BYTES
+        return limits
+
+    def _file_bytes(self) -> int:
+        writable = any(mount.writable for mount in self._plan.mounts)
+        return max(self._plan.scratch_bytes, WORKSPACE_FILE_BYTES) if writable else self._plan.scratch_bytes
+
+
+def _kill(process: int) -> None:
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    """Until the process behind the descriptor, and whatever the kernel ends with it, is gone."""
+    seen = asyncio.Event()
+    loop.add_reader(descriptor, seen.set)
+    try:
+        await seen.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _trouble(told: str) -> str:
+    reason = told.strip().splitlines()[-1] if told.strip() else "it ended without a word"
+    return (
+        f"code cannot be isolated on this server: bubblewrap failed ({reason}). "
+        "`kelpie doctor --isolation` tries each part and says what to change"
+    )

@@ -1,0 +1,31 @@
+"""A sandbox of this machine for every test that wants one; where the machine cannot isolate, the reason is told."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kelpie.core.confinement import Runner
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.sandbox.process import ProcessSandbox
+from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.cells import Plan
+from kelpie.world.clock import SystemClock
+
+
+@pytest.fixture
+async def cells() -> AsyncIterator[BubblewrapCells]:
+    found = BubblewrapCells.open()
+    try:
+        cell = await found.start(Plan(Runner.command))
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    await cell.kill()
+    yield found
+    await found.close()
+
+
+@pytest.fixture
+async def sandbox(cells: BubblewrapCells) -> AsyncIterator[ProcessSandbox]:
+    found = ProcessSandbox(cells, SystemClock())
+    yield found
+    await found.close()

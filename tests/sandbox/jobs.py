@@ -1,0 +1,20 @@
+"""Jobs for the tests of the sandbox."""
+
+import json
+from typing import Any
+
+from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement
+from kelpie.sandbox.port import Job, Mount, Runner
+
+
+def script(source: str, most: Confinement = DEFAULT_CONFINEMENT, mounts: tuple[Mount, ...] = ()) -> Job:
+    return Job(Runner.python, json.dumps({"source": source}).encode(), confinement=most, mounts=mounts)
+
+
+def function(source: str, name: str = "tool", most: Confinement = DEFAULT_CONFINEMENT, **arguments: Any) -> Job:
+    told = {"source": source, "function": name, "arguments": arguments, "agent_state": None}
+    return Job(Runner.python, json.dumps(told).encode(), confinement=most)
+
+
+def command(*argv: str, stdin: str = "", most: Confinement = DEFAULT_CONFINEMENT) -> Job:
+    return Job(Runner.command, json.dumps({"argv": argv, "stdin": stdin}).encode(), confinement=most)

@@ -1,0 +1,121 @@
+"""A job in a cell: what it is given, what comes back, and how it ends."""
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kelpie.core.confinement import Confinement, Isolation
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.sandbox.port import Ended, How, Mount
+from kelpie.sandbox.process import ProcessSandbox
+from tests.sandbox.jobs import command, function, script
+
+
+def answer(ended: Ended) -> dict[str, Any]:
+    assert ended.how is How.finished and ended.result is not None, ended
+    return json.loads(ended.result)
+
+
+async def test_a_function_gets_its_arguments_and_gives_its_value(sandbox: ProcessSandbox) -> None:
+    ended = await sandbox.run(function("def tool(a, b):\n    print('hello')\n    return {'sum': a + b}", a=1, b=2))
+    assert answer(ended) == {"ok": True, "value": {"sum": 3}}
+    assert (ended.stdout, ended.stderr, ended.code) == (b"hello\n", b"", 0)
+    assert ended.duration_us > 0
+
+
+async def test_what_is_not_json_comes_back_as_text(sandbox: ProcessSandbox) -> None:
+    source = "class Odd:\n    def __str__(self): return 'odd'\ndef tool(): return [Odd()]"
+    assert answer(await sandbox.run(function(source)))["value"] == ["odd"]
+    ended = answer(await sandbox.run(function("def tool(): return float('nan')")))
+    assert ended == {"ok": True, "value": "nan"}
+
+
+async def test_an_error_tells_its_line(sandbox: ProcessSandbox) -> None:
+    told = answer(await sandbox.run(function("def tool():\n    return 1 / 0")))
+    assert told["ok"] is False and told["error"] == "ZeroDivisionError: division by zero"
+    assert "line 2" in told["traceback"] and "return 1 / 0" in told["traceback"]
+    assert "/run/kelpie" not in told["traceback"]
+
+
+async def test_a_script_ends_with_its_code(sandbox: ProcessSandbox) -> None:
+    ended = await sandbox.run(script("import sys\nprint('out')\nprint('err', file=sys.stderr)\nsys.exit(7)"))
+    assert (ended.how, ended.code, ended.stdout, ended.stderr) == (How.finished, 7, b"out\n", b"err\n")
+    ended = await sandbox.run(script("oops"))
+    assert ended.code == 1 and b"NameError" in ended.stderr and b"/run/kelpie" not in ended.stderr
+
+
+async def test_a_command_reads_its_input(sandbox: ProcessSandbox) -> None:
+    ended = await sandbox.run(command("sh", "-c", "cat; exit 3", stdin="hello\n"))
+    assert (ended.how, ended.code, ended.stdout) == (How.finished, 3, b"hello\n")
+    ended = await sandbox.run(command("no-such-program"))
+    assert ended.code == 127 and b"no-such-program" in ended.stderr
+
+
+async def test_the_environment_is_that_of_the_job(sandbox: ProcessSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not for tools")
+    ended = await sandbox.run(replace(command("env"), env={"GREETING": "hello"}))
+    names = sorted(line.partition("=")[0] for line in ended.stdout.decode().splitlines())
+    assert names == ["GREETING", "HOME", "LANG", "PATH", "TMPDIR"]
+    assert b"GREETING=hello" in ended.stdout and b"not for tools" not in ended.stdout
+
+
+async def test_a_megabyte_of_arguments_and_of_result(sandbox: ProcessSandbox) -> None:
+    text = "ä" * 500_000
+    assert answer(await sandbox.run(function("def tool(text): return text", text=text)))["value"] == text
+
+
+async def test_too_slow_is_ended(sandbox: ProcessSandbox) -> None:
+    source = (
+        "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('begun', flush=True)\nwhile True: pass"
+    )
+    ended = await sandbox.run(script(source, Confinement(wall_s=0.3)))
+    assert ended.how is How.timed_out and ended.result is None
+
+
+async def test_output_past_the_bound_is_thrown_away_and_a_flood_is_ended(sandbox: ProcessSandbox) -> None:
+    ended = await sandbox.run(script("print('x' * 5000)", Confinement(output_bytes=1000)))
+    assert (ended.how, len(ended.stdout), ended.truncated) == (How.finished, 1000, True)
+    ended = await sandbox.run(script("while True: print('x' * 1000)", Confinement(output_bytes=1000)))
+    assert (ended.how, len(ended.stdout), ended.truncated) == (How.too_much_output, 1000, True)
+
+
+async def test_mounts_are_read_only_unless_said_otherwise(sandbox: ProcessSandbox, tmp_path: Path) -> None:
+    (tmp_path / "note").write_text("kept")
+    read_only = (Mount(str(tmp_path), "/data"),)
+    source = (
+        "print(open('/data/note').read())\ntry: open('/data/new', 'w')\nexcept OSError as error: print(error.errno)"
+    )
+    assert (await sandbox.run(script(source, mounts=read_only))).stdout == b"kept\n30\n"
+    writable = (Mount(str(tmp_path), "/data", writable=True),)
+    ended = await sandbox.run(script("open('/data/new', 'w').write('written')", mounts=writable))
+    assert ended.code == 0, ended.stderr
+    assert (tmp_path / "new").read_text() == "written"
+
+
+async def test_a_cancelled_job_leaves_nothing(sandbox: ProcessSandbox, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "door")
+    mounts = (Mount(str(tmp_path), "/data", writable=True),)
+    source = "door = open('/data/door', 'w')\ndoor.write('begun')\ndoor.flush()\nwhile True: pass"
+    running = asyncio.create_task(sandbox.run(script(source, mounts=mounts)))
+    begun = asyncio.Event()
+    door = os.open(tmp_path / "door", os.O_RDONLY | os.O_NONBLOCK)
+    asyncio.get_running_loop().add_reader(door, begun.set)
+    async with asyncio.timeout(30):
+        await begun.wait()
+    asyncio.get_running_loop().remove_reader(door)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert os.read(door, 100) == b"begun"
+    assert os.read(door, 100) == b""  # nobody holds the other end any more
+    os.close(door)
+
+
+async def test_a_class_that_is_not_there_is_refused_by_name(sandbox: ProcessSandbox) -> None:
+    with pytest.raises(SandboxUnavailable, match="vm"):
+        await sandbox.run(script("pass", Confinement(isolation=Isolation.vm)))
