@@ -148,7 +148,7 @@ class Prepared:
     def why_not(self) -> None:
         return None
 
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+    async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         return [self.known.get(text, self.other) for text in texts]
 
     async def close(self) -> None:

@@ -42,7 +42,7 @@ class EmbeddingModel(ScriptModel):
     async def embeddings(self):
         return [EmbeddingInfo(EMBEDDING, "embed", "test", "openai", DIMENSIONS, "test")]
 
-    async def embed(self, info, texts):
+    async def embed(self, info, texts, *, patient=False):
         self.asked.set()
         if self.held is not None:
             await self.held.wait()

@@ -31,7 +31,7 @@ MODES = ("fts", "vector", "hybrid")
 class Embedder:
     """Stands for the server's models."""
 
-    async def embed(self, handle: str, texts: list[str]) -> list[bytes]:
+    async def embed(self, handle: str, texts: list[str], *, patient: bool = False) -> list[bytes]:
         return [vector_of(text) for text in texts]
 
     async def own_embedding(self) -> str:

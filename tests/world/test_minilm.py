@@ -6,7 +6,9 @@ The tests that embed skip where the model's package is not installed; `make test
 import asyncio
 import importlib.util
 import os
-from collections.abc import AsyncIterator
+import sys
+import threading
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from shutil import copyfile
 
@@ -109,6 +111,57 @@ async def test_too_many_waiting_texts_are_refused_at_once(model: MiniLm, monkeyp
     with pytest.raises(ModelError, match="3 texts wait"):
         await model.embed(["a"] * 4)
     assert len(await model.embed(["a"] * 3)) == 3
+
+
+class Held:
+    """Stands for the loaded model: one text waits for `go`, and it is known what priority each text had."""
+
+    def __init__(self) -> None:
+        self.go, self.at_it, self.nice = threading.Event(), threading.Event(), dict[str, int]()
+
+    def embed(self, texts: Sequence[str]) -> list[bytes]:
+        for text in texts:
+            self.nice[text] = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        if "slow" in texts:
+            self.at_it.set()
+            assert self.go.wait(20)
+        return [text.encode() for text in texts]
+
+
+async def test_what_somebody_waits_for_is_not_behind_what_nobody_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, model = Held(), MiniLm(None, tmp_path)
+    monkeypatch.setattr(MiniLm, "_place", lambda _: tmp_path)
+    monkeypatch.setattr(minilm, "_load", lambda *_: held)
+    later = asyncio.create_task(model.embed(["slow"], patient=True))
+    assert await asyncio.to_thread(held.at_it.wait, 20)
+    assert await asyncio.wait_for(model.embed(["asked"]), 20) == [b"asked"]
+    assert not later.done()
+    held.go.set()
+    assert await later == [b"slow"]
+    if sys.platform == "linux":
+        assert held.nice["slow"] > held.nice["asked"]
+    await model.close()
+
+
+async def test_many_or_long_texts_are_embedded_in_pieces_and_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[list[str]] = []
+
+    class Counting(Held):
+        def embed(self, texts: Sequence[str]) -> list[bytes]:
+            pieces.append(list(texts))
+            return super().embed(texts)
+
+    model = MiniLm(None, tmp_path)
+    monkeypatch.setattr(MiniLm, "_place", lambda _: tmp_path)
+    monkeypatch.setattr(minilm, "_load", lambda *_: Counting())
+    texts = ["x" * (minilm.PIECE_CHARS + 1), *(f"short {number}" for number in range(minilm.PIECE + 1)), "y" * 9_000]
+    assert await model.embed(texts) == [text.encode() for text in texts]
+    assert [len(piece) for piece in pieces] == [1, minilm.PIECE, 1, 1]
+    await model.close()
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

@@ -74,10 +74,10 @@ class DemoProvider:
             )
         ]
 
-    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         """See `Embeds.embed`. Raises ModelError."""
         assert self._embedder is not None
-        return await self._embedder.embed(texts)
+        return await self._embedder.embed(texts, patient=patient)
 
     async def close(self) -> None:
         return

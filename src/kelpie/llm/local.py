@@ -70,7 +70,7 @@ class LocalServer:
         """The embedding models whose size the server tells. Raises ModelError."""
         return (await self._known()).embeddings
 
-    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         """See `Embeds.embed`; all of these servers speak OpenAI's protocol for it. Raises ModelError."""
         return await self._chat.embed(info, texts)
 

@@ -123,14 +123,17 @@ class Models:
         embedder = self._world.embedder
         return None if embedder is None else embedder.why_not()
 
-    async def embed(self, handle: str, texts: Sequence[str]) -> list[bytes]:
-        """One vector per text, as little-endian 32-bit floats. Raises InvalidInput, NotFound or ModelError."""
+    async def embed(self, handle: str, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """One vector per text, as little-endian 32-bit floats; `patient` when nobody waits for them.
+
+        Raises InvalidInput, NotFound or ModelError.
+        """
         info = await self.resolve_embedding(handle)
         provider = self._find(handle)[0]
         inner = provider.inner if isinstance(provider, Bounded) else provider
         if not isinstance(inner, Embeds):
             raise InvalidInput("embedding", f"the provider of '{handle[:80]}' has no way to embed texts")
-        return await inner.embed(info, texts)
+        return await inner.embed(info, texts, patient=patient)
 
     def provider(self, handle: str) -> tuple[Speaker, str]:
         """Whom to ask for this handle, its chain included, and the provider's own name for the model.

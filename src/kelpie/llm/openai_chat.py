@@ -75,7 +75,7 @@ class OpenAIChat:
             for name, dimensions in EMBEDDING_DIMENSIONS.items()
         ]
 
-    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         """See `Embeds.embed`. Raises ModelError."""
         channel, limits = self._channel, self._limits
         return await openai_embeddings.embed(self._world, channel, limits, info.name, info.dimensions, texts)

@@ -161,8 +161,11 @@ class Provider(Protocol):
 class Embeds(Protocol):
     """A provider that has embedding models."""
 
-    async def embed(self, info: EmbeddingInfo, texts: Sequence[str]) -> list[bytes]:
-        """One vector per text, as little-endian 32-bit floats, `info.dimensions` each. Raises ModelError."""
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """One vector per text, as little-endian 32-bit floats, `info.dimensions` each. Raises ModelError.
+
+        With `patient` nobody waits for them, and what is asked on this machine steps back behind everything else.
+        """
         ...
 
 

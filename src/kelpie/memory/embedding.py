@@ -19,12 +19,13 @@ from kelpie.storage import archive_models, facts, messages, passages, tool_searc
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-PIECE = 32  # texts that are embedded in one go
+PIECE, PIECE_CHARS = 32, 20_000  # texts that are embedded in one go, of whichever scopes, and how long together
 PAGES_MAX = 100  # of items that are looked through for one whose model works
 SCOPES_MAX = 100
 DROPPED = 200  # vectors that are deleted in one transaction
 LOOK_EVERY_S = 5.0
 START_S = 5.0  # after the server: a start is busy enough, and one that soon ends again need not load a model
+START_BUSY_S = 30.0  # more, while agents are at work from the start
 RETRY_S = 60.0  # after a model that failed
 REST = 4.0  # pauses are so many times as long as the work
 REST_BUSY = 20.0  # while agents are at work
@@ -41,7 +42,7 @@ class _Piece:
 
     kind: Kind
     model: str
-    items: tuple[str, ...]
+    items: list[str]
     texts: dict[str, str]
     also: str | None = None  # the model that their scope is searched by meanwhile
     scope: str | None = None
@@ -62,6 +63,10 @@ class Embedding:
     async def run(self) -> None:
         """Works for ever."""
         await asyncio.sleep(START_S)
+        for _ in range(int(START_BUSY_S)):
+            if not self._busy():
+                break
+            await asyncio.sleep(1.0)
         while True:
             started = self._world.clock.monotonic_ns()
             try:
@@ -96,11 +101,12 @@ class Embedding:
             found = vectors.bare(tx, kind, before, PIECE)
             scopes = list(dict.fromkeys(scope for _, scope, _ in found))
             meant = archive_models.meant_for(tx, kind, scopes, default)
+            used = vectors.models_of(tx, kind, scopes)
             for scope in scopes:
                 model = meant.get(scope)
                 if model is not None and self._works(model):
-                    used = vectors.models_of(tx, kind, (scope,)).get(scope)
-                    return _piece(tx, kind, model, [item for _, of, item in found if of == scope], used)
+                    alike = {each for each in scopes if (meant.get(each), used.get(each)) == (model, used.get(scope))}
+                    return _piece(tx, kind, model, [item for _, of, item in found if of in alike], used.get(scope))
             if len(found) < PIECE:
                 return None
             before = found[-1][0]
@@ -112,7 +118,8 @@ class Embedding:
                 after = self._reached.get((kind, scope, model), 0)
                 lacking = vectors.without(tx, kind, scope, model, after, PIECE)
                 piece = _piece(tx, kind, model, [item for _, item in lacking])
-                return replace(piece, scope=scope, last=lacking[-1][0] if lacking else None)
+                numbers = {item: number for number, item in lacking}
+                return replace(piece, scope=scope, last=numbers[piece.items[-1]] if lacking else None)
         return None
 
     def _works(self, model: str) -> bool:
@@ -123,7 +130,7 @@ class Embedding:
         if piece.scope is not None and piece.last is None:
             await self._change_over(piece.kind, piece.scope, piece.model)
             return
-        meant = await self._meaning.of_stored((piece.also, piece.model), list(piece.texts.values()))
+        meant = await self._meaning.of_backlog((piece.also, piece.model), list(piece.texts.values()))
         made = {item: meant.vectors.get(text, ()) for item, text in piece.texts.items()}
         if meant.lacking is not None and any(_lacks(made[item], piece.model) for item in made):
             self._failed[piece.model] = self._world.clock.monotonic_ns() + int(RETRY_S * _NS)
@@ -159,7 +166,14 @@ class Embedding:
 
 
 def _piece(tx: Tx, kind: Kind, model: str, ids: Sequence[str], also: str | None = None) -> _Piece:
-    return _Piece(kind, model, tuple(ids), _texts(tx, kind, ids), also)
+    """As many of the items as are not too long together; at least one."""
+    texts, some, chars = _texts(tx, kind, ids), list[str](), 0
+    for item in ids:
+        chars += len(texts.get(item, ""))
+        if some and chars > PIECE_CHARS:
+            break
+        some.append(item)
+    return _Piece(kind, model, some, {item: texts[item] for item in some if item in texts}, also)
 
 
 def _lacks(made: Sequence[Vector], model: str) -> bool:

@@ -19,6 +19,7 @@ from kelpie.search.vectors import Vector
 
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
+BACKLOG_S = 120.0  # of what nobody waits for: it steps back behind everything else, so it may take long
 NO_MODEL = "no embedding model is set or found"
 NOT_YET = "nothing there has been embedded yet"
 
@@ -76,11 +77,17 @@ class Meaning:
         """The vectors of texts that are about to be stored."""
         return await self._of(handles, texts, STORE_S)
 
+    async def of_backlog(self, handles: Iterable[str | None], texts: Sequence[str]) -> Meant:
+        """The vectors of texts that were stored before, for which nobody waits."""
+        return await self._of(handles, texts, BACKLOG_S, patient=True)
+
     async def of_query(self, handles: Iterable[str | None], text: str) -> Meant:
         """The vectors of what is looked for."""
         return await self._of(handles, (text,), LOOK_S)
 
-    async def _of(self, handles: Iterable[str | None], texts: Sequence[str], seconds: float) -> Meant:
+    async def _of(
+        self, handles: Iterable[str | None], texts: Sequence[str], seconds: float, *, patient: bool = False
+    ) -> Meant:
         wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
         distinct = [text for text in dict.fromkeys(texts) if text.strip()]
         self.asked = self.asked or bool(distinct)
@@ -91,7 +98,7 @@ class Meaning:
         for handle in wanted if distinct else ():
             try:
                 async with asyncio.timeout(seconds):
-                    values = await self._models.embed(handle, distinct)
+                    values = await self._models.embed(handle, distinct, patient=patient)
                 vectors = [_nearest().vector(handle, each) for each in values]
             except TimeoutError:
                 lacking = f"{handle} did not answer within {seconds:g} s"

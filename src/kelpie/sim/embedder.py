@@ -39,7 +39,7 @@ class SimEmbedder:
     def why_not(self) -> str | None:
         return "its files are not here" if self._faults.fires(Fault.embedding_fail, "embedding.missing") else None
 
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+    async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         if self._faults.fires(Fault.embedding_timeout, PLACE):
             await asyncio.sleep(SILENCE_S)
         await asyncio.sleep(self._rng.uniform(*EMBED_S))

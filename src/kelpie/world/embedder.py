@@ -12,8 +12,8 @@ class Embedder(Protocol):
         """What is missing and how to get it, in one sentence; None when texts can be embedded."""
         ...
 
-    async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """One unit vector per text, as little-endian 32-bit floats. Raises ModelError."""
+    async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """One unit vector per text, as little-endian 32-bit floats; `patient` when nobody waits. Raises ModelError."""
         ...
 
     async def close(self) -> None: ...

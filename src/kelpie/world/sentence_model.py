@@ -23,7 +23,7 @@ from kelpie.world.onnx_graph import Shape, encoder
 
 WINDOW_TOKENS = 256
 WINDOWS_MAX = 8  # of one text; what follows is found by its words
-BATCH = 16  # windows that are run at once
+BATCH = 8  # windows that are run at once, those of a length together; more would be no faster
 THREADS = 1  # the other cores are for the agents; a query takes one for some milliseconds
 _FORM = 1  # goes up when the graph is built differently
 _SOURCES = ("config.json", "model.safetensors")
@@ -35,7 +35,7 @@ Vectors = NDArray[np.float32]
 
 
 class SentenceModel:
-    """The loaded model; used by one thread."""
+    """The loaded model; several threads may use it."""
 
     def __init__(self, place: Path, cache: Path) -> None:
         """Raises ModelError when the files cannot be used."""
@@ -59,14 +59,16 @@ class SentenceModel:
             parts = [encoded, *encoded.overflowing][:WINDOWS_MAX]
             windows += parts
             owners += [number] * len(parts)
-        vectors = np.concatenate([self._run(windows[at : at + BATCH]) for at in range(0, len(windows), BATCH)])
-        whole: Vectors = np.zeros((len(texts), vectors.shape[1]), np.float32)
-        np.add.at(whole, owners, vectors)
+        lengths = [sum(window.attention_mask) for window in windows]
+        order = sorted(range(len(windows)), key=lengths.__getitem__)  # padding to the longest costs as much as words
+        batches = [order[at : at + BATCH] for at in range(0, len(order), BATCH)]
+        vectors = [self._run([windows[each] for each in batch], lengths[batch[-1]]) for batch in batches]
+        whole: Vectors = np.zeros((len(texts), vectors[0].shape[1]), np.float32)
+        np.add.at(whole, [owners[each] for each in order], np.concatenate(vectors))
         whole /= np.maximum(np.linalg.norm(whole, axis=1, keepdims=True), 1e-12)
         return [row.astype("<f4").tobytes() for row in whole]
 
-    def _run(self, windows: Sequence[Encoding]) -> Vectors:
-        length = max(sum(window.attention_mask) for window in windows)  # padding beyond the longest costs time
+    def _run(self, windows: Sequence[Encoding], length: int) -> Vectors:
         ids = np.array([window.ids[:length] for window in windows], np.int64)
         mask = np.array([window.attention_mask[:length] for window in windows], np.int64)
         return self._session.run(None, {"input_ids": ids, "attention_mask": mask})[0]
