@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from kelpie.accounts.gate import Gate
+from kelpie.accounts.passports import Passports
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
@@ -24,6 +25,7 @@ from kelpie.agent.post import Post
 from kelpie.agent.streams import Backstage
 from kelpie.agent.underway import Underway
 from kelpie.agent.upkeep import Upkeep
+from kelpie.agent.waits import Waits
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
 from kelpie.core.ids import AgentId
@@ -47,6 +49,7 @@ from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import ExternalTool
 from kelpie.tools.registry import ensure_builtins, tell_shadowed
 from kelpie.world import password_file
+from kelpie.world.broker import LocalBroker
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.http import NetworkHttp
@@ -104,7 +107,10 @@ class Kelpie:
         self._extraction = Extraction(world, self.models, self.meaning, self.pauses, self._recount)
         self._meetings = Meetings()
         self.underway = Underway()
+        self.waits = Waits()
         self.gate = Gate(world, settings, password_kept)
+        self.passports = Passports(world.ids, world.clock)
+        self.broker = LocalBroker(private=settings.egress_private)  # answers what comes out of cells
         self._wanted = asyncio.Event()  # recovery, soon
         self._broadcast = Broadcast()
         self._callbacks = Callbacks(world, settings)
@@ -125,7 +131,7 @@ class Kelpie:
             settings.block_rules,
             settings.context_window,
             _tracing(settings),
-            Post(world, self.dispatcher, settings).tools(),
+            Post(world, self.dispatcher, self.waits, settings).tools(),
             summon=self._summon,
             learn=self._extraction.hurry,
             broadcast=self._broadcast,
@@ -146,6 +152,7 @@ class Kelpie:
                 self.pauses,
                 Backstage(self.backlog, self._broadcast),
                 self.underway,
+                self.waits,
                 self.meaning,
                 self.gate.forget,
                 self._meetings,

@@ -31,6 +31,7 @@ from kelpie.agent.sending import Sending
 from kelpie.agent.streams import Backstage, Streams
 from kelpie.agent.tags import Tags
 from kelpie.agent.underway import Underway
+from kelpie.agent.waits import Waits
 from kelpie.agent.windows import Windows
 from kelpie.core.accounts import Caller
 from kelpie.core.settings import Settings
@@ -92,12 +93,13 @@ def open_doors(
     pauses: Pauses,
     backstage: Backstage,
     underway: Underway,
+    waits: Waits,
     meaning: Meaning,
     accounts_changed: Callable[[], None],
     meetings: Meetings,
 ) -> Doors:
     agents = Agents(world, models, dispatcher, pauses, settings, caller)
-    sending = Sending(world, models, dispatcher, underway, settings, caller)
+    sending = Sending(world, models, dispatcher, underway, waits, settings, caller)
     blocks = Blocks(world, agents.touched, settings.block_rules, caller)
     groups = Groups(world, agents, sending, meetings, caller)
     return Doors(

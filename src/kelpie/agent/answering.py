@@ -89,7 +89,7 @@ class Answering(Course):
             if batch[0].external:
                 batch = await self._still_permitted(batch, of_step)
             try:
-                done = await self._run_outside(batch, uuids)
+                done = await self._run_outside(batch, uuids, step_id)
             except Cancelled:
                 await self._end(StopReason.cancelled)
                 return False
@@ -104,12 +104,21 @@ class Answering(Course):
                 break
         return goes_on
 
-    async def _run_outside(self, batch: Sequence[Planned], uuids: Sequence[str]) -> Sequence[Ran | None]:
+    async def _run_outside(
+        self, batch: Sequence[Planned], uuids: Sequence[str], step_id: StepId
+    ) -> Sequence[Ran | None]:
         """Runs those calls of a batch that run outside, all at once. Raises Cancelled."""
-        now, conversation = self._world.clock.now(), self._position.run.conversation_id
+        now, run = self._world.clock.now(), self._position.run
         running = {
             p.call.id: CallContext(
-                self._lane.agent, now, uuid, conversation, chain=self._given.chain, quota=self._bounds().quota
+                self._lane.agent,
+                now,
+                uuid,
+                run.conversation_id,
+                chain=self._given.chain,
+                run_id=run.id,
+                step_id=step_id,
+                quota=self._bounds().quota,
             )
             for p, uuid in zip(batch, uuids, strict=True)
             if p.external

@@ -48,12 +48,12 @@ class _Letter:
 class Post:
     """Carries questions between the agents of one organisation."""
 
-    def __init__(self, world: World, dispatcher: Dispatcher[Activation], settings: Settings) -> None:
+    def __init__(self, world: World, dispatcher: Dispatcher[Activation], waits: Waits, settings: Settings) -> None:
         self._world = world
         self._dispatcher = dispatcher
         self._wait_s = settings.reply_s
         self._max_steps = settings.max_steps
-        self._waits = Waits()
+        self._waits = waits
 
     def tools(self) -> Mapping[str, ExternalTool]:
         """The built-in tools that run here, by name."""

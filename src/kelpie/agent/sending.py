@@ -2,15 +2,18 @@
 reads nothing from the database on its way."""
 
 import asyncio
+from contextlib import ExitStack
 from functools import partial
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent import outfits, resends
 from kelpie.agent.activation import Activation
+from kelpie.agent.behalf import on_behalf, wait
 from kelpie.agent.commands import Send
 from kelpie.agent.listener import Turn, tell_failure
 from kelpie.agent.occupancy import require_free
 from kelpie.agent.underway import Underway
+from kelpie.agent.waits import Waits
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, RunId
@@ -29,6 +32,7 @@ class Sending:
         models: Models,
         dispatcher: Dispatcher[Activation],
         underway: Underway,
+        waits: Waits,
         settings: Settings,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
@@ -36,18 +40,23 @@ class Sending:
         self._models = models
         self._dispatcher = dispatcher
         self._underway = underway
+        self._waits = waits
         self._settings = settings
         self._organization = caller.organization_id
+        self._passport = caller.passport
 
     async def send(self, agent_id: AgentId, send: Send) -> Turn:
         """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
 
         The same messages under the same ids are the turn they were before, running or over.
 
-        Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, or StorageError, if
-        that is known before the turn begins; later troubles are told by its last event.
+        Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, StorageError, or
+        Conflict for code that asks whom it works for, if that is known before the turn begins; later troubles are told
+        by its last event.
         """
         await self._require(agent_id)
+        if self._passport is not None:
+            send = on_behalf(send, agent_id, self._passport)
         if not outfits.is_plain(send):
             doors = self._world, self._models, self._settings, self._organization
             send = await outfits.outfitted(*doors, agent_id, send)
@@ -59,9 +68,7 @@ class Sending:
         turn = Turn(self._world.ids.new(RunId), send.messages if named else ())
         if live := self._dispatcher.handler(agent_id):
             live.check(send)
-        reply = self._dispatcher.submit(
-            agent_id, send.conversation, lambda activation: activation.turn(send, turn), turn
-        )
+        reply = self._submit(agent_id, send, turn)
         work = self._underway.add(agent_id, send.conversation, turn, send)
         reply.add_done_callback(partial(tell_failure, turn))
         reply.add_done_callback(partial(self._underway.ended, work))
@@ -73,6 +80,15 @@ class Sending:
             if reply.done() and not turn.has_opened:
                 reply.result()
         return turn
+
+    def _submit(self, agent_id: AgentId, send: Send, turn: Turn) -> asyncio.Future[None]:
+        lane = send.conversation
+        if self._passport is None:
+            return self._dispatcher.submit(agent_id, lane, lambda activation: activation.turn(send, turn), turn)
+        with wait(self._waits, self._passport, agent_id, lane) as waits:
+            reply = self._dispatcher.submit(agent_id, lane, lambda activation: activation.turn(send, turn), turn)
+            reply.add_done_callback(partial(_over, waits.pop_all()))
+        return reply
 
     async def _known(self, agent_id: AgentId, send: Send) -> Turn | None:
         """The turn that these messages are already. Raises Overloaded, StorageError."""
@@ -93,3 +109,7 @@ class Sending:
             await self._world.database.read(lambda tx: scope.agent(tx, self._organization, agent_id))
         elif live.organization_id != self._organization:
             raise NotFound("Agent", agent_id)
+
+
+def _over(waits: ExitStack, _reply: asyncio.Future[None]) -> None:
+    waits.close()

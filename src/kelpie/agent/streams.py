@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kelpie.agent import event_json, outfits, resends
 from kelpie.agent.backlog import Backlog
+from kelpie.agent.behalf import on_behalf
 from kelpie.agent.broadcast import Broadcast
 from kelpie.agent.commands import Send
 from kelpie.agent.events import StreamCut, TurnEnded, TurnEvent
@@ -64,12 +65,16 @@ class Streams:
         self._backlog = backstage.backlog
         self._broadcast = backstage.broadcast
         self._organization = caller.organization_id
+        self._passport = caller.passport
 
     async def accept(self, agent_id: AgentId, send: Send) -> Run:
         """Stores a run that its lane will take up; the same messages under the same ids are the run they were before.
 
-        Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError.
+        Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError, and Conflict for
+        code that tells whom it works for.
         """
+        if self._passport is not None:
+            send = on_behalf(send, agent_id, self._passport)
         if not outfits.is_plain(send):
             doors = self._world, self._models, self._settings, self._organization
             send = await outfits.outfitted(*doors, agent_id, send)

@@ -6,6 +6,7 @@ A door is opened for a `Caller` and shows the rows of the caller's organisation 
 from dataclasses import dataclass
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, OrganizationId, UserId
+from kelpie.core.passports import Passport
 from kelpie.core.time import Micros
 
 NAME_CHARS_MAX = 500
@@ -25,6 +26,7 @@ class Caller:
     operator: bool = False
     key_id: str | None = None  # the API key or access token that was shown, if it was one
     sees_secrets: bool = True  # who may only read, or speaks from a web page, is not shown the secrets of an agent
+    passport: Passport | None = None  # of the tool whose code asks, if it is one
 
 
 DEFAULT_CALLER = Caller(operator=True)

@@ -59,6 +59,8 @@ class BlockVersion:
 
 
 def author_of(caller: Caller) -> Author:
-    """The author of what a caller changes from outside."""
+    """The author of what a caller changes from outside: behind the code of a tool it is the agent that called it."""
+    if (shown := caller.passport) is not None:
+        return Author(AuthorKind.agent, shown.agent_id, None, shown.run_id, shown.step_id, shown.tool)
     kind = AuthorKind.user if caller.key_id is None else AuthorKind.key
     return Author(kind, caller.user_id, caller.key_id)

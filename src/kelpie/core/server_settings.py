@@ -120,6 +120,12 @@ class ServerSettings:
         "KELPIE_CALLBACK_PRIVATE",
         default=False,
     )
+    egress_private: bool = setting(
+        "sandbox.egress_private",
+        "Whether the hosts that a tool may reach may lie on this machine or in a private network.",
+        "KELPIE_EGRESS_PRIVATE",
+        default=False,
+    )
     log_bytes_max: int = setting(
         "server.log_bytes_max",
         "Size of the log file at which a new one is begun.",

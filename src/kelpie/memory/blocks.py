@@ -1,7 +1,7 @@
 """The door to memory blocks: what people may do with them from outside an agent.
 
-People are not bound by a block's limit or by `read_only`; those are promises about what the agent itself may write.
-After every change the agents that carry the block are told, so that no prompt keeps an old value.
+People are not bound by a block's limit or by `read_only`; those are promises about what the agent itself may write,
+and so they bind the code of its tools. After every change the agents that carry the block are told, so that no prompt keeps an old value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import EVERYTHING, AgentView
 from kelpie.core.block_history import Change, author_of
 from kelpie.core.blocks import DEFAULT_LIMIT, DEFAULT_RULES, Block, BlockQuery, BlockRules, NewBlock
-from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.errors import Forbidden, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
@@ -70,6 +70,16 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def _check_as_agent(block: Block, changes: Mapping[str, Any]) -> None:
+    """The code of a tool is bound as its agent is. Raises Forbidden, InvalidInput."""
+    if others := sorted(set(changes) - {"value"}):
+        raise Forbidden(f"The code of a tool may change the value of a block, and not its {', '.join(others)}.")
+    if block.read_only:
+        raise Forbidden(f"The block '{block.label}' is read-only.")
+    if len(changes.get("value") or "") > block.limit:
+        raise InvalidInput("value", f"has more than the {block.limit} characters that '{block.label}' may hold")
+
+
 class Blocks:
     """Blocks of the caller's organisation. `touched` is told which agents must reload, after the commit."""
 
@@ -84,6 +94,7 @@ class Blocks:
         self._touched = touched
         self._rules = rules
         self._author = author_of(caller)
+        self._as_agent = caller.passport is not None
         self._user = caller.user_id
         self._organization = caller.organization_id
 
@@ -116,7 +127,14 @@ class Blocks:
 
     async def update_by_label(self, agent_id: AgentId, label: str, changes: Mapping[str, Any]) -> Block:
         """Changes the block of this label that the agent carries. Raises NotFound, Conflict, InvalidInput."""
-        return await self._update(lambda tx: self._labelled(tx, agent_id, label).id, changes)
+
+        def which(tx: Tx) -> BlockId:
+            block = self._labelled(tx, agent_id, label)
+            if self._as_agent:
+                _check_as_agent(block, changes)
+            return block.id
+
+        return await self._update(which, changes)
 
     async def _update(self, which: Callable[[Tx], BlockId], changes: Mapping[str, Any]) -> Block:
         values = _checked(changes)

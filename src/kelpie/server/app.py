@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kelpie import __version__
 from kelpie.server import errors
 from kelpie.server.auth import Auth
+from kelpie.server.cells import CellServer
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import block_history, checkpoints, facts, keys, spending, working_memory
@@ -138,6 +139,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         protected=settings.protected,
     )
     app.add_middleware(Trace, ids=kelpie.world.ids)
+    kelpie.broker.api = CellServer(app).serve
     return app
 
 

@@ -13,7 +13,7 @@ from kelpie.core.errors import Forbidden, InvalidId, InvalidInput, KelpieError
 from kelpie.core.hosts import origin_of
 from kelpie.core.ids import UserId
 from kelpie.observe import logs
-from kelpie.server import errors, reach
+from kelpie.server import cells, errors, reach
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -46,6 +46,9 @@ class Auth:
 
     async def _admit(self, scope: Scope) -> None:
         headers = {name: _text(value) for name, value in scope["headers"] if name in _READ}
+        if cells.CELL in scope:
+            cells.admit(self._kelpie, scope, credential_of(headers))
+            return
         gate = self._kelpie.gate
         given = await gate.admit(credential_of(headers), address_of(scope))
         _check_origin(given, headers.get(b"origin"))

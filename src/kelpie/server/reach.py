@@ -12,6 +12,7 @@ from fastapi import HTTPException
 from kelpie.core.access import Access, Pass, Scope
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
+from kelpie.core.passports import Passport
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ADMIN = ("/v1/admin/", "/v1/kelpie/keys", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
@@ -24,6 +25,11 @@ _BOTH = frozenset({Access.read_agent, Access.read_messages})
 _OF_MESSAGES = frozenset({"messages", "reset-messages", "summarize", "generate"})
 _SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
 
+# What the code of a tool may ask of any agent, and which parts of its own agent it may change.
+_SENDING = frozenset({("messages",), ("messages", "stream"), ("messages", "async")})
+_REMEMBERED = frozenset({"core-memory", "archival-memory", "working-memory"})
+_HANGING = frozenset({"attach", "detach"})
+
 
 def check(given: Pass, method: str, path: str) -> None:
     """Raises Forbidden when the pass does not reach this."""
@@ -33,6 +39,28 @@ def check(given: Pass, method: str, path: str) -> None:
         _check_grants(given, method, path)
     if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:
         raise Forbidden(f"This needs a key with the scope '{scope}'.")
+
+
+def check_passport(passport: Passport, method: str, path: str) -> None:
+    """Raises Forbidden when the code of a tool has no business there.
+
+    It may read its own agent, change what the agent remembers, run the agent's tools, and send messages to any agent of
+    the organisation. It may not change what the agent is or may do.
+    """
+    parts = [part for part in path.split("/") if part]
+    if parts[:2] != ["v1", "agents"] or len(parts) < 3:
+        raise Forbidden("The code of a tool reaches agents only, under /v1/agents/{agent_id}.")
+    agent_id, rest = parts[2], parts[3:]
+    if method == "POST" and tuple(rest) in _SENDING:
+        return
+    if agent_id != passport.agent_id:
+        raise Forbidden("The code of a tool reaches its own agent; to others it can send messages.")
+    remembers = bool(rest) and rest[0] in _REMEMBERED and not _HANGING & set(rest)
+    if method in _READING or remembers or (method == "POST" and _only_reads(path.rstrip("/"))):
+        return
+    if method == "POST" and len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run"):
+        return
+    raise Forbidden("The code of a tool may change what its agent remembers, and nothing else about it.")
 
 
 def check_body(given: Pass | None, document: Any) -> None:

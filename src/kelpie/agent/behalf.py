@@ -1,0 +1,44 @@
+"""What the code of a tool sends to an agent, it sends on behalf of the agent that called the tool.
+
+The chain of its passport goes with the message, so that nobody is asked who waits for this very code to end: such a
+message could never be answered, and it is refused before anything is stored.
+"""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from kelpie.agent.commands import DEFAULT_LANE, NOBODY_WAITS, Send
+from kelpie.agent.waits import Waits
+from kelpie.core.chains import HOPS_MAX
+from kelpie.core.errors import Conflict, ToolError
+from kelpie.core.ids import AgentId
+from kelpie.core.passports import Passport
+
+
+def on_behalf(send: Send, other: AgentId, passport: Passport) -> Send:
+    """The send, with whose it is and who waits for it. Raises Conflict for a cycle, and when the chain is spent."""
+    chain = passport.chain
+    if other in chain.waiting:
+        raise Conflict(
+            f"CYCLE: {other} waits for the tool that sends this to end, so it could never answer; nothing was sent. "
+            "Let the tool return what it has."
+        )
+    if chain.hops > HOPS_MAX:
+        raise Conflict(
+            f"Agents have sent each other {HOPS_MAX} messages since a person last said something; nothing was sent."
+        )
+    if send.run_type == NOBODY_WAITS:
+        chain = replace(chain, waiting=())
+    messages = tuple(replace(message, sender_id=passport.agent_id) for message in send.messages)
+    return replace(send, messages=messages, chain=chain)
+
+
+def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str) -> ExitStack:
+    """Enters that the agent waits for the other one, until the stack is closed. Raises Conflict for a ring."""
+    stack = ExitStack()
+    here = passport.agent_id, passport.conversation_id or DEFAULT_LANE
+    try:
+        stack.enter_context(waits.waiting(here, (other, conversation)))
+    except ToolError as error:
+        raise Conflict(f"CYCLE: {error}") from error
+    return stack

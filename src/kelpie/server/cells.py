@@ -1,0 +1,97 @@
+"""Our API for code in a cell, over the listener that its cell handed out: the same application as for everybody, but
+only for who shows the passport of that very cell, whatever the server asks of others."""
+
+import asyncio
+import copy
+import hmac
+from typing import TYPE_CHECKING
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from kelpie.core.access import ALL_ACCESS, Pass
+from kelpie.core.access import Scope as AccessScope
+from kelpie.core.accounts import Caller
+from kelpie.core.errors import Unauthorized
+from kelpie.server import reach
+from kelpie.world.broker import Listener
+
+if TYPE_CHECKING:
+    from kelpie.app import Kelpie
+
+CELL = "kelpie.cell"  # in the scope of a request that came out of one: the passport that it must show
+CONNECTIONS_MAX = 64  # of one cell at once
+
+
+def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
+    """Puts the pass and the caller of a request out of a cell into its scope. Raises Unauthorized, Forbidden."""
+    shown = scope[CELL]
+    passport = kelpie.passports.find(shown)
+    if passport is None or given is None or not hmac.compare_digest(given.encode(), shown.encode()):
+        raise Unauthorized
+    reach.check_passport(passport, scope["method"], scope["path"])
+    user, organization = passport.user_id, passport.organization_id
+    reached = {passport.agent_id: ALL_ACCESS}
+    scopes = frozenset({AccessScope.read, AccessScope.write})
+    scope["pass"] = Pass(user, organization, scopes, reached, expires_at=passport.expires_at)
+    scope["caller"] = Caller(user, organization, sees_secrets=False, passport=passport)
+
+
+class CellServer:
+    """Serves an application on the listeners of cells."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._config: uvicorn.Config | None = None
+
+    async def serve(self, listener: Listener, passport: str) -> "_Serving":
+        """Answers the listener until it is closed."""
+        config = copy.copy(self._loaded())
+        config.loaded_app = _Marked(self._app, passport)
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: HttpToolsProtocol(config, state, {}), sock=listener)
+        return _Serving(server, state)
+
+    def _loaded(self) -> uvicorn.Config:
+        if self._config is None:
+            self._config = uvicorn.Config(
+                self._app,
+                http="httptools",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=CONNECTIONS_MAX,
+            )
+            self._config.load()
+        return self._config
+
+
+class _Serving:
+    def __init__(self, server: asyncio.Server, state: ServerState) -> None:
+        self._server = server
+        self._state = state
+
+    async def close(self) -> None:
+        """Ends the listener and every connection that came through it. What was asked for goes on as far as it must."""
+        self._server.close()
+        for connection in list(self._state.connections):
+            if (transport := connection.transport) is not None:
+                transport.abort()
+
+
+class _Marked:
+    """The application as one cell sees it."""
+
+    def __init__(self, app: ASGIApp, passport: str) -> None:
+        self._app = app
+        self._passport = passport
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, CELL: self._passport}, receive, send)

@@ -1,0 +1,62 @@
+"""The way out of a cell. A cell makes listening sockets on the loopback of its own, empty network and hands them to us:
+a socket stays in the network it was made in, so whoever inside connects to one of them is answered by our process, and
+there is nothing else to connect to. What is answered is decided here, never in the cell.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from kelpie.world.egress import EgressProxy
+
+API_PORT = 8283  # inside the cell: our API, for who shows the passport of the job
+PROXY_PORT = 8284  # inside the cell: an HTTP proxy to the hosts that the job may reach
+
+Listener = socket.socket
+
+
+class Served(Protocol):
+    """A listener that is answered."""
+
+    async def close(self) -> None:
+        """Ends the listener and every connection that came through it."""
+        ...
+
+
+ServeApi = Callable[[Listener, str], Awaitable[Served]]
+
+
+class Broker(Protocol):
+    """Answers listeners of cells; it owns them from then on."""
+
+    async def serve_api(self, listener: Listener, passport: str) -> Served:
+        """Lets requests that show this passport, and no others, reach our API."""
+        ...
+
+    async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
+        """Lets HTTP(S) reach these hosts, and no others. Raises InvalidInput for what is no host."""
+        ...
+
+
+class LocalBroker:
+    """The broker of a server. `api` is set by whoever serves our API; without it, the way to the API is closed."""
+
+    def __init__(self, *, private: bool = False) -> None:
+        self.api: ServeApi | None = None
+        self._private = private
+
+    async def serve_api(self, listener: Listener, passport: str) -> Served:
+        return _Closed(listener) if self.api is None else await self.api(listener, passport)
+
+    async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
+        return await EgressProxy(hosts, private=self._private).serve(listener)
+
+
+class _Closed:
+    """Nobody answers: who connects is turned away."""
+
+    def __init__(self, listener: Listener) -> None:
+        listener.close()
+
+    async def close(self) -> None:
+        return

@@ -1,0 +1,230 @@
+"""Our API as code in a cell sees it: through its own listener, with its own passport, for its own agent."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kelpie.app import Kelpie
+from kelpie.core.chains import HOPS_MAX, UNCHAINED, Chain
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import AgentId, ToolId
+from kelpie.core.tools import Tool, ToolType
+from kelpie.tools.callback import Callback, Way
+from kelpie.tools.port import CallContext
+from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
+
+DEADLINE_S = 20.0
+TOOL = Tool(ToolId("tool-00000000-0000-4000-8000-000000000001"), "errand", ToolType.custom, {"name": "errand"}, 1, 1)
+
+
+@dataclass(frozen=True)
+class House:
+    kelpie: Kelpie
+    puppet: Puppet
+    outside: httpx.AsyncClient
+    own: Mapping[str, Any]
+    other: Mapping[str, Any]
+    way: Way
+    inside: httpx.AsyncClient
+
+
+@asynccontextmanager
+async def _house(
+    tmp_path: Path, chain: Chain = UNCHAINED, *, asked_by_other: bool = False, **settings: Any
+) -> AsyncIterator[House]:
+    """A house with two agents, and the way out of a cell in which a tool of the first one runs."""
+    async with open_house(tmp_path, **settings) as (kelpie, puppet), client_of(kelpie) as outside:
+        if password := settings.get("password"):
+            outside.headers["Authorization"] = f"Bearer {password}"
+        blocks = [{"label": "human", "value": "nobody"}, {"label": "law", "value": "so it is", "read_only": True}]
+        own = await make_agent(outside, memory_blocks=blocks, secrets={"TOKEN": "only-for-tools"})
+        private = [{"label": "human", "value": "private"}]
+        tools = ["send_message_to_agent_and_wait_for_reply"]
+        other = await make_agent(outside, name="two", memory_blocks=private, tools=tools)
+        if asked_by_other:
+            chain = chain.asked_by(AgentId(other["id"]))
+        view = await kelpie.agents.get(AgentId(own["id"]))
+        call = CallContext(view.agent, kelpie.world.clock.now(), kelpie.world.ids.uuid(), chain=chain)
+        listener = socket.create_server(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with ExitStack() as stack:
+            way = stack.enter_context(Callback(kelpie.passports, kelpie.world.clock).opened(TOOL, call, 30.0))
+            assert kelpie.broker.api is not None
+            serving = await kelpie.broker.serve_api(listener, way.passport)
+            bearer = {"Authorization": f"Bearer {way.passport}"}
+            try:
+                async with (
+                    asyncio.timeout(DEADLINE_S),
+                    httpx.AsyncClient(base_url=url, headers=bearer, trust_env=False, timeout=DEADLINE_S) as inside,
+                ):
+                    yield House(kelpie, puppet, outside, own, other, way, inside)
+            finally:
+                await serving.close()
+
+
+def _said(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+async def test_the_environment_says_who_and_where(tmp_path: Path) -> None:
+    async with _house(tmp_path) as house:
+        assert house.way.env == {
+            "LETTA_AGENT_ID": house.own["id"],
+            "LETTA_PROJECT_ID": "",
+            "LETTA_BASE_URL": "http://127.0.0.1:8283",
+            "LETTA_API_KEY": house.way.passport,
+        }
+
+
+@pytest.mark.parametrize("password", [None, "the password of the server"])
+async def test_a_request_needs_the_passport_of_the_cell_whatever_the_server_asks(
+    tmp_path: Path, password: str | None
+) -> None:
+    asks = {"password": password, "secure": True} if password else {}
+    async with _house(tmp_path, **asks) as house:
+        path = f"/v1/agents/{house.own['id']}"
+        assert (await house.inside.get(path)).json()["id"] == house.own["id"]
+        for wrong in ("", "Bearer kelpie-passport_x", f"Bearer {password or 'anything'}"):
+            refused = await house.inside.get(path, headers={"Authorization": wrong})
+            assert refused.status_code == 401, wrong
+
+
+async def test_a_passport_opens_no_other_door_and_nothing_after_the_call(tmp_path: Path) -> None:
+    async with _house(tmp_path, password="the password", secure=True) as house:
+        path = f"/v1/agents/{house.own['id']}"
+        bearer = {"Authorization": f"Bearer {house.way.passport}"}
+        assert (await house.outside.get(path, headers=bearer)).status_code == 401
+        kept, url = house.kelpie, str(house.inside.base_url)
+        assert len(kept.passports) == 1
+    assert len(kept.passports) == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}{path}", headers=bearer, trust_env=False)
+
+
+async def test_code_edits_what_its_agent_remembers_and_the_agent_is_the_author(tmp_path: Path) -> None:
+    async with _house(tmp_path) as house:
+        base = f"/v1/agents/{house.own['id']}"
+        changed = await house.inside.patch(f"{base}/core-memory/blocks/human", json={"value": "Ada"})
+        assert changed.status_code == 200, changed.text
+        block = (await house.outside.get(f"{base}/core-memory/blocks/human")).json()
+        assert block["value"] == "Ada"
+        history = (await house.outside.get(f"/v1/blocks/{block['id']}/history")).json()
+        newest = max(history["versions"] if isinstance(history, dict) else history, key=lambda one: one["version"])
+        assert house.own["id"] in str(newest) and "errand" in str(newest)
+        added = await house.inside.post(f"{base}/archival-memory", json={"text": "a fact"})
+        assert added.status_code == 200, added.text
+
+
+async def test_code_is_bound_by_what_binds_its_agent(tmp_path: Path) -> None:
+    async with _house(tmp_path) as house:
+        base = f"/v1/agents/{house.own['id']}"
+        for path, body in (
+            ("core-memory/blocks/law", {"value": "otherwise"}),
+            ("core-memory/blocks/human", {"read_only": True}),
+            ("core-memory/blocks/human", {"value": "x", "limit": 10}),
+        ):
+            refused = await house.inside.patch(f"{base}/{path}", json=body)
+            assert refused.status_code == 403, (path, body, refused.text)
+        blocks = (await house.outside.get(f"{base}/core-memory/blocks")).json()
+        assert {block["label"]: block["value"] for block in blocks} == {"human": "nobody", "law": "so it is"}
+
+
+async def test_code_reaches_nothing_but_its_agent(tmp_path: Path) -> None:
+    async with _house(tmp_path) as house:
+        own, other = f"/v1/agents/{house.own['id']}", f"/v1/agents/{house.other['id']}"
+        block = house.own["memory"]["blocks"][0]["id"]
+        closed = [
+            ("GET", "/v1/agents/"),
+            ("GET", other),
+            ("GET", f"{other}/messages"),
+            ("PATCH", f"{other}/core-memory/blocks/human"),
+            ("GET", "/v1/tools/"),
+            ("POST", "/v1/tools/"),
+            ("POST", "/v1/tools/run"),
+            ("GET", "/v1/blocks/"),
+            ("POST", "/v1/kelpie/keys"),
+            ("GET", "/v1/admin/users/"),
+            ("PATCH", own),
+            ("DELETE", own),
+            ("PATCH", f"{own}/tools/attach/tool-1"),
+            ("PATCH", f"{own}/core-memory/blocks/detach/{block}"),
+            ("PATCH", f"{own}/reset-messages"),
+            ("POST", f"{own}/messages/cancel"),
+        ]
+        for method, path in closed:
+            refused = await house.inside.request(method, path, json={})
+            assert refused.status_code == 403, (method, path, refused.status_code, refused.text)
+        shown = (await house.inside.get(own)).text
+        assert "only-for-tools" not in shown, "code is given secrets as environment, or not at all"
+
+
+async def test_code_asks_another_agent_on_behalf_of_its_own(tmp_path: Path) -> None:
+    async with _house(tmp_path) as house:
+        answer = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("how are you"))
+        assert answer.status_code == 200, answer.text
+        rows = (await house.outside.get(f"/v1/agents/{house.other['id']}/messages")).json()
+        asked = next(row for row in rows if row["message_type"] == "user_message" and "how are you" in str(row))
+        assert asked["sender_id"] == house.own["id"]
+
+
+@pytest.mark.parametrize("way", ["messages", "messages/stream", "messages/async"])
+async def test_a_message_to_its_own_agent_is_refused_at_once_as_a_cycle(tmp_path: Path, way: str) -> None:
+    async with _house(tmp_path) as house:
+        refused = await house.inside.post(f"/v1/agents/{house.own['id']}/{way}", json=_said("me again"))
+        assert refused.status_code == 409, refused.text
+        assert refused.json()["detail"].startswith("CYCLE: ")
+        assert refused.headers["x-should-retry"] == "false"
+        assert house.puppet.asked == []
+
+
+async def test_so_is_one_to_an_agent_up_the_chain(tmp_path: Path) -> None:
+    async with _house(tmp_path, asked_by_other=True) as house:
+        refused = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("and you?"))
+        assert refused.status_code == 409, refused.text
+        assert house.other["id"] in refused.json()["detail"]
+        assert house.puppet.asked == []
+
+
+async def test_a_chain_that_is_spent_leads_no_further(tmp_path: Path) -> None:
+    async with _house(tmp_path, Chain((), HOPS_MAX)) as house:
+        refused = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("on and on"))
+        assert refused.status_code == 409
+        assert house.puppet.asked == []
+
+
+async def test_the_chain_goes_with_the_message(tmp_path: Path) -> None:
+    """The other agent cannot ask back: its model is told that the first one waits for it."""
+    async with _house(tmp_path) as house:
+        back = json.dumps({"message": "why?", "other_agent_id": house.own["id"]})
+        house.puppet.script += [called("send_message_to_agent_and_wait_for_reply", back), said("never mind")]
+        answer = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("tell me"))
+        assert answer.status_code == 200, answer.text
+        told = next(one for one in answer.json()["messages"] if one["message_type"] == "tool_return_message")
+        assert told["status"] == "error" and "waits for the answer" in told["tool_return"]
+        assert len(house.puppet.asked) == 2, "the first agent was not asked"
+
+
+async def test_while_code_waits_its_agent_cannot_be_asked_by_whom_it_asks_otherwise(tmp_path: Path) -> None:
+    """The chain does not know of a turn that began before: the ring is seen by who waits for whom."""
+    async with _house(tmp_path) as house:
+        held = asyncio.Event()
+        house.puppet.script += [held, said("done")]
+        first = asyncio.create_task(
+            house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("take your time"))
+        )
+        await house.puppet.waiting.wait()
+        here, there = (AgentId(house.own["id"]), ""), (AgentId(house.other["id"]), "")
+        with pytest.raises(ToolError, match="itself waiting"), house.kelpie.waits.waiting(there, here):
+            pass
+        held.set()
+        assert (await first).status_code == 200
+        with house.kelpie.waits.waiting(there, here):
+            pass  # nobody waits any more
