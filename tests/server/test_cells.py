@@ -105,8 +105,9 @@ async def test_a_passport_opens_no_other_door_and_nothing_after_the_call(tmp_pat
         kept, url = house.kelpie, str(house.inside.base_url)
         assert len(kept.passports) == 1
     assert len(kept.passports) == 0
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{url}{path}", headers=bearer, trust_env=False)
+    async with httpx.AsyncClient(base_url=url, headers=bearer, trust_env=False) as late:
+        with pytest.raises(httpx.ConnectError):
+            await late.get(path)
 
 
 async def test_code_edits_what_its_agent_remembers_and_the_agent_is_the_author(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The door to memory blocks: what people may do with them from outside an agent.
 
 People are not bound by a block's limit or by `read_only`; those are promises about what the agent itself may write,
-and so they bind the code of its tools. After every change the agents that carry the block are told, so that no prompt keeps an old value.
+and so they bind the code of its tools. After every change the agents that carry the block are told, so that no prompt
+keeps an old value.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -64,11 +64,6 @@ class EgressProxy:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
 
-    @property
-    def connections(self) -> int:
-        """How many are open, to both sides."""
-        return len(self._open)
-
     async def serve(self, listener: socket.socket) -> "EgressProxy":
         self._server = await asyncio.start_server(self._answer, sock=listener, limit=HEAD_BYTES_MAX)
         return self
