@@ -1,14 +1,25 @@
-"""The process sandbox: jobs in cells of this machine, one cell for each job."""
+"""The process sandbox: jobs in cells of this machine, one cell for each job, so many at once and no more.
+
+A job has its result as soon as there is one; its cell is taken down behind it, and its place is free for the next when
+nothing of the cell is left. Where it could still touch what outlives it, the job waits for that as well.
+"""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import asdict
 from typing import Protocol
 
 from kelpie.core.confinement import Isolation
-from kelpie.core.errors import SandboxUnavailable
+from kelpie.core.errors import SandboxUnavailable, ToolError
+from kelpie.sandbox.pool import Pool
 from kelpie.sandbox.port import Ended, How, Job
 from kelpie.world.cells import Cell, Cells, Doors, Left, Order, Plan
 from kelpie.world.clock import Clock
+
+CELLS_MAX = 16
+WAITING_MAX = 256
+WARM_MAX = 4
+WAIT_S = 120.0
 
 
 class Porter(Protocol):
@@ -20,28 +31,87 @@ class Porter(Protocol):
 
 
 class ProcessSandbox:
-    def __init__(self, cells: Cells, clock: Clock, porter: Porter | None = None) -> None:
+    def __init__(
+        self,
+        cells: Cells,
+        clock: Clock,
+        porter: Porter | None = None,
+        *,
+        cells_max: int = CELLS_MAX,
+        waiting_max: int = WAITING_MAX,
+        warm_max: int = WARM_MAX,
+    ) -> None:
+        self.porter = porter
         self._cells = cells
         self._clock = clock
-        self._porter = porter
-        self._burials: set[asyncio.Task[None]] = set()
+        self._pool = Pool(cells, warm_max)
+        self._places = asyncio.Semaphore(cells_max)
+        self._cells_max = cells_max
+        self._waiting_max = waiting_max
+        self._waiting = 0
+        self._running: dict[int, Cell] = {}
+        self._burials: dict[int, asyncio.Task[None]] = {}
+        self._served_so_far = 0
 
     async def run(self, job: Job) -> Ended:
-        """Runs a job to its end; cancelling it kills all of it. Raises SandboxUnavailable with what is missing."""
+        """Runs a job to its end; cancelling it kills all of it.
+
+        Raises SandboxUnavailable with what is missing, and ToolError when too many wait already.
+        """
         if job.confinement.isolation is not Isolation.process:
             raise SandboxUnavailable(
                 f"the tool wants isolation of the class {job.confinement.isolation}, and this server has only "
                 f"{Isolation.process}"
             )
-        cell = await self._cells.start(Plan(job.runner, job.mounts, job.confinement.scratch_bytes))
+        await self._take_place()
         try:
-            return await self._run(cell, job)
+            cell = await self._pool.take(Plan(job.runner, job.mounts, job.confinement.scratch_bytes))
+        except BaseException:  # raised again; the place must not be lost
+            self._places.release()
+            raise
+        self._served_so_far += 1
+        number = self._served_so_far
+        self._running[number] = cell
+        try:
+            ended = await self._run(cell, job)
         finally:
-            await cell.kill()
+            burial = self._burials[number] = asyncio.create_task(self._bury(number, cell))
+        if ended.how is not How.finished or any(mount.writable for mount in job.mounts):
+            await asyncio.shield(burial)
+        return ended
+
+    def counts(self) -> dict[str, int]:
+        """What the pool has and did, how many jobs run, wait for a place, or are being taken down."""
+        running = len(self._running) - len(self._burials)
+        told = {"places": self._cells_max, "running": running, "ending": len(self._burials), "waiting": self._waiting}
+        return asdict(self._pool.counts) | told
 
     async def close(self) -> None:
         """Ends every cell."""
+        await self._pool.close()
+        await asyncio.gather(*(cell.kill() for cell in self._running.values()))
+        await asyncio.gather(*self._burials.values())
         await self._cells.close()
+
+    async def _take_place(self) -> None:
+        """Waits for a place. Raises ToolError when too many wait, or for too long."""
+        if self._waiting >= self._waiting_max:
+            raise ToolError(f"too much code runs at once: {self._waiting_max} calls wait already; try again later")
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._places.acquire()
+        except TimeoutError:
+            raise ToolError(f"no place to run code was free within {WAIT_S:.0f} s; try again later") from None
+        finally:
+            self._waiting -= 1
+
+    async def _bury(self, number: int, cell: Cell) -> None:
+        try:
+            await cell.kill()
+        finally:
+            del self._running[number], self._burials[number]
+            self._places.release()
 
     async def _run(self, cell: Cell, job: Job) -> Ended:
         started = self._clock.now()
@@ -69,8 +139,8 @@ class ProcessSandbox:
         doors = cell.doors
         if doors is None:
             return nullcontext()
-        if self._porter is not None and (job.passport is not None or job.confinement.egress):
-            return self._porter.serve(job, doors)
+        if self.porter is not None and (job.passport is not None or job.confinement.egress):
+            return self.porter.serve(job, doors)
         doors.close()
         return nullcontext()
 

@@ -1,0 +1,111 @@
+"""Cells that were started before anybody needed them, so that a job need not wait for one.
+
+A cell is used once and never comes back. Those that wait are few, and the kinds that were wanted longest ago give way;
+new ones are started one after the other in the background. Cells that mount something writable are never kept waiting:
+what is behind such a mount may be gone by the time they are used.
+"""
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.observe import logs
+from kelpie.world.cells import Cell, Cells, Plan
+
+WARM_PER_PLAN = 2
+
+_log = logs.get("sandbox")
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the pool did so far, and what it has."""
+
+    hits: int = 0
+    misses: int = 0
+    starting: int = 0
+    warm: int = 0
+
+
+class Pool:
+    def __init__(self, cells: Cells, warm_max: int) -> None:
+        self.counts = Counts()
+        self._cells = cells
+        self._warm_max = warm_max
+        self._warm: OrderedDict[Plan, list[Cell]] = OrderedDict()
+        self._refill: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def take(self, plan: Plan) -> Cell:
+        """A cell that nobody has used. Raises SandboxUnavailable with what is missing."""
+        waiting = self._warm.get(plan, [])
+        while waiting:
+            cell = waiting.pop(0)
+            self.counts.warm -= 1
+            if cell.alive:
+                self.counts.hits += 1
+                self._want(plan)
+                return cell
+            await cell.kill()
+        self.counts.misses += 1
+        cell = await self._start(plan)
+        self._want(plan)
+        return cell
+
+    async def close(self) -> None:
+        """Ends the cells that wait."""
+        self._closed = True
+        if self._refill is not None:
+            self._refill.cancel()
+            await asyncio.wait([self._refill])
+        left = [cell for waiting in self._warm.values() for cell in waiting]
+        self._warm.clear()
+        self.counts.warm = 0
+        await asyncio.gather(*(cell.kill() for cell in left))
+
+    def _want(self, plan: Plan) -> None:
+        """Cells of this plan are wanted; sees to it that some wait for the next time."""
+        if self._closed or any(mount.writable for mount in plan.mounts):
+            return
+        self._warm.setdefault(plan, [])
+        self._warm.move_to_end(plan)
+        if self._refill is None or self._refill.done():
+            self._refill = asyncio.create_task(self._fill())
+
+    async def _fill(self) -> None:
+        try:
+            while (plan := self._lacking()) is not None:
+                cell = await self._start(plan)
+                self._warm.setdefault(plan, []).append(cell)
+                self.counts.warm += 1
+                await self._give_way()
+        except SandboxUnavailable as error:
+            _log.warning("a cell could not be started in advance", error=str(error))
+
+    def _lacking(self) -> Plan | None:
+        """The plan wanted last that has too few cells and a right to one."""
+        room = self._warm_max
+        for plan, waiting in reversed(self._warm.items()):
+            share = min(WARM_PER_PLAN, room)
+            if len(waiting) < share:
+                return plan
+            room -= share
+        return None
+
+    async def _give_way(self) -> None:
+        """Ends the cells of what was wanted longest ago, down to the bound."""
+        while self.counts.warm > self._warm_max:
+            plan, waiting = next(iter(self._warm.items()))
+            if not waiting:
+                del self._warm[plan]
+                continue
+            self.counts.warm -= 1
+            await waiting.pop(0).kill()
+
+    async def _start(self, plan: Plan) -> Cell:
+        self.counts.starting += 1
+        try:
+            return await self._cells.start(plan)
+        finally:
+            self.counts.starting -= 1
