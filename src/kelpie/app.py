@@ -39,6 +39,7 @@ from kelpie.llm.port import Provider
 from kelpie.memory.embedding import Embedding
 from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
+from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search.items import NearestItems
 from kelpie.storage import accounts, heads, steps, unfinished
 from kelpie.storage.heads import Node
@@ -50,6 +51,7 @@ from kelpie.tools.port import ExternalTool
 from kelpie.tools.registry import ensure_builtins, tell_shadowed
 from kelpie.world import password_file
 from kelpie.world.broker import LocalBroker
+from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
 from kelpie.world.http import NetworkHttp
@@ -90,6 +92,7 @@ class Kelpie:
         self._node: Node | None = None
         self._recovery: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
+        self.sandbox = _sandbox(world, settings)
         self._upkeep = Upkeep(world, settings.stream_kept_s)
         self._embedding: asyncio.Task[None] | None = None
         self.models = Models(world, settings, providers)
@@ -184,6 +187,8 @@ class Kelpie:
                 task.cancel()
         await self._meetings.close()
         await self.dispatcher.close(drain_s)
+        if self.sandbox is not None:
+            await self.sandbox.close()
         await self.models.close()
         await self.gate.close()
         if self.world.embedder is not None:
@@ -276,6 +281,19 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
+def _sandbox(world: World, settings: Settings) -> ProcessSandbox | None:
+    """None where nothing can hold code that is not ours; then such code is refused."""
+    if world.cells is None:
+        return None
+    return ProcessSandbox(
+        world.cells,
+        world.clock,
+        cells_max=settings.sandbox_cells_max,
+        waiting_max=settings.sandbox_waiting_max,
+        warm_max=settings.sandbox_warm_max,
+    )
+
+
 def _tracing(settings: Settings) -> Tracing | None:
     return Tracing(settings.trace_steps, settings.trace_bytes_max) if settings.trace_steps else None
 
@@ -312,6 +330,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         http=NetworkHttp(),
         processes=SystemProcesses(),
         embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
+        cells=BubblewrapCells(),
     )
     return Kelpie(world, settings, data_dir=data_dir, password_kept=password_file.read(data_dir.path))
 

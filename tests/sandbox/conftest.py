@@ -14,7 +14,7 @@ from kelpie.world.clock import SystemClock
 
 @pytest.fixture
 async def cells() -> AsyncIterator[BubblewrapCells]:
-    found = BubblewrapCells.open()
+    found = BubblewrapCells()
     try:
         cell = await found.start(Plan(Runner.command))
     except SandboxUnavailable as error:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from kelpie.core.bounds import parse_handles, parse_limits
 from kelpie.core.prices import parse_prices
-from kelpie.core.server_settings import ServerSettings
+from kelpie.core.sandbox_settings import SandboxSettings
 from kelpie.core.setting import setting
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings(ServerSettings):
+class ModelSettings(SandboxSettings):
     model_timeout_s: float = setting(
         "models.timeout_seconds",
         "How long one model call may take, retries included.",

@@ -72,13 +72,15 @@ class ProcessSandbox:
         self._served_so_far += 1
         number = self._served_so_far
         self._running[number] = cell
+        wait = True
         try:
             ended = await self._run(cell, job)
+            wait = ended.how is not How.finished or any(mount.writable for mount in job.mounts)
+            return ended
         finally:
             burial = self._burials[number] = asyncio.create_task(self._bury(number, cell))
-        if ended.how is not How.finished or any(mount.writable for mount in job.mounts):
-            await asyncio.shield(burial)
-        return ended
+            if wait:
+                await asyncio.shield(burial)
 
     def counts(self) -> dict[str, int]:
         """What the pool has and did, how many jobs run, wait for a place, or are being taken down."""
@@ -89,8 +91,8 @@ class ProcessSandbox:
     async def close(self) -> None:
         """Ends every cell."""
         await self._pool.close()
-        await asyncio.gather(*(cell.kill() for cell in self._running.values()))
-        await asyncio.gather(*self._burials.values())
+        await asyncio.gather(*(cell.kill() for cell in list(self._running.values())))
+        await asyncio.gather(*list(self._burials.values()))
         await self._cells.close()
 
     async def _take_place(self) -> None:

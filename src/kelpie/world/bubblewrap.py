@@ -10,7 +10,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import count
 
 from kelpie.core.errors import SandboxUnavailable
@@ -33,15 +34,15 @@ _ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 97; shift; done; shift;
 class BubblewrapCells:
     """Starts cells. Without control groups only what one process takes is limited, not what all of them take."""
 
-    def __init__(self, groups: ControlGroups | None) -> None:
-        self.groups = groups
+    def __init__(self, groups: Callable[[], ControlGroups | None] = control_group.find) -> None:
+        self._find_groups = groups
         self._names = count(1)
         self._filter = seccomp.program()
 
-    @classmethod
-    def open(cls) -> "BubblewrapCells":
-        """With the control groups that this process may make."""
-        return cls(control_group.find() if sys.platform == "linux" else None)
+    @cached_property
+    def groups(self) -> ControlGroups | None:
+        """Looked for when the first cell is wanted: a server that runs no code makes no groups."""
+        return self._find_groups()
 
     async def start(self, plan: Plan) -> BubblewrapCell:
         """A cell that waits for its order. Raises SandboxUnavailable with what is missing."""
@@ -72,8 +73,8 @@ class BubblewrapCells:
         return cell
 
     async def close(self) -> None:
-        if self.groups is not None:
-            self.groups.close()
+        if (groups := self.__dict__.get("groups")) is not None:
+            groups.close()
 
     def _launch(self, bwrap: str, plan: Plan, group: Group | None) -> Hold:
         """Starts bubblewrap with nothing of ours but the descriptors it is meant to have."""

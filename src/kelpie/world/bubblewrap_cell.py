@@ -50,6 +50,7 @@ class BubblewrapCell:
         self._killed: asyncio.Task[None] | None = None
         self._first: int | None = None  # the first process in the cell
         self._flooded = False
+        self._cpu_before_us = 0
         self._code: int | None = None
         self.doors: Doors | None = None
         self.landlock = 0
@@ -91,6 +92,7 @@ class BubblewrapCell:
             pipe.bytes_max = order.confinement.output_bytes
         if self._hold.group is not None:
             self._hold.group.limit(order.confinement)
+            self._cpu_before_us = self._hold.group.cpu_us()
         header = {"env": {**self._env, **order.env}, "limits": self._limits(order.confinement)}
         self._loop.add_reader(self._hold.control, self._replied)
         try:
@@ -115,7 +117,7 @@ class BubblewrapCell:
             truncated=stdout.truncated or stderr.truncated,
             flooded=self._flooded,
             out_of_memory=group is not None and group.ran_out_of_memory(),
-            cpu_us=group.cpu_us() if group is not None else 0,
+            cpu_us=group.cpu_us() - self._cpu_before_us if group is not None else 0,
             memory_peak_bytes=group.memory_peak_bytes() if group is not None else 0,
         )
 

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+from kelpie.world.cells import Cells
 from kelpie.world.clock import Clock
 from kelpie.world.database import Database
 from kelpie.world.embedder import Embedder
@@ -20,3 +21,4 @@ class World:
     http: Http
     processes: Processes
     embedder: Embedder | None = None  # None: nothing on this machine can embed
+    cells: Cells | None = None  # None: nothing here can hold code that is not ours
