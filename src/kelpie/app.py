@@ -50,7 +50,7 @@ from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import ExternalTool
 from kelpie.tools.registry import ensure_builtins, tell_shadowed
 from kelpie.world import password_file
-from kelpie.world.broker import LocalBroker
+from kelpie.world.broker import Broker, LocalBroker
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.data_dir import DataDir
@@ -92,7 +92,6 @@ class Kelpie:
         self._node: Node | None = None
         self._recovery: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
-        self.sandbox = _sandbox(world, settings)
         self._upkeep = Upkeep(world, settings.stream_kept_s)
         self._embedding: asyncio.Task[None] | None = None
         self.models = Models(world, settings, providers)
@@ -114,6 +113,7 @@ class Kelpie:
         self.gate = Gate(world, settings, password_kept)
         self.passports = Passports(world.ids, world.clock)
         self.broker = LocalBroker(private=settings.egress_private)  # answers what comes out of cells
+        self.sandbox = _sandbox(world, settings, self.broker)
         self._wanted = asyncio.Event()  # recovery, soon
         self._broadcast = Broadcast()
         self._callbacks = Callbacks(world, settings)
@@ -281,13 +281,14 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _sandbox(world: World, settings: Settings) -> ProcessSandbox | None:
+def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox | None:
     """None where nothing can hold code that is not ours; then such code is refused."""
     if world.cells is None:
         return None
     return ProcessSandbox(
         world.cells,
         world.clock,
+        broker,
         cells_max=settings.sandbox_cells_max,
         waiting_max=settings.sandbox_waiting_max,
         warm_max=settings.sandbox_warm_max,

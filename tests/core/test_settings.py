@@ -12,6 +12,7 @@ from kelpie.core.settings import KEYS, SENT_TO, SETTINGS, VARIABLES, Settings, r
 KINDS = {name: spec.kind for name, spec in SETTINGS.items()}
 # A text that is a valid value of a setting and not its default, and the value it stands for.
 SPECIAL: dict[str, tuple[str, Any]] = {
+    "sandbox_isolation": ("none", "none"),
     "port": ("9000", 9000),
     "log_level": ("debug", "debug"),
     "context_window": ("4000", 4000),

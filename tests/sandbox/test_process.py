@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import socket
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,9 @@ from kelpie.core.confinement import Confinement, Isolation
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.sandbox.port import Ended, How, Mount
 from kelpie.sandbox.process import ProcessSandbox
+from kelpie.world.broker import API_PORT, PROXY_PORT, Served
+from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import command, function, script
 
 
@@ -119,3 +124,41 @@ async def test_a_cancelled_job_leaves_nothing(sandbox: ProcessSandbox, tmp_path:
 async def test_a_class_that_is_not_there_is_refused_by_name(sandbox: ProcessSandbox) -> None:
     with pytest.raises(SandboxUnavailable, match="vm"):
         await sandbox.run(script("pass", Confinement(isolation=Isolation.vm)))
+
+
+async def test_a_job_with_a_passport_reaches_who_answers_its_door_and_one_without_does_not(
+    cells: BubblewrapCells,
+) -> None:
+    class OneWord:
+        """Answers every connection with a word, as the API would with more."""
+
+        async def serve_api(self, listener: socket.socket, passport: str) -> Served:
+            server = await asyncio.start_server(lambda _, writer: self._say(writer, passport), sock=listener)
+            return _Closing(server)
+
+        async def serve_proxy(self, listener: socket.socket, hosts: Sequence[str]) -> Served:
+            raise AssertionError("nobody asked for the network")
+
+        async def _say(self, writer: asyncio.StreamWriter, word: str) -> None:
+            writer.write(word.encode())
+            writer.close()
+            await writer.wait_closed()
+
+    sandbox = ProcessSandbox(cells, SystemClock(), OneWord())
+    source = (
+        "import socket\ndef tool(port):\n    return socket.create_connection(('127.0.0.1', port), 5).recv(100).decode()"
+    )
+    job = function(source, port=API_PORT)
+    assert answer(await sandbox.run(replace(job, passport="hello")))["value"] == "hello"
+    assert "ConnectionRefusedError" in answer(await sandbox.run(job))["error"]
+    proxy = function(source, port=PROXY_PORT)
+    assert "ConnectionRefusedError" in answer(await sandbox.run(replace(proxy, passport="hello")))["error"]
+    await sandbox.close()
+
+
+class _Closing:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    async def close(self) -> None:
+        self._server.close()

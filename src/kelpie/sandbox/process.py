@@ -5,15 +5,16 @@ nothing of the cell is left. Where it could still touch what outlives it, the jo
 """
 
 import asyncio
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Protocol
 
 from kelpie.core.confinement import Isolation
 from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.sandbox.pool import Pool
 from kelpie.sandbox.port import Ended, How, Job
-from kelpie.world.cells import Cell, Cells, Doors, Left, Order, Plan
+from kelpie.world.broker import Broker, Served
+from kelpie.world.cells import Cell, Cells, Left, Order, Plan
 from kelpie.world.clock import Clock
 
 CELLS_MAX = 16
@@ -22,26 +23,18 @@ WARM_MAX = 4
 WAIT_S = 120.0
 
 
-class Porter(Protocol):
-    """Serves the doors of a cell: our API to whoever shows the job's passport, and the hosts it may reach."""
-
-    def serve(self, job: Job, doors: Doors) -> AbstractAsyncContextManager[None]:
-        """Serves them while it is entered; afterwards they are shut and no connection through them is left."""
-        ...
-
-
 class ProcessSandbox:
     def __init__(
         self,
         cells: Cells,
         clock: Clock,
-        porter: Porter | None = None,
+        broker: Broker | None = None,
         *,
         cells_max: int = CELLS_MAX,
         waiting_max: int = WAITING_MAX,
         warm_max: int = WARM_MAX,
     ) -> None:
-        self.porter = porter
+        self._broker = broker
         self._cells = cells
         self._clock = clock
         self._pool = Pool(cells, warm_max)
@@ -137,14 +130,24 @@ class ProcessSandbox:
             memory_peak_bytes=left.memory_peak_bytes,
         )
 
-    def _served(self, cell: Cell, job: Job) -> AbstractAsyncContextManager[None]:
-        doors = cell.doors
-        if doors is None:
-            return nullcontext()
-        if self.porter is not None and (job.passport is not None or job.confinement.egress):
-            return self.porter.serve(job, doors)
-        doors.close()
-        return nullcontext()
+    @asynccontextmanager
+    async def _served(self, cell: Cell, job: Job) -> AsyncIterator[None]:
+        """Answers the doors that the job has a right to, and shuts the others."""
+        doors, broker = cell.doors, self._broker
+        served: list[Served] = []
+        try:
+            if doors is not None and broker is not None and job.passport is not None:
+                served.append(await broker.serve_api(doors.api, job.passport))
+            elif doors is not None:
+                doors.api.close()
+            if doors is not None and broker is not None and job.confinement.egress:
+                served.append(await broker.serve_proxy(doors.egress, job.confinement.egress))
+            elif doors is not None:
+                doors.egress.close()
+            yield
+        finally:
+            for each in served:
+                await each.close()
 
 
 def _how(left: Left) -> How:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from kelpie.core.confinement import Runner
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world.cells import API_PORT, EGRESS_PORT, Plan
+from kelpie.world.broker import API_PORT, PROXY_PORT
+from kelpie.world.cells import Plan
 
 PROGRAMS = Path(__file__).with_name("cell")
 INSIDE = "/run/kelpie"
@@ -33,7 +34,7 @@ def program(plan: Plan, control: int) -> list[str]:
     writable = [SCRATCH, "/dev/shm", *(mount.target for mount in plan.mounts if mount.writable)]
     told = {
         "runner": plan.runner.value,
-        "ports": [API_PORT, EGRESS_PORT],
+        "ports": [API_PORT, PROXY_PORT],
         "writable": writable,
         "node": _node() if plan.runner is Runner.node else None,
         "arguments": [f"{INSIDE}/node_runner.cjs"],

@@ -11,8 +11,6 @@ from typing import Protocol
 
 from kelpie.core.confinement import MEGABYTE, Confinement, Mount, Runner
 
-API_PORT = 8283  # of the cell's own loopback: our API
-EGRESS_PORT = 3128  # and the proxy to the hosts that the order may reach
 RESULT_BYTES_MAX = 16 * MEGABYTE
 FLOOD_FACTOR = 16  # output past this many times its bound is no longer thrown away: the order is ended
 
