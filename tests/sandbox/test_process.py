@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from kelpie.core.confinement import Confinement, Isolation
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.sandbox.port import Ended, How, Mount
+from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.broker import API_PORT, PROXY_PORT, Served
 from kelpie.world.bubblewrap import BubblewrapCells
@@ -162,3 +163,18 @@ class _Closing:
 
     async def close(self) -> None:
         self._server.close()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSandbox) -> None:
+    def job(source: str, name: str | None = None, **arguments: Any) -> Job:
+        told = {"source": source, "function": name, "arguments": arguments}
+        return Job(Runner.node, json.dumps(told).encode(), env={"GREETING": "hello"})
+
+    source = "async function tool({ a, b }) { console.log(process.env.GREETING); return { sum: a + b } }"
+    ended = await sandbox.run(job(source, "tool", a=1, b=2))
+    assert answer(ended) == {"ok": True, "value": {"sum": 3}} and ended.stdout == b"hello\n"
+    ended = await sandbox.run(job("export function tool() { throw new TypeError('no') }", "tool"))
+    assert answer(ended)["error"] == "TypeError: no"
+    ended = await sandbox.run(job("console.log(require('fs').readdirSync('/tmp').length); process.exitCode = 4"))
+    assert (ended.how, ended.code, ended.stdout) == (How.finished, 4, b"0\n")
