@@ -13,7 +13,7 @@ from kelpie.core.confinement import Isolation
 from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.sandbox.pool import Pool
 from kelpie.sandbox.port import Ended, How, Job
-from kelpie.world.broker import Broker, Served
+from kelpie.world.broker import PROXY_ENV, Broker, Served
 from kelpie.world.cells import Cell, Cells, Left, Order, Plan
 from kelpie.world.clock import Clock
 
@@ -111,10 +111,11 @@ class ProcessSandbox:
     async def _run(self, cell: Cell, job: Job) -> Ended:
         started = self._clock.now()
         timed_out = False
+        env = {**PROXY_ENV, **job.env} if job.confinement.egress else job.env
         async with self._served(cell, job):
             try:
                 async with asyncio.timeout(job.confinement.wall_s):
-                    await cell.run(Order(job.request, job.confinement, job.env))
+                    await cell.run(Order(job.request, job.confinement, env))
             except TimeoutError:
                 timed_out = True
         left = cell.left()

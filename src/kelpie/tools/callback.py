@@ -14,7 +14,7 @@ from kelpie.tools.port import CallContext
 from kelpie.world.broker import API_PORT
 from kelpie.world.clock import Clock
 
-GRACE_S = 60.0  # beyond the time-out of the tool, which may have to wait for a cell first
+GRACE_S = 180.0  # beyond the time-out of the tool, which may have to wait for a cell first
 BASE_URL = f"http://127.0.0.1:{API_PORT}"
 
 

@@ -7,12 +7,20 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from kelpie.core.errors import InvalidInput, ToolError
 from kelpie.world.egress import EgressProxy
 
 API_PORT = 8283  # inside the cell: our API, for who shows the passport of the job
 PROXY_PORT = 8284  # inside the cell: an HTTP proxy to the hosts that the job may reach
 
 Listener = socket.socket
+
+_PROXY = f"http://127.0.0.1:{PROXY_PORT}"
+# How programs find the proxy.
+PROXY_ENV = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
+    **dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost"),
+}
 
 
 class Served(Protocol):
@@ -34,7 +42,7 @@ class Broker(Protocol):
         ...
 
     async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
-        """Lets HTTP(S) reach these hosts, and no others. Raises InvalidInput for what is no host."""
+        """Lets HTTP(S) reach these hosts, and no others. Raises ToolError for what is no host."""
         ...
 
 
@@ -49,7 +57,12 @@ class LocalBroker:
         return _Closed(listener) if self.api is None else await self.api(listener, passport)
 
     async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
-        return await EgressProxy(hosts, private=self._private).serve(listener)
+        try:
+            proxy = EgressProxy(hosts, private=self._private)
+        except InvalidInput as error:
+            listener.close()
+            raise ToolError(f"The tool was not run: {error}") from error
+        return await proxy.serve(listener)
 
 
 class _Closed:

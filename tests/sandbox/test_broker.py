@@ -1,0 +1,108 @@
+"""The ways out of a real cell: to whoever answers its doors, and to nobody else."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from kelpie.core.confinement import Confinement
+from kelpie.core.errors import ToolError
+from kelpie.sandbox.process import ProcessSandbox
+from kelpie.world.broker import Listener, LocalBroker
+from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.clock import SystemClock
+from tests.sandbox.jobs import script
+
+ASK = """
+import urllib.request, urllib.error
+for url in {urls!r}:
+    try:
+        print(urllib.request.urlopen(url, timeout=5).read().decode())
+    except urllib.error.HTTPError as error:
+        print(error.code)
+    except OSError as error:
+        print(type(error).__name__)
+"""
+
+
+class Api:
+    """Stands in for our API: it says which passport it was opened for."""
+
+    def __init__(self) -> None:
+        self.servers: list[asyncio.Server] = []
+
+    async def __call__(self, listener: Listener, passport: str) -> "_Closing":
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + passport.encode())
+            writer.close()
+
+        self.servers.append(await asyncio.start_server(answer, sock=listener))
+        return _Closing(self.servers[-1])
+
+
+class _Closing:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    async def close(self) -> None:
+        self._server.close()
+
+
+@asynccontextmanager
+async def _web() -> AsyncIterator[int]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 200 OK\r\n\r\nthe web")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+async def test_a_passport_opens_our_api_and_only_while_the_job_runs(cells: BubblewrapCells) -> None:
+    broker, api = LocalBroker(), Api()
+    broker.api = api
+    sandbox = ProcessSandbox(cells, SystemClock(), broker)
+    source = ASK.format(urls=["http://127.0.0.1:8283/"])
+    with_passport, without = await asyncio.gather(
+        sandbox.run(replace(script(source), passport="for this job")), sandbox.run(script(source))
+    )
+    assert with_passport.stdout == b"for this job\n"
+    assert without.stdout == b"URLError\n"
+    assert [server.is_serving() for server in api.servers] == [False]
+
+
+async def test_only_listed_hosts_can_be_reached_and_only_through_the_proxy(cells: BubblewrapCells) -> None:
+    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker(private=True))
+    async with _web() as port:
+        here = f"localhost:{port}"
+        direct = f"import os\nos.environ.clear()\n{ASK.format(urls=[f'http://127.0.0.1:{port}/'])}"
+        source = (
+            f"import os\nos.environ['no_proxy'] = ''\n{ASK.format(urls=[f'http://{here}/', 'http://example.com/'])}"
+        )
+        listed = Confinement(egress=(here,))
+        reached, closed, around = await asyncio.gather(
+            sandbox.run(script(source, listed)), sandbox.run(script(source)), sandbox.run(script(direct, listed))
+        )
+    assert reached.stdout == b"the web\n403\n", reached.stderr
+    assert closed.stdout == b"URLError\nURLError\n"
+    assert around.stdout == b"URLError\n", "the cell has no other way out"
+
+
+async def test_what_lies_inside_stays_closed_also_when_it_is_listed(cells: BubblewrapCells) -> None:
+    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker())
+    async with _web() as port:
+        urls = [f"http://localhost:{port}/", f"http://127.0.0.1:{port}/", "http://169.254.169.254/latest/"]
+        source = f"import os\nos.environ['no_proxy'] = ''\n{ASK.format(urls=urls)}"
+        listed = Confinement(egress=(f"localhost:{port}", f"127.0.0.1:{port}", "169.254.169.254"))
+        assert (await sandbox.run(script(source, listed))).stdout == b"403\n403\n403\n"
+
+
+async def test_a_list_that_is_none_is_told_and_nothing_runs(cells: BubblewrapCells) -> None:
+    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker())
+    with pytest.raises(ToolError, match="is no host"):
+        await sandbox.run(script("print(1)", Confinement(egress=("http://example.com",))))
