@@ -331,7 +331,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
         http=NetworkHttp(),
         processes=SystemProcesses(),
         embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
-        cells=BubblewrapCells(),
+        cells=BubblewrapCells(kept=data_dir.path / "isolation.json", lowered=settings.sandbox_isolation == "none"),
     )
     return Kelpie(world, settings, data_dir=data_dir, password_kept=password_file.read(data_dir.path))
 

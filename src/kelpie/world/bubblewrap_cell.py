@@ -7,6 +7,7 @@ the first process in the cell's process namespace is the end of all of them: the
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from kelpie.core.confinement import MEGABYTE, Confinement, Runner
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world.cell_pipes import CHUNK, FRAME, Frame, Pipe, framed
+from kelpie.world.cell_pipes import CHUNK, Frame, Pipe, framed
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.control_group import Group
 
@@ -34,15 +35,16 @@ class Hold:
     control: socket.socket
     stdout: int
     stderr: int
-    information: int
     group: Group | None
+    env: Mapping[str, str]  # before that of the order
+    information: int | None = None  # where bubblewrap tells of the first process; None: there are no walls
+    scratch: str | None = None  # a directory of the host that goes with it
 
 
 class BubblewrapCell:
-    def __init__(self, hold: Hold, plan: Plan, env: Mapping[str, str]) -> None:
+    def __init__(self, hold: Hold, plan: Plan) -> None:
         self._hold = hold
         self._plan = plan
-        self._env = env
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._gone = asyncio.Event()
@@ -53,7 +55,6 @@ class BubblewrapCell:
         self._cpu_before_us = 0
         self._code: int | None = None
         self.doors: Doors | None = None
-        self.landlock = 0
         hold.control.setblocking(False)
         self._result = Frame(self._flood)
         self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
@@ -74,15 +75,16 @@ class BubblewrapCell:
             self._loop.remove_reader(self._hold.control)
         message, descriptors, _, _ = socket.recv_fds(self._hold.control, READY_BYTES_MAX, 2)
         doors = [socket.socket(fileno=each) for each in descriptors]
-        if len(doors) != 2:
+        if not message:
             await self._over.wait()
             self._pipes[1].drain()
             raise SandboxUnavailable(_trouble(self._pipes[1].data.decode("utf-8", "replace")))
         for door in doors:
             door.setblocking(False)
-        self.doors = Doors(*doors)
-        self.landlock = json.loads(message[FRAME.size :])["landlock"]
-        self._first = os.pidfd_open(json.loads(os.read(self._hold.information, READY_BYTES_MAX))["child-pid"])
+        if self._hold.information is not None:
+            self.doors = Doors(*doors)
+            told = json.loads(os.read(self._hold.information, READY_BYTES_MAX))
+            self._first = os.pidfd_open(told["child-pid"])
 
     async def run(self, order: Order) -> None:
         """Gives it its one order and waits until the result is there, or the program ended, or flooded us."""
@@ -93,7 +95,7 @@ class BubblewrapCell:
         if self._hold.group is not None:
             self._hold.group.limit(order.confinement)
             self._cpu_before_us = self._hold.group.cpu_us()
-        header = {"env": {**self._env, **order.env}, "limits": self._limits(order.confinement)}
+        header = {"env": {**self._hold.env, **order.env}, "limits": self._limits(order.confinement)}
         self._loop.add_reader(self._hold.control, self._replied)
         try:
             await self._loop.sock_sendall(self._hold.control, framed(json.dumps(header).encode()))
@@ -135,6 +137,8 @@ class BubblewrapCell:
         for each in (self._first, self._outer):
             if each is not None:
                 _kill(each)
+        if self._hold.information is None:
+            _kill_group(self._hold.process.pid)
         await self._gone.wait()
         if self._first is not None:
             await _readable(self._loop, self._first)
@@ -151,7 +155,10 @@ class BubblewrapCell:
             pipe.close()
         if self.doors is not None:
             self.doors.close()
-        os.close(self._hold.information)
+        if self._hold.information is not None:
+            os.close(self._hold.information)
+        if self._hold.scratch is not None:
+            shutil.rmtree(self._hold.scratch, ignore_errors=True)
         if self._first is not None:
             os.close(self._first)
 
@@ -203,6 +210,13 @@ class BubblewrapCell:
 def _kill(process: int) -> None:
     try:
         signal.pidfd_send_signal(process, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _kill_group(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:
         return
 

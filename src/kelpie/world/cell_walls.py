@@ -7,7 +7,7 @@ what its plan mounts. It never sees the server's files, environment, processes o
 import json
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -22,24 +22,29 @@ SCRATCH = "/tmp"
 SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 NODE_MISSING = "Node.js is not installed on the server; install the package nodejs (18 or newer) to run JavaScript"
 
-# An isolated Python looks for modules in no directory of its own accord.
-_ENTER = f"import sys; sys.path.insert(0, '{INSIDE}'); import launcher; launcher.main()"
 # What programs look for outside /usr, where it is there: certificates, the linker's cache, settings of runtimes.
 _ETC = ("alternatives", "ld.so.cache", "localtime", "ssl/certs", "ssl/openssl.cnf", "ca-certificates.conf", "R")
 _ETC_PATTERNS = ("java-*",)
 
 
-def program(plan: Plan, control: int) -> list[str]:
+def program(
+    plan: Plan,
+    control: int,
+    *,
+    inside: str = INSIDE,
+    writable: Sequence[str] = (SCRATCH, "/dev/shm"),
+    ports: Sequence[int] = (API_PORT, PROXY_PORT),
+) -> list[str]:
     """What is started in the cell; the descriptor is its end of the control socket."""
-    writable = [SCRATCH, "/dev/shm", *(mount.target for mount in plan.mounts if mount.writable)]
     told = {
         "runner": plan.runner.value,
-        "ports": [API_PORT, PROXY_PORT],
-        "writable": writable,
+        "ports": ports,
+        "writable": [*writable, *(mount.target for mount in plan.mounts if mount.writable)],
         "node": _node() if plan.runner is Runner.node else None,
-        "arguments": [f"{INSIDE}/node_runner.cjs"],
+        "arguments": [f"{inside}/node_runner.cjs"],
     }
-    return [interpreter(), "-I", "-S", "-X", "utf8", "-c", _ENTER, str(control), json.dumps(told)]
+    enter = f"import sys; sys.path.insert(0, {inside!r}); import launcher; launcher.main()"
+    return [interpreter(), "-I", "-S", "-X", "utf8", "-c", enter, str(control), json.dumps(told)]
 
 
 def walls(plan: Plan, information: int, filtered: int | None) -> list[str]:
@@ -59,10 +64,10 @@ def interpreter() -> str:
     return str(Path(getattr(sys, "_base_executable", None) or sys.executable).resolve())
 
 
-def environment() -> dict[str, str]:
+def environment(scratch: str = SCRATCH) -> dict[str, str]:
     """What is in every cell's environment before that of the order."""
     places = ("/usr/local/bin", "/usr/bin", "/bin", str(Path(interpreter()).parent))
-    return {"PATH": ":".join(dict.fromkeys(places)), "HOME": SCRATCH, "TMPDIR": SCRATCH, "LANG": "C.UTF-8"}
+    return {"PATH": ":".join(dict.fromkeys(places)), "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
 
 
 @cache

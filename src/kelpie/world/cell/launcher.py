@@ -87,7 +87,7 @@ def _become(request: "dict[str, Any]") -> None:
     os.dup2(stdin, 0)
     argv: list[str] = request["argv"]
     try:
-        os.chdir(request.get("cwd") or "/tmp")
+        os.chdir(request.get("cwd") or os.environ["HOME"])
         os.execvp(argv[0], argv)
     except OSError as error:
         os.write(2, f"{argv[0]}: {error.strerror}\n".encode())

@@ -9,7 +9,7 @@ const { createRequire } = require("node:module");
 const { pathToFileURL } = require("node:url");
 
 const control = Number(process.argv[2]);
-const scratch = "/tmp";
+const scratch = process.cwd();
 
 function read(length) {
   const data = Buffer.alloc(length);

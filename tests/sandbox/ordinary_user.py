@@ -1,0 +1,49 @@
+"""Runs jobs in the sandbox and prints what came of them; test_ordinary_user.py starts it as somebody else than root."""
+
+import asyncio
+import json
+import os
+
+from kelpie.core.confinement import Confinement
+from kelpie.sandbox.process import ProcessSandbox
+from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.clock import SystemClock
+from tests.sandbox.jobs import function, script
+
+FORKS = """
+import os
+def tool():
+    children = 0
+    try:
+        while children < 1000:
+            if os.fork() == 0:
+                os.read(os.pipe()[0], 1)
+            children += 1
+    except OSError:
+        pass
+    return children
+"""
+
+
+async def main() -> None:
+    cells = BubblewrapCells()
+    sandbox = ProcessSandbox(cells, SystemClock(), warm_max=1)
+    jobs = {
+        "plain": function("def tool(a): return a + 1", a=1),
+        "forks": function(FORKS),
+        "memory": script("held = bytearray(1 << 30)"),
+        "slow": script("while True: pass", Confinement(wall_s=0.5)),
+        "network": function("import socket\ndef tool(): socket.create_connection(('127.0.0.1', 8283), 3)"),
+        "write": function("def tool(): open('/usr/planted', 'w')"),
+    }
+    told: dict[str, object] = {"user": os.getuid(), "groups": cells.groups is not None}
+    for name, job in jobs.items():
+        ended = await sandbox.run(job)
+        result = json.loads(ended.result) if ended.result else None
+        told[name] = [ended.how, ended.code, result, ended.stderr.decode()[-200:]]
+    await sandbox.close()
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

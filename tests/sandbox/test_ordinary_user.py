@@ -1,0 +1,52 @@
+"""The sandbox as an ordinary user, without control groups: what then still holds."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = str(Path(__file__).with_name("ordinary_user.py"))
+NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+
+
+def run_as_ordinary_user() -> subprocess.CompletedProcess[str]:
+    """With an interpreter that this user can reach; the test is skipped where there is none."""
+    become = NOBODY if os.getuid() == 0 else ()
+    if become and shutil.which("setpriv") is None:
+        pytest.skip("setpriv is not installed, so root cannot become somebody else")
+    paths = (str(ROOT / "src"), str(ROOT), sysconfig.get_path("purelib"))
+    env = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for python in (sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
+        tried = subprocess.run(
+            [*become, python, "-c", "import kelpie, os, sys, tests; os.stat(sys._base_executable)"],
+            env=env,
+            cwd="/",
+            capture_output=True,
+        )
+        if tried.returncode == 0:
+            return subprocess.run(
+                [*become, python, PROGRAM], env=env, cwd="/", capture_output=True, text=True, timeout=120
+            )
+    pytest.skip("an ordinary user can reach neither this interpreter nor this directory")
+
+
+def test_the_walls_hold_for_an_ordinary_user() -> None:
+    done = run_as_ordinary_user()
+    if "SandboxUnavailable" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["user"] != 0
+    assert told["plain"][:3] == ["finished", 0, {"ok": True, "value": 2}]
+    assert told["forks"][2]["value"] < 70
+    assert told["slow"][0] == "timed_out"
+    assert "ConnectionRefusedError" in told["network"][2]["error"]
+    assert "Read-only file system" in told["write"][2]["error"]
+    assert told["memory"][0] == "out_of_memory" or "MemoryError" in told["memory"][3]

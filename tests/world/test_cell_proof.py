@@ -1,0 +1,128 @@
+"""The walls of cells are tried before they are trusted; what does not hold keeps code from running."""
+
+import io
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from kelpie.core.confinement import DEFAULT_CONFINEMENT, Mount, Runner
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.observe import logs
+from kelpie.world import cell_launch, cell_proof, cell_walls, seccomp
+from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.cell_proof import prove
+from kelpie.world.cells import Order, Plan
+
+PYTHON = Plan(Runner.python)
+
+
+def _scratches() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("kelpie-scratch-*"))
+
+
+async def working() -> BubblewrapCells:
+    cells = BubblewrapCells()
+    try:
+        await (await cells.open(PYTHON)).kill()
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))
+    return cells
+
+
+async def test_a_machine_that_works_proves_it() -> None:
+    cells = await working()
+    proof = await prove(cells, "x86_64", thoroughly=True)
+    assert proof.lacking is None
+    found = {each.name: each for each in proof.tried}
+    for name in ("a cell starts", "no way to the network", "files of the host are out of sight"):
+        assert found[name].works, found[name]
+    assert all(each.remedy for each in proof.tried if not each.works)
+    assert found["processes are bounded"].works or not cells.has_groups
+    await cells.close()
+
+
+async def test_a_wall_that_does_not_hold_keeps_everything_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    await working()
+
+    def leaking(plan: Plan, information: int, filtered: int | None) -> list[str]:
+        return [*cell_walls.walls(plan, information, filtered), "--share-net"]
+
+    monkeypatch.setattr(cell_launch, "walls", leaking)
+    cells = BubblewrapCells()
+    proof = await prove(cells, "x86_64")
+    assert [each.name for each in proof.tried if not each.works] == ["no way to the network"]
+    with pytest.raises(SandboxUnavailable, match="no way to the network"):
+        await cells.start(PYTHON)
+    await cells.close()
+
+
+async def test_without_bubblewrap_code_is_refused_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SandboxUnavailable, match="Install the package bubblewrap"):
+        await BubblewrapCells().start(PYTHON)
+
+
+async def test_a_bubblewrap_that_fails_is_told_with_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "bwrap"
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match=r"No permissions to create new namespace.*doctor --isolation"):
+        await BubblewrapCells().start(PYTHON)
+
+
+async def test_a_machine_of_an_unknown_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seccomp, "program", lambda: None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(SandboxUnavailable):
+        await BubblewrapCells().start(PYTHON)
+
+
+async def test_a_proof_is_kept_until_the_machine_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await working()
+    kept = tmp_path / "isolation.json"
+    first = BubblewrapCells(kept=kept)
+    await (await first.start(PYTHON)).kill()
+    assert kept.exists()
+
+    async def again(*_: object) -> None:
+        raise AssertionError("it was proven already")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cell_proof, "prove", again)
+        second = BubblewrapCells(kept=kept)
+        await (await second.start(PYTHON)).kill()
+        kept.write_text(kept.read_text().replace('"boot": "', '"boot": "other-'))
+        with pytest.raises(AssertionError, match="proven already"):
+            await BubblewrapCells(kept=kept).start(PYTHON)
+    kept.write_text("{damaged")
+    await (await BubblewrapCells(kept=kept).start(PYTHON)).kill()
+    assert json.loads(kept.read_text())["user"] >= 0
+
+
+async def test_only_a_lowered_requirement_runs_code_without_walls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    cells = BubblewrapCells(lowered=True)
+    logged = io.StringIO()
+    logs.configure("warning", logged)
+    cell = await cells.start(PYTHON)
+    logs.configure("warning")
+    assert "without walls" in logged.getvalue() and "bubblewrap is not installed" in logged.getvalue()
+    assert cell.doors is None
+    request = {"source": "import os\ndef tool(): return os.getcwd()", "function": "tool", "arguments": {}}
+    await cell.run(Order(json.dumps(request).encode(), DEFAULT_CONFINEMENT))
+    result = cell.left().result
+    assert result is not None
+    scratch = json.loads(result)["value"]
+    assert "kelpie-scratch-" in scratch
+    await cell.kill()
+    assert scratch not in [str(each) for each in _scratches()]
+    with pytest.raises(SandboxUnavailable, match="without walls"):
+        await cells.start(Plan(Runner.python, (Mount("/usr", "/packages"),)))
+    await cells.close()
