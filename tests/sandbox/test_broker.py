@@ -1,7 +1,7 @@
 """The ways out of a real cell: to whoever answers its doors, and to nobody else."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -51,6 +51,23 @@ class _Closing:
         self._server.close()
 
 
+Made = Callable[[LocalBroker], ProcessSandbox]
+
+
+@pytest.fixture
+async def made(cells: BubblewrapCells) -> AsyncIterator[Made]:
+    """Makes a sandbox with a broker, and ends it."""
+    found: list[ProcessSandbox] = []
+
+    def make(broker: LocalBroker) -> ProcessSandbox:
+        found.append(ProcessSandbox(cells, SystemClock(), broker))
+        return found[-1]
+
+    yield make
+    for sandbox in found:
+        await sandbox.close()
+
+
 @asynccontextmanager
 async def _web() -> AsyncIterator[int]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,10 +80,10 @@ async def _web() -> AsyncIterator[int]:
     server.close()
 
 
-async def test_a_passport_opens_our_api_and_only_while_the_job_runs(cells: BubblewrapCells) -> None:
+async def test_a_passport_opens_our_api_and_only_while_the_job_runs(made: Made) -> None:
     broker, api = LocalBroker(), Api()
     broker.api = api
-    sandbox = ProcessSandbox(cells, SystemClock(), broker)
+    sandbox = made(broker)
     source = ASK.format(urls=["http://127.0.0.1:8283/"])
     with_passport, without = await asyncio.gather(
         sandbox.run(replace(script(source), passport="for this job")), sandbox.run(script(source))
@@ -76,8 +93,8 @@ async def test_a_passport_opens_our_api_and_only_while_the_job_runs(cells: Bubbl
     assert [server.is_serving() for server in api.servers] == [False]
 
 
-async def test_only_listed_hosts_can_be_reached_and_only_through_the_proxy(cells: BubblewrapCells) -> None:
-    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker(private=True))
+async def test_only_listed_hosts_can_be_reached_and_only_through_the_proxy(made: Made) -> None:
+    sandbox = made(LocalBroker(private=True))
     async with _web() as port:
         here = f"localhost:{port}"
         direct = f"import os\nos.environ.clear()\n{ASK.format(urls=[f'http://127.0.0.1:{port}/'])}"
@@ -93,8 +110,8 @@ async def test_only_listed_hosts_can_be_reached_and_only_through_the_proxy(cells
     assert around.stdout == b"URLError\n", "the cell has no other way out"
 
 
-async def test_what_lies_inside_stays_closed_also_when_it_is_listed(cells: BubblewrapCells) -> None:
-    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker())
+async def test_what_lies_inside_stays_closed_also_when_it_is_listed(made: Made) -> None:
+    sandbox = made(LocalBroker())
     async with _web() as port:
         urls = [f"http://localhost:{port}/", f"http://127.0.0.1:{port}/", "http://169.254.169.254/latest/"]
         source = f"import os\nos.environ['no_proxy'] = ''\n{ASK.format(urls=urls)}"
@@ -102,7 +119,7 @@ async def test_what_lies_inside_stays_closed_also_when_it_is_listed(cells: Bubbl
         assert (await sandbox.run(script(source, listed))).stdout == b"403\n403\n403\n"
 
 
-async def test_a_list_that_is_none_is_told_and_nothing_runs(cells: BubblewrapCells) -> None:
-    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker())
+async def test_a_list_that_is_none_is_told_and_nothing_runs(made: Made) -> None:
+    sandbox = made(LocalBroker())
     with pytest.raises(ToolError, match="is no host"):
         await sandbox.run(script("print(1)", Confinement(egress=("http://example.com",))))
