@@ -47,6 +47,13 @@ async def test_archives_from_first_to_last(url: str, kind: str) -> None:
         assert (one.text, one.tags, one.metadata) == ("Roses are red", ["a", "b"], {"k": 1})
         more = await got(client.archives.passages.create_many(made.id, passages=[{"text": "x"}, {"text": "y"}]))
         assert sorted(passage.text for passage in more) == ["x", "y"]
+        batch = [{"text": "fits"}, {"text": "z" * 100_001}]
+        told = await refused(
+            letta_client.BadRequestError, lambda: client.archives.passages.create_many(made.id, passages=batch)
+        )
+        assert "passages[1].text" in told
+        every_one = await got(client.passages.search(query="fits", archive_id=made.id))
+        assert "fits" not in [hit.passage.text for hit in every_one], "none was stored"
         found = await got(client.passages.search(query="roses", archive_id=made.id, tags=["a"]))
         assert [(hit.passage.id, hit.score > 0) for hit in found] == [(one.id, True)]
         await got(client.archives.passages.delete(one.id, archive_id=made.id))

@@ -143,8 +143,14 @@ async def test_a_batch_is_stored_as_a_whole(client: httpx.AsyncClient, kelpie: K
     assert made[0]["created_at"] == "2024-01-02T01:04:05Z"
     too_long = {"passages": [{"text": "fits"}, {"text": "x" * (PASSAGE_CHARS_MAX + 1)}]}
     answer = await client.post(path, json=too_long)
-    assert (answer.status_code, "text" in answer.json()["detail"]) == (400, True)
-    assert (await client.post(path, json={"passages": [{"text": "a"}, {}]})).status_code == 422
+    assert answer.status_code == 400 and "passages[1].text" in answer.json()["detail"]
+    assert "in parts" in answer.json()["detail"], "it says what to do"
+    too_old = {"passages": [{"text": "fits"}, {"text": "a", "created_at": "0001-01-01T00:00:00+14:00"}]}
+    answer = await client.post(path, json=too_old)
+    assert answer.status_code == 400 and "passages[1].created_at" in answer.json()["detail"]
+    for bad, field in (({}, "text"), ({"text": 1}, "text"), ({"text": "a", "tags": "a"}, "tags")):
+        answer = await client.post(path, json={"passages": [{"text": "a"}, bad, {"text": "b"}]})
+        assert answer.status_code == 422 and f"'passages', 1, '{field}'" in answer.json()["detail"]
     assert (await client.post(path, json={"passages": [{"text": "a"}] * 1001})).status_code == 422
     assert (await client.post(path, json={"passages": []})).json() == []
     assert (await rows(kelpie))["passages"] == 2

@@ -159,9 +159,12 @@ class Archives:
 
     # --- passages ------------------------------------------------------------------------------------------------
 
-    async def store(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> tuple[Archive, list[Passage]]:
-        """Stores passages, all or none; gives the archive and them, oldest first. Raises NotFound, InvalidInput."""
-        made = self._made(archive_id, new)
+    async def store(
+        self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = ""
+    ) -> tuple[Archive, list[Passage]]:
+        """Stores passages, all or none; gives the archive and them, oldest first. `within` is the list they came in,
+        for whoever must be told which of them is wrong. Raises NotFound, InvalidInput."""
+        made = self._made(archive_id, new, within)
         before = await self._world.database.read(lambda tx: rows.get(tx, self._organization, archive_id))
         meant = await self._meant(before, [passage.text for passage in made])
 
@@ -196,13 +199,13 @@ class Archives:
         wanted = archive.embedding or await self._meaning.default()
         return await self._meaning.of_stored((used.get(archive.id), wanted), texts)
 
-    def _made(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
+    def _made(self, archive_id: ArchiveId, new: Sequence[NewPassage], within: str = "") -> list[Passage]:
         now = self._world.clock.now()
         return [
             Passage(
                 id=self._world.ids.new(PassageId),
                 archive_id=archive_id,
-                text=_checked(each.text),
+                text=_checked(f"{within}[{at}].text" if within else "text", each.text),
                 created_at=now if each.created_at is None else each.created_at,
                 updated_at=now,
                 tags=tuple(sorted({cleaned(tag) for tag in each.tags})),
@@ -211,7 +214,7 @@ class Archives:
                 created_by_id=self._user,
                 last_updated_by_id=self._user,
             )
-            for each in new
+            for at, each in enumerate(new)
         ]
 
     async def forget(self, archive_id: ArchiveId, passage_id: PassageId) -> None:
@@ -297,10 +300,10 @@ def _searched(found: list[Found], mode: SearchMode, lacking: str | None) -> Sear
     return Searched(whole, mode, lacking, len(found) - len(whole))
 
 
-def _checked(text: str) -> str:
+def _checked(field: str, text: str) -> str:
     if len(text) > PASSAGE_CHARS_MAX:
         raise InvalidInput(
-            "text", f"has {len(text)} characters, and a passage at most {PASSAGE_CHARS_MAX}; store it in parts"
+            field, f"has {len(text)} characters, and a passage at most {PASSAGE_CHARS_MAX}; store it in parts"
         )
     return cleaned(text)
 

@@ -76,7 +76,12 @@ def archive_changes(body: UpdateArchive) -> dict[str, Any]:
     return body.model_dump(exclude_none=True)
 
 
-def new_passage(body: PassageBody | MemoryBody) -> NewPassage:
-    """Raises InvalidInput for a date that cannot be."""
+def new_passage(body: PassageBody | MemoryBody, within: str = "") -> NewPassage:
+    """Raises InvalidInput for a date that cannot be; `within` tells whose."""
     metadata = (body.metadata or {}) if isinstance(body, PassageBody) else {}
-    return NewPassage(body.text, tuple(body.tags or ()), metadata, moment("created_at", body.created_at))
+    return NewPassage(body.text, tuple(body.tags or ()), metadata, moment(f"{within}created_at", body.created_at))
+
+
+def new_passages(batch: PassageBatch) -> list[NewPassage]:
+    """Raises InvalidInput, which names the passage."""
+    return [new_passage(body, f"passages[{at}].") for at, body in enumerate(batch.passages)]

@@ -22,6 +22,7 @@ from kelpie.server.letta.archive_body import (
     archive_changes,
     new_archive,
     new_passage,
+    new_passages,
 )
 from kelpie.server.letta.archive_shape import Embeddings, archive_shape, passage_shape
 from kelpie.server.letta.ids import AgentPath, ArchivePath, PassagePath
@@ -107,7 +108,7 @@ async def create_passage(kelpie: House, archive_id: ArchivePath, body: PassageBo
 
 @router.post("/{archive_id}/passages/batch", summary="Store passages, all or none", response_model=None)
 async def create_passages(kelpie: House, archive_id: ArchivePath, body: PassageBatch) -> Answer:
-    archive, made = await kelpie.archives.store(archive_id, [new_passage(one) for one in body.passages])
+    archive, made = await kelpie.archives.store(archive_id, new_passages(body), "passages")
     return Answer(await passage_shapes(kelpie, made, archive))
 
 
