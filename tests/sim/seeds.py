@@ -107,4 +107,9 @@ FOUND = (
         792,
         "the checker's: an edit that its editor had given up reached the server after a later one",
     ),
+    Found(
+        "storage-corruption",
+        8,
+        "a result that stood for a damaged one was damaged itself: the next one had its id, and the agent was bricked",
+    ),
 )

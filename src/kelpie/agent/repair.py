@@ -79,7 +79,7 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
         mending.take(row)
     mending.close()
     if missing := len(ids) - len(rows):
-        mending.done.append(f"{missing} id(s) of messages that do not exist left the context")
+        mending.done.append(f"{missing} id(s) of messages that do not exist or are damaged left the context")
     if mending.done:
         contexts.replace(tx, agent_id, mending.kept, conversation)
     return withdrawn + mending.done
@@ -107,8 +107,9 @@ def _results(tx: Tx, asker: Message, ids: set[str]) -> Sequence[Message]:
 
 
 def _lost(asker: Message, calls: Sequence[ToolCall], at: Micros) -> Message:
+    """What stands for results that are gone. The time is in its id: it may be damaged itself and be made once more."""
     return Message(
-        id=MessageId(f"{MessageId.prefix}-{stable_uuid(asker.id, 'mended')}"),
+        id=MessageId(f"{MessageId.prefix}-{stable_uuid(asker.id, f'mended {at}')}"),
         agent_id=asker.agent_id,
         role=Role.tool,
         created_at=at,

@@ -20,6 +20,7 @@ class AuthorKind(StrEnum):
     user = "user"
     key = "key"  # a user through an API key or an access token
     system = "system"  # Kelpie itself
+    unknown = "unknown"  # the record of it is damaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,7 @@ class BlockVersion:
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     restores: int | None = None
     value: str = ""  # not read for a listing
+    lost: bool = False  # its row was damaged on the disk: nothing but its number is known
 
 
 def author_of(caller: Caller) -> Author:

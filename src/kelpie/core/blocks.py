@@ -58,6 +58,15 @@ class Block:
     last_updated_by_id: str | None = None
     version: int = 1
 
+    @property
+    def lost(self) -> bool:
+        """Whether its row was damaged on the disk: then it says so, and nothing else."""
+        return self.value is LOST
+
+
+# What a block says whose row was damaged on the disk; known by identity, because anybody may write the same.
+LOST = "".join(("[This block is damaged on the disk ", "and cannot be shown.]"))
+
 
 @dataclass(frozen=True, slots=True)
 class NewBlock:

@@ -7,6 +7,7 @@ KelpieError
 │   ├── Unauthorized         it is not known who asks
 │   ├── Forbidden            it is known, and the credential does not reach that far
 │   ├── NotFound
+│   │   └── NoSuchVersion    what is asked for is there, but not in this version
 │   ├── Gone                 it existed and is no longer kept
 │   ├── Conflict
 │   │   ├── ConversationBusy the conversation has a turn under way; carries its run
@@ -77,6 +78,14 @@ class NotFound(CallerError):
         super().__init__(f"{what} not found with id='{key}'")
         self.what = what
         self.key = key
+
+
+class NoSuchVersion(NotFound):
+    """What was asked for exists, and never had this version or does not keep it any more."""
+
+    def __init__(self, key: str, version: int, oldest: int, newest: int) -> None:
+        super().__init__("Version", f"{version} of {key}")
+        self.args = (f"{key} has no version {version}: those from {oldest} to {newest} are kept",)
 
 
 class Gone(CallerError):
@@ -196,10 +205,8 @@ class CommitUnknown(StorageError):
 class Damaged(StorageError):
     """A stored row is not as it was written."""
 
-    def __init__(self, what: str, key: str) -> None:
-        super().__init__(
-            f"{what} {key} is damaged on the disk and cannot be shown. Restore it from a backup, or delete it."
-        )
+    def __init__(self, what: str, key: str, remedy: str = "Restore it from a backup, or delete it.") -> None:
+        super().__init__(f"{what} {key} is damaged on the disk and cannot be shown. {remedy}")
 
 
 class Fenced(StorageError):

@@ -115,8 +115,8 @@ class Blocks:
         return await self._world.database.transact(lambda tx: self._create(tx, made))
 
     async def get(self, block_id: BlockId) -> Block:
-        """Raises NotFound."""
-        return await self._world.database.read(lambda tx: rows.get(tx, self._ours(tx, block_id)))
+        """Raises NotFound, or Damaged."""
+        return await self._world.database.read(lambda tx: rows.require_whole(rows.get(tx, self._ours(tx, block_id))))
 
     async def count(self, query: BlockQuery = ALL) -> int:
         """How many blocks match, on all pages together."""
@@ -159,8 +159,8 @@ class Blocks:
         return await self._world.database.read(lambda tx: block_carriers.of_agent(tx, self._our_agent(tx, agent_id)))
 
     async def of_agent_by_label(self, agent_id: AgentId, label: str) -> Block:
-        """Raises NotFound."""
-        return await self._world.database.read(lambda tx: self._labelled(tx, agent_id, label))
+        """Raises NotFound, or Damaged."""
+        return await self._world.database.read(lambda tx: rows.require_whole(self._labelled(tx, agent_id, label)))
 
     async def attach(self, agent_id: AgentId, block_id: BlockId) -> AgentView:
         """Hangs the block on the agent and gives the agent as it is then.

@@ -88,7 +88,16 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.embedding_timeout: ("embedding.local", "embedding.provider"),
     Fault.embedding_fail: ("embedding.local", "embedding.provider", "embedding.missing"),
     Fault.vector_search_fail: ("search.passages", "search.messages"),
-    Fault.storage_corruption: ("disk.vector", "disk.sketch", "disk.passage", "disk.message", "disk.call"),
+    Fault.storage_corruption: (
+        "disk.vector",
+        "disk.sketch",
+        "disk.passage",
+        "disk.message",
+        "disk.call",
+        "disk.result",
+        "disk.block",
+        "disk.version",
+    ),
 }
 
 # How much of it: seconds, drawn evenly.

@@ -11,14 +11,16 @@ import sqlalchemy as sa
 
 from kelpie.core.block_history import Author, AuthorKind, BlockVersion, Change
 from kelpie.core.blocks import Block
-from kelpie.core.errors import NotFound
+from kelpie.core.errors import Damaged, NoSuchVersion
 from kelpie.core.ids import BlockId
+from kelpie.storage.checksums import checksum, report
 from kelpie.storage.tables import block_history
 from kelpie.world.database import Tx
 
 _SWEEP_EVERY = 16  # versions, so that most changes cost one statement here and not two
 
 _H = block_history.c
+_SUMMED = tuple(str(name) for name in _H.keys() if name not in ("value", "checksum", "value_checksum"))  # noqa: SIM118
 _INSERT = sa.insert(block_history)
 _SWEEP = sa.delete(block_history).where(_H.block_id == sa.bindparam("of_block"), _H.version <= sa.bindparam("up_to"))
 _LISTED = (
@@ -52,11 +54,14 @@ def select(tx: Tx, block: Block, kept: int, before: int | None, limit: int) -> l
 
 
 def get(tx: Tx, block: Block, version: int, kept: int) -> BlockVersion:
-    """One version with its value. Raises NotFound, also for one that is not kept any more."""
+    """One version with its value. Raises NotFound, also for one that is not kept any more, or Damaged."""
     row = tx.execute(_ONE, {"of_block": block.id, "of_version": version}).first()
     if row is None or version <= block.version - kept:
-        raise NotFound("Block version", f"{version} of {block.id}")
-    return _from_row(row, row.value)
+        raise NoSuchVersion(block.id, version, max(1, block.version - kept + 1), block.version)
+    found = _from_row(row, row.value)
+    if found.lost or row.value_checksum not in (None, checksum(row.value)):
+        raise Damaged("Version", f"{version} of {block.id}", "Take another version.")
+    return found
 
 
 def _told(block: Block) -> dict[str, Any]:
@@ -66,10 +71,9 @@ def _told(block: Block) -> dict[str, Any]:
 
 
 def _row(block: Block, fields: Mapping[str, Any], by: Author, at: int, restores: int | None = None) -> dict[str, Any]:
-    return {
+    row = {
         "block_id": block.id,
         "version": block.version,
-        "value": block.value,
         "fields": dict(fields),
         "at": at,
         "author": by.kind.value,
@@ -80,9 +84,16 @@ def _row(block: Block, fields: Mapping[str, Any], by: Author, at: int, restores:
         "tool": by.tool,
         "restores": restores,
     }
+    sums = {"checksum": checksum(*row.values()), "value_checksum": checksum(block.value)}
+    return row | {"value": block.value, **sums}
 
 
 def _from_row(row: sa.Row[Any], value: str = "") -> BlockVersion:
+    if row.checksum not in (None, checksum(*(getattr(row, name) for name in _SUMMED))):
+        report("version of a block", f"{row.version} of {row.block_id}")
+        return BlockVersion(
+            BlockId(row.block_id), row.version, 0, Author(AuthorKind.unknown), row.chars, value=value, lost=True
+        )
     return BlockVersion(
         block_id=BlockId(row.block_id),
         version=row.version,

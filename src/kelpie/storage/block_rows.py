@@ -1,15 +1,18 @@
-"""Memory blocks between rows and values: the columns, and the tags beside them."""
+"""Memory blocks between rows and values: the columns, and the tags beside them. A block whose row is damaged is `lost`,
+and that is put into the log."""
 
 from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
 
-from kelpie.core.blocks import Block
+from kelpie.core.blocks import LOST, Block
 from kelpie.core.ids import BlockId, OrganizationId
+from kelpie.storage.checksums import checksum, report
 from kelpie.storage.tables import block_tags, blocks
 
 TAG_SEPARATOR = "\x1f"
+SUMMED = ("value", "label", "description", "limit", "read_only", "metadata")  # what the checksum is of
 
 TAGS = (
     sa.select(sa.func.aggregate_strings(block_tags.c.tag, TAG_SEPARATOR))
@@ -23,21 +26,29 @@ TAGS = (
 def to_row(block: Block) -> dict[str, Any]:
     """The columns of a block; its tags are rows of their own."""
     row = {field.name: getattr(block, field.name) for field in fields(Block) if field.name != "tags"}
-    return row | {"metadata": dict(block.metadata)}
+    return row | {"metadata": dict(block.metadata), "checksum": sum_of(block)}
+
+
+def sum_of(block: Any) -> int:
+    """The checksum of a block, or of the row of one."""
+    return checksum(*(getattr(block, name) for name in SUMMED))
 
 
 def from_row(row: sa.Row[Any]) -> Block:
     """The block of a row that was read with `TAGS`."""
+    lost = row.checksum is not None and row.checksum != sum_of(row)
+    if lost:
+        report("block", row.id)
     return Block(
         id=BlockId(row.id),
         label=row.label,
-        value=row.value,
+        value=LOST if lost else row.value,
         created_at=row.created_at,
         updated_at=row.updated_at,
         limit=row.limit,
-        description=row.description,
+        description=None if lost else row.description,
         read_only=row.read_only,
-        metadata=row.metadata,
+        metadata={} if lost else row.metadata,
         tags=tuple(sorted(row.tags.split(TAG_SEPARATOR))) if row.tags else (),
         hidden=row.hidden,
         project_id=row.project_id,

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 
 from kelpie.core.block_history import Author, Change
 from kelpie.core.blocks import Block, BlockQuery, NewBlock
-from kelpie.core.errors import Conflict, InvalidInput, NotFound
+from kelpie.core.errors import Conflict, Damaged, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, BlockId, OrganizationId
 from kelpie.storage import block_carriers, block_history, paging
 from kelpie.storage.block_filters import matching
-from kelpie.storage.block_rows import TAG_SEPARATOR, TAGS, from_row, to_row
+from kelpie.storage.block_rows import SUMMED, TAG_SEPARATOR, TAGS, from_row, sum_of, to_row
 from kelpie.storage.tables import block_tags, blocks
 from kelpie.world.database import Tx
 
@@ -65,6 +65,13 @@ def get(tx: Tx, block_id: BlockId, *, lock: bool = False) -> Block:
     return from_row(row)
 
 
+def require_whole(block: Block) -> Block:
+    """Raises Damaged."""
+    if block.lost:
+        raise Damaged("Block", block.id, "Give it a new value, roll it back to a version of its history, or delete it.")
+    return block
+
+
 def count(tx: Tx, organization: OrganizationId, query: BlockQuery) -> int:
     """How many blocks match, on all pages together."""
     return int(tx.execute(_COUNT.where(*matching(query)), {"of_organization": organization}).scalar_one())
@@ -92,8 +99,8 @@ def update(
 ) -> tuple[Block, bool, tuple[AgentId, ...]]:
     """Applies changes by field name; gives the block, whether anything changed, and every agent that sees it.
 
-    Raises NotFound, InvalidInput for an unknown field, and Conflict when an agent has the new label already, or when
-    the block is not of the version that is expected.
+    Raises NotFound, InvalidInput for an unknown field, Conflict when an agent has the new label already, or when the
+    block is not of the version that is expected, and Damaged when it is lost and is given no new value.
     """
     for name in changes:
         if name not in _CHANGEABLE:
@@ -105,6 +112,10 @@ def update(
         )
     given = {name: _comparable(name, value) for name, value in changes.items()}
     real = {name: value for name, value in given.items() if value != getattr(before, name)}
+    if before.lost:
+        if "value" not in given:
+            require_whole(before)
+        real = {name: getattr(before, name) for name in SUMMED} | given
     # Also when nothing changes: an edit whose answer was lost is sent again, and the carriers have not heard of it yet.
     affected = block_carriers.agents_seeing(tx, block_id)
     if not real:
@@ -122,8 +133,8 @@ def _write(tx: Tx, after: Block, real: Mapping[str, Any]) -> None:
         tx.execute(_DELETE_TAGS, {"of_block": after.id})
         _add_tags(tx, after.id, after.tags)
     names = sorted({*real, "updated_at", "last_updated_by_id", "version"} - {"tags"})
-    bound = {f"new_{name}": getattr(after, name) for name in names}
-    tx.execute(_update_statement(tuple(names)), bound | {"of_block": after.id})
+    bound = {f"new_{name}": getattr(after, name) for name in names} | {"new_checksum": sum_of(after)}
+    tx.execute(_update_statement((*names, "checksum")), bound | {"of_block": after.id})
 
 
 def _comparable(name: str, value: Any) -> Any:

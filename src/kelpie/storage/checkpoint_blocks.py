@@ -23,7 +23,7 @@ from kelpie.storage.tables import conversation_blocks
 from kelpie.world.database import Tx
 
 _CHANGEABLE = tuple(field.name for field in fields(NewBlock))
-_COLUMNS = columns_of(table, "organization_id")
+_COLUMNS = columns_of(table, "organization_id", "checksum")
 _HANG = sa.insert(conversation_blocks)
 _COPIES = sa.select(conversation_blocks.c.block_id).where(
     conversation_blocks.c.conversation_id == sa.bindparam("of_conversation")
@@ -41,7 +41,8 @@ class Target:
 
 
 def take(block: Block) -> dict[str, Any]:
-    """A block as the document has it."""
+    """A block as the document has it. Raises Damaged: what is not whole must not be kept as if it were."""
+    blocks.require_whole(block)
     return {name: value for name, value in to_row(block).items() if name in _COLUMNS} | {"tags": list(block.tags)}
 
 

@@ -75,7 +75,7 @@ def version_shape(version: BlockVersion) -> dict[str, Any]:
     return {
         "block_id": version.block_id,
         "version": version.version,
-        "created_at": timestamp(version.at),
+        "created_at": None if version.lost else timestamp(version.at),
         "author": {"type": by.kind.value, "id": by.id, "key_id": by.key_id},
         "run_id": by.run_id,
         "step_id": by.step_id,
@@ -83,6 +83,7 @@ def version_shape(version: BlockVersion) -> dict[str, Any]:
         "restores": version.restores,
         "fields": dict(version.fields),
         "chars": version.chars,
+        **({"damaged": True} if version.lost else {}),
     }
 
 

@@ -1,5 +1,5 @@
-"""A disk that changes what was written: bits flip in vectors, passages and messages, under the database and unnoticed
-by it.
+"""A disk that changes what was written: bits flip in vectors, passages, messages, results and blocks, beneath the
+database and unnoticed by it.
 
 What is damaged is never told as truth, neither to people nor to a model; it is left out or says that it is damaged;
 and no agent is bricked by it.
@@ -20,6 +20,7 @@ STORE = 'call archival_memory_insert {"content": "{token} likes sea urchins"}'
 FIND = 'call archival_memory_search {"query": "likes sea urchins", "top_k": 50}'
 RECALL = 'call conversation_search {"query": "urchins"}'
 LOST = "damaged on the disk"
+GONE = "The result of this call was lost"
 
 # Where the disk can change something: table, column, and which rows.
 CELLS = {
@@ -28,6 +29,9 @@ CELLS = {
     "disk.passage": ("passages", "text", "1"),
     "disk.message": ("messages", "content", "role IN ('user', 'assistant')"),
     "disk.call": ("messages", "tool_calls", "role = 'assistant' AND tool_calls <> '[]'"),
+    "disk.result": ("messages", "tool_returns", "role = 'tool'"),
+    "disk.block": ("blocks", "value", "value <> ''"),
+    "disk.version": ("block_history", "value", "value <> ''"),
 }
 
 
@@ -79,6 +83,7 @@ class Corruption(Play):
             listed = await person.ask("GET", f"/v1/agents/{agent_id}/messages?limit=1000&order=asc")
             if listed is None or listed.status != 200:
                 raise Broken("a damaged row hides no other", f"{listed}")
+            await self._looks_at_block(person, agent_id)
             stored = await person.ask("GET", f"/v1/agents/{agent_id}/archival-memory?limit=100")
             self._all_true(each["text"] for each in (stored.json() if stored is not None else ()))
         for mode in ("hybrid", "vector", "fts"):
@@ -87,6 +92,23 @@ class Corruption(Play):
             if response is None or response.status != 200:
                 raise Broken("a damaged row hides no other", f"{mode}: {response}")
             self._all_true(each["passage"]["text"] for each in response.json())
+
+    async def _looks_at_block(self, person: Person, agent_id: str) -> None:
+        """In a list and in the prompt it is true or says that it is damaged; alone it is refused; so is a version."""
+        secret = self.secrets[agent_id]
+        listed = await person.ask("GET", f"/v1/agents/{agent_id}/core-memory/blocks")
+        if listed is None or listed.status != 200:
+            raise Broken("a damaged row hides no other", f"{listed}")
+        (block,) = listed.json()
+        alone = await person.ask("GET", f"/v1/blocks/{block['id']}")
+        version = await person.ask("GET", f"/v1/blocks/{block['id']}/history/1")
+        told = [each.json()["value"] for each in (alone, version) if each is not None and each.status == 200]
+        if any(value != secret for value in told) or (block["value"] != secret and LOST not in block["value"]):
+            raise Broken("what is damaged is never told as truth", f"{block['value']} {told}")
+        for request in self.stage.llm.seen:
+            shown = str(request.body["messages"][0])
+            if request.body.get("user") == agent_id and secret not in shown and LOST not in shown:
+                raise Broken("what is damaged is never told as truth", shown)
 
     def _all_true(self, texts: Any) -> None:
         said = {each.token for each in self.stage.history.said}
@@ -104,6 +126,8 @@ class Corruption(Play):
                 raise Broken("no agent is bricked", f"{agent_id} was told {heard.status} {heard.trouble}")
         for table, column, rowid, before, _ in reversed(self.flipped):
             self._put(table, column, rowid, before)  # the rest is about what was written, not about the disk
+        # With the results themselves back, nothing needs to stand for them.
+        self.stage.disk.query("DELETE FROM messages WHERE role = 'tool' AND tool_returns LIKE ?", f"%{GONE}%")
         await self.stage.restart()
         await super().settle()
 

@@ -1,7 +1,8 @@
 """Memory blocks, what they said before, and who carries them."""
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 
+from kelpie.storage.checksums import KeptJson
 from kelpie.storage.tables.metadata import metadata
 
 blocks = Table(
@@ -14,7 +15,7 @@ blocks = Table(
     Column("limit", BigInteger, nullable=False),
     Column("description", Text),
     Column("read_only", Boolean, nullable=False),
-    Column("metadata", JSON, nullable=False),
+    Column("metadata", KeptJson, nullable=False),
     Column("hidden", Boolean),
     Column("project_id", Text),
     Column("template_name", Text),
@@ -29,6 +30,7 @@ blocks = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
+    Column("checksum", BigInteger),  # of what it says and how it may be changed; what does not match is not shown
     Index(None, "organization_id", "created_at", "id"),
     Index(None, "organization_id", "label"),
 )
@@ -58,7 +60,7 @@ block_history = Table(
     Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), primary_key=True),
     Column("version", BigInteger, primary_key=True),
     Column("value", Text, nullable=False),
-    Column("fields", JSON, nullable=False),
+    Column("fields", KeptJson, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("author", Text, nullable=False),
     Column("author_id", Text),
@@ -67,4 +69,6 @@ block_history = Table(
     Column("step_id", Text),
     Column("tool", Text),
     Column("restores", BigInteger),
+    Column("checksum", BigInteger),  # of all but the value, which a listing does not read
+    Column("value_checksum", BigInteger),
 )

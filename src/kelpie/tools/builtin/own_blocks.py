@@ -22,8 +22,12 @@ _LABEL = re.compile(r"[\w./-]{1,100}")
 
 
 def find(tx: Tx, call: CallContext, label: str) -> Block | None:
-    """The agent's block of this label, held until the transaction ends. Raises ToolError when it is read-only."""
+    """The agent's block of this label, held until the transaction ends. Raises ToolError when it may not be changed."""
     block = _labelled(tx, call, label)
+    if block is not None and block.lost:
+        raise ToolError(
+            f"The block '{label}' is damaged on the disk, so you cannot change it; tell your user about it."
+        )
     if block is not None and block.read_only:
         raise ToolError(f"The block '{label}' is read-only, so you cannot change it.")
     return block

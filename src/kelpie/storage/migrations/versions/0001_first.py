@@ -104,6 +104,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.Column("version", sa.BigInteger(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_blocks")),
     )
     op.create_index(
@@ -367,6 +368,8 @@ def upgrade() -> None:
         sa.Column("step_id", sa.Text(), nullable=True),
         sa.Column("tool", sa.Text(), nullable=True),
         sa.Column("restores", sa.BigInteger(), nullable=True),
+        sa.Column("checksum", sa.BigInteger(), nullable=True),
+        sa.Column("value_checksum", sa.BigInteger(), nullable=True),
         sa.ForeignKeyConstraint(
             ["block_id"], ["blocks.id"], name=op.f("fk_block_history_block_id"), ondelete="CASCADE"
         ),
