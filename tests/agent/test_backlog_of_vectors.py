@@ -36,11 +36,11 @@ async def said_by(house, count, words="agent {} speaks"):
 
 
 async def test_what_many_agents_said_is_embedded_in_one_go(house):
-    agents = await said_by(house, 5)
+    agents = await said_by(house, 3)
     assert await lacking(house, agents)
     work = Embedding(house.kelpie.world, house.kelpie.meaning)
     assert await work.work()
-    assert {f"question {n}" for n in range(5)} | {f"agent {n} speaks" for n in range(5)} <= set(house.model.embedded)
+    assert {f"question {n}" for n in range(3)} | {f"agent {n} speaks" for n in range(3)} <= set(house.model.embedded)
     assert await lacking(house, agents) == []
     assert not await work.work()
 

@@ -51,7 +51,10 @@ def put_many(tx: Connection, kind: Kind, vectors: Mapping[str, Sequence[Vector]]
         tx.execute(_EMBEDDED, [{"the_number": number, "new_model": model} for number, model in latest.items()])
     if not new:
         return
-    amid = {row.scope for row, vector in new if row.id < _newest(tx, kind, row.scope, vector.model)}
+    first: dict[tuple[str, str], int] = {}
+    for row, vector in new:
+        first[row.scope, vector.model] = min(row.id, first.get((row.scope, vector.model), row.id))
+    amid = {scope for (scope, model), number in first.items() if number < _newest(tx, kind, scope, model)}
     tx.execute(
         _PUT_VECTOR,
         [{"item": row.id, "model": v.model, "vector": v.values, "checksum": crc32(v.values)} for row, v in new],
