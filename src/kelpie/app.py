@@ -106,7 +106,7 @@ class Kelpie:
         )
         self.pauses = Pauses(world.clock)
         self._learning: asyncio.Task[None] | None = None
-        self._extraction = Extraction(world, self.models, self.meaning, self.pauses, self._recount)
+        self._extraction = Extraction(world, self.models, self.meaning, self.pauses, self._recount, settings.policy)
         self._meetings = Meetings()
         self.underway = Underway()
         self.waits = Waits()
@@ -139,6 +139,7 @@ class Kelpie:
             learn=self._extraction.hurry,
             broadcast=self._broadcast,
             working_memory=settings.working_memory,
+            policy=settings.policy,
         )
         world.database.when_in_doubt(self._look_again)
 

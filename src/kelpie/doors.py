@@ -43,6 +43,7 @@ from kelpie.memory.facts import Facts
 from kelpie.memory.meaning import Meaning
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.tools.mcp_servers import McpServers
+from kelpie.tools.permissions import Permissions
 from kelpie.tools.registry import Tools, ensure_builtins
 from kelpie.tools.sandbox_configs import SandboxConfigs
 from kelpie.world.world import World
@@ -60,6 +61,7 @@ class Doors:
     blocks: Blocks
     block_history: BlockHistory
     tools: Tools
+    permissions: Permissions
     mcp_servers: McpServers
     sandbox_configs: SandboxConfigs
     runs: Runs
@@ -113,6 +115,7 @@ def open_doors(
         blocks=blocks,
         block_history=BlockHistory(world, agents.touched, settings.block_rules, caller),
         tools=Tools(world, meaning, agents.touched, caller),
+        permissions=Permissions(world, settings.policy, lambda: dispatcher.tell_all(Activation.touch), caller),
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),

@@ -18,11 +18,12 @@ from kelpie.core.errors import KelpieError, ModelError, NotFound
 from kelpie.core.facts import FACTS_MAX, FactState
 from kelpie.core.ids import AgentId
 from kelpie.core.messages import Message
+from kelpie.core.policies import NO_POLICY, Policy, warrant
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.llm.models import Models
 from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
-from kelpie.storage import agents, fact_states, facts, steps
+from kelpie.storage import agents, fact_states, facts, permissions, steps
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -52,13 +53,20 @@ class Extraction:
     """The background work on facts of one server. `spent` tells an agent that something was spent for it."""
 
     def __init__(
-        self, world: World, models: Models, meaning: Meaning, pauses: Pauses, spent: Callable[[AgentId], None]
+        self,
+        world: World,
+        models: Models,
+        meaning: Meaning,
+        pauses: Pauses,
+        spent: Callable[[AgentId], None],
+        policy: Policy = NO_POLICY,
     ) -> None:
         self._world = world
         self._models = models
         self._pauses = pauses
         self._learning = Learning(world, meaning)
         self._spent = spent
+        self._policy = policy
         self._wanted = asyncio.Event()
 
     def hurry(self) -> None:
@@ -121,8 +129,7 @@ class Extraction:
             reading = Reading(Heard(), (), (), error.calls)
         after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
         await self._learning.commit(agent, state, after, reading)
-        if agent.budget is not None:
-            self._spent(agent.id)
+        self._spent(agent.id)
 
     def _piece(self, tx: Tx, state: FactState) -> _Piece | None:
         """None when the agent is gone or has it switched off."""
@@ -146,7 +153,10 @@ class Extraction:
             return "The agent is paused."
         if facts.count(tx, agent.id) >= FACTS_MAX:
             return f"The agent has {FACTS_MAX} facts, which is the most; delete some."
-        budget = agent.budget
+        budget, policy = agent.budget, permissions.policy_of(tx, agent.organization_id)
+        hourly = warrant(self._policy, policy, agent.permits, agent.quota).quota.budget
+        if hourly is not None and steps.spent_by(tx, agent.id, hourly.begins(now)).exceeds(hourly):
+            return "The tokens that the agent may use in each hour are used up."
         if budget is None:
             return None
         handle = (agent.facts.model if agent.facts else None) or agent.model.handle

@@ -5,11 +5,12 @@ from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.search import removal
-from kelpie.storage import archives, journal_keys, run_events, working_memory
+from kelpie.storage import archives, journal_keys, run_events, tool_calls, working_memory
 from kelpie.world.world import World
 
 PRUNE_EVERY_S = 600.0
 PRUNE_PIECE = 500  # turns: about 10 ms
+BY_HAND_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # the record of tool calls that belong to no run
 IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
 
 
@@ -34,6 +35,7 @@ class Upkeep:
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
             await self._prune_journal()
+            await self._prune_calls()
             self._pruned_s = now_s
 
     async def _drop_lapsed(self) -> None:
@@ -50,3 +52,9 @@ class Upkeep:
         database, before = self._world.database, self._world.clock.now() - IN_DOUBT
         while old := await database.read(lambda tx: journal_keys.old_turns(tx, before, PRUNE_PIECE)):
             await database.transact(partial(journal_keys.remove, turns=old))
+
+    async def _prune_calls(self) -> None:
+        """The calls of a run go with it; these were made by hand."""
+        database, before = self._world.database, self._world.clock.now() - BY_HAND_KEPT
+        while await database.read(partial(tool_calls.has_by_hand, until=before)):
+            await database.transact(partial(tool_calls.forget_by_hand, until=before, most=PRUNE_PIECE))

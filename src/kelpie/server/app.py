@@ -13,7 +13,7 @@ from kelpie.server.auth import Auth
 from kelpie.server.cells import CellServer
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.kelpie import agents as agent_care
-from kelpie.server.kelpie import block_history, checkpoints, facts, keys, spending, working_memory
+from kelpie.server.kelpie import block_history, checkpoints, facts, keys, permissions, spending, working_memory
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
     absent,
@@ -108,6 +108,8 @@ _ROUTERS = (
     keys.router,
     spending.router,
     facts.router,
+    permissions.router,
+    permissions.registry,
 )
 
 

@@ -15,10 +15,12 @@ from kelpie.core.ids import AgentId
 from kelpie.core.passports import Passport
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_ADMIN = ("/v1/admin/", "/v1/kelpie/keys", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove")
+_ADMIN = ("/v1/admin/", "/v1/kelpie/keys", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove", "/v1/kelpie/policy")
 # What only reads although it is sent: searches, streams of what there is already, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
+
+_HOLDS = frozenset({"kelpie_permissions", "kelpie_limits", "kelpie_budget"})  # fields of an agent
 
 _BOTH = frozenset({Access.read_agent, Access.read_messages})
 # Under /v1/agents/{agent_id}: what is about messages, and what shows the agent and its messages together.
@@ -64,16 +66,20 @@ def check_passport(passport: Passport, method: str, path: str) -> None:
 
 
 def check_body(given: Pass | None, document: Any) -> None:
-    """Raises HTTPException when a credential for some agents brings in what belongs to the whole organisation.
+    """Raises HTTPException when a credential for some agents brings in what belongs to the whole organisation, or lets
+    an agent do or spend more.
 
-    To give an agent a block or an archive is to read it, so that is not theirs to do. FastAPI reads bodies itself and
-    lets no other kind of error through.
+    To give an agent a block or an archive is to read it, so that is not theirs to do; and what runs for an agent with
+    such a credential must not loosen what the agent is held to. FastAPI reads bodies itself and lets no other kind of
+    error through.
     """
     if given is None or given.grants is None or not isinstance(document, dict):
         return
     for name, value in document.items():
         if name.endswith("_ids") and value:
             raise HTTPException(403, f"{name}: a credential for some agents may not attach anything to them.")
+        if name in _HOLDS:
+            raise HTTPException(403, f"{name}: a credential for some agents may not change what they are held to.")
 
 
 def scope_for(method: str, path: str) -> Scope:

@@ -26,7 +26,7 @@ _OWN: dict[str, tuple[Capability, ...]] = {
     "semantic_search_files": (_FILES,),
 }
 _OUTSIDE = (ToolType.external_mcp, ToolType.external_composio, ToolType.external_langchain)
-DECLARED = "kelpie_capabilities"  # in a tool's metadata
+DECLARED = "capabilities"  # among what a tool says of its sandbox
 
 
 def kind_of(tool: Tool) -> ToolKind:
@@ -44,12 +44,8 @@ def subject_of(tool: Tool) -> Subject:
         return Subject(tool.name, kind, _OWN.get(tool.name, _MEMORY))
     if kind is ToolKind.client:
         return Subject(tool.name, kind)
-    inborn = {_CODE} if kind is ToolKind.custom else {_NETWORK}
-    given = inborn | set(declared(tool))
-    return Subject(tool.name, kind, tuple(sorted(given)))
-
-
-def declared(tool: Tool) -> tuple[Capability, ...]:
-    """What its author says it reaches."""
-    stored = (tool.metadata or {}).get(DECLARED) or ()
-    return tuple(Capability(word) for word in stored if word in set(Capability))
+    if kind is ToolKind.mcp:
+        return Subject(tool.name, kind, (_NETWORK,))
+    asked = tool.sandbox or {}
+    inborn = {_CODE, _NETWORK} if asked.get("egress") else {_CODE}
+    return Subject(tool.name, kind, tuple(sorted(inborn | {Capability(word) for word in asked.get(DECLARED, ())})))

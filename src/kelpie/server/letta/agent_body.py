@@ -20,6 +20,7 @@ from kelpie.server.letta.budget_body import BudgetBody
 from kelpie.server.letta.fact_settings_body import FactSettingsBody
 from kelpie.server.letta.message_body import MessageBody, new_message
 from kelpie.server.letta.model_body import EmbeddingConfig, LlmConfig, ModelSettings, ResponseFormat, settings_asked
+from kelpie.server.letta.permission_body import LimitsBody, PermitsBody
 from kelpie.server.letta.rule_body import ToolRuleBody, tool_rule
 from kelpie.server.letta.times import moment
 
@@ -64,6 +65,8 @@ class _AgentFields(BaseModel):
     identity_ids: Links | None = None
     kelpie_budget: BudgetBody | None = Field(None, description="The most that the agent may spend (Kelpie).")
     kelpie_facts: FactSettingsBody | None = Field(None, description="Facts from its conversations (Kelpie).")
+    kelpie_permissions: PermitsBody | None = Field(None, description="The tools that the agent may use (Kelpie).")
+    kelpie_limits: LimitsBody | None = Field(None, description="What the agent may use in each hour (Kelpie).")
     enable_sleeptime: bool | None = None
 
     @field_validator("embedding")
@@ -101,8 +104,8 @@ class CreateAgent(_AgentFields):
 
 
 class UpdateAgent(_AgentFields):
-    """Changes to an agent; what is left out or null stays, but null clears `max_tokens`, `kelpie_budget` and
-    `kelpie_facts`."""
+    """Changes to an agent; what is left out or null stays, but null clears `max_tokens`, `kelpie_budget`,
+    `kelpie_facts`, `kelpie_permissions` and `kelpie_limits`."""
 
     name: str | None = None
     message_ids: MessageIds | None = None
@@ -146,13 +149,19 @@ def agent_changes(body: UpdateAgent) -> dict[str, Any]:
         changes["last_run_duration_ms"] = body.last_run_duration_ms
     if body.last_stop_reason is not None:
         changes["last_stop_reason"] = body.last_stop_reason.value
-    if "kelpie_budget" in body.model_fields_set:
-        changes.setdefault("budget", None)
-    if "kelpie_facts" in body.model_fields_set:
-        changes.setdefault("facts", None)
-    if "max_tokens" in body.model_fields_set:
-        changes.setdefault("max_tokens", None)
+    for field, name in _CLEARED_BY_NULL.items():
+        if field in body.model_fields_set:
+            changes.setdefault(name, None)
     return changes
+
+
+_CLEARED_BY_NULL = {
+    "kelpie_budget": "budget",
+    "kelpie_facts": "facts",
+    "kelpie_permissions": "permits",
+    "kelpie_limits": "quota",
+    "max_tokens": "max_tokens",
+}
 
 
 _SAME_NAME = (
@@ -192,6 +201,10 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
         fields["budget"] = body.kelpie_budget.budget()
     if body.kelpie_facts is not None:
         fields["facts"] = body.kelpie_facts.settings()
+    if body.kelpie_permissions is not None:
+        fields["permits"] = body.kelpie_permissions.permits()
+    if body.kelpie_limits is not None:
+        fields["quota"] = body.kelpie_limits.quota()
     if body.tool_ids is not None:
         fields["tool_ids"] = tuple(ToolId.parse(one) for one in body.tool_ids)
     if body.block_ids is not None:

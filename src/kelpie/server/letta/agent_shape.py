@@ -18,6 +18,7 @@ from kelpie.server.letta.group_shape import group_shape
 from kelpie.server.letta.identity_shape import identity_shape
 from kelpie.server.letta.message_shape import request_shape
 from kelpie.server.letta.model_shape import EmbeddingFacts, ModelFacts, embedding_config, endpoint_type
+from kelpie.server.letta.permission_body import limits_shape, permits_shape
 from kelpie.server.letta.times import timestamp
 from kelpie.server.letta.tool_shape import tool_shape
 
@@ -98,6 +99,8 @@ def agent_shape(view: AgentView, known: Facts) -> dict[str, Any]:
         "hidden": agent.hidden,
         "kelpie_status": status_shape(view.status),
         "kelpie_budget": budget_shape(agent.budget),
+        "kelpie_permissions": permits_shape(agent.permits),
+        "kelpie_limits": limits_shape(agent.quota),
         "kelpie_facts": fact_settings_shape(agent.facts),
         "paused_until": timestamp(view.paused_until),
     }

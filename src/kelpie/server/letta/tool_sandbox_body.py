@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.confinement import Isolation
+from kelpie.core.permissions import Capability
 
 HOSTS_MAX = 64
 Host = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[0-9]{1,5})?$")]
@@ -26,6 +27,9 @@ class ToolSandboxBody(BaseModel):
     isolation: Isolation | None = Field(None, description="The least kind of wall that it accepts.")
     egress: Annotated[list[Host], Field(max_length=HOSTS_MAX)] | None = Field(
         None, description="Hosts that it may reach over HTTP and HTTPS; with none it has no network."
+    )
+    capabilities: Annotated[list[Capability], Field(max_length=len(Capability))] | None = Field(
+        None, description="What it reaches through others, for the lists of permissions; see docs/permissions.md."
     )
     deterministic: bool | None = Field(
         None, description="The same arguments always give the same result: it may be kept for five minutes."

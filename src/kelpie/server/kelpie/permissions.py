@@ -1,0 +1,184 @@
+"""What an agent may use, what it may take, and what it has called; what an organisation permits all of its agents."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict
+
+from kelpie.core.ids import RunId
+from kelpie.core.paging import Page
+from kelpie.core.policies import Policy
+from kelpie.core.quotas import cpu_seconds
+from kelpie.core.tool_calls import CallOutcome, CallQuery, CallRecord, ToolUsage
+from kelpie.core.tools import ToolQuery
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.ids import AgentPath
+from kelpie.server.letta.permission_body import LimitsBody, PermitsBody, limits_shape, permits_shape
+from kelpie.server.letta.resource import resource
+from kelpie.server.letta.times import timestamp
+from kelpie.tools.permissions import Registered
+
+router = resource("/agents", "permissions (Kelpie)")
+registry = resource("/kelpie", "permissions (Kelpie)")
+
+LIMIT, LIMIT_MAX = 50, 1000
+HOURS_MAX = 24 * 365
+NUMBER_MAX = 2**62
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+Before = Annotated[int | None, Query(ge=0, le=NUMBER_MAX, description="The number of a call: only those before it.")]
+ToolName = Annotated[str | None, Query(max_length=256, description="Only calls of this tool.")]
+
+
+class PolicyBody(BaseModel):
+    """What an organisation permits all of its agents; what is left out is not bounded."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    permissions: PermitsBody = PermitsBody(allow=None)
+    limits: LimitsBody = LimitsBody()
+
+    def policy(self) -> Policy:
+        return Policy(self.permissions.permits("permissions"), self.limits.quota())
+
+
+@router.get("/{agent_id}/permissions", summary="Which tools an agent may use (Kelpie)", response_model=None)
+async def agent_permissions(kelpie: House, agent_id: AgentPath) -> Answer:
+    found = await kelpie.permissions.of_agent(agent_id)
+    layers = {layer.value: permits_shape(policy.permits) for layer, policy in found.warrant.layers}
+    return Answer(
+        {
+            "agent_id": agent_id,
+            "kelpie_permissions": permits_shape(found.agent.permits),
+            "layers": layers,
+            "tools": [_registered(each) for each in found.tools],
+        }
+    )
+
+
+@router.get("/{agent_id}/limits", summary="What an agent may use in an hour (Kelpie)", response_model=None)
+async def agent_limits(kelpie: House, agent_id: AgentPath) -> Answer:
+    found = await kelpie.permissions.limits(agent_id)
+    return Answer(
+        {
+            "agent_id": agent_id,
+            "limits": limits_shape(found.warrant.quota),
+            "layers": {layer.value: limits_shape(policy.quota) for layer, policy in found.layers},
+            "used": {
+                "tool_calls": found.used.tool_calls,
+                "tokens": found.spent.tokens,
+                "cpu_seconds": cpu_seconds(found.used.cpu_us),
+                "memory_peak_bytes": found.used.memory_peak_bytes,
+            },
+            "frees_at": timestamp(found.frees_at),
+        }
+    )
+
+
+@router.get("/{agent_id}/tool-calls", summary="The tool calls of an agent (Kelpie)", response_model=None)
+async def agent_calls(
+    kelpie: House,
+    agent_id: AgentPath,
+    limit: Limit = LIMIT,
+    before: Before = None,
+    tool: ToolName = None,
+    outcome: CallOutcome | None = None,
+    run_id: str | None = None,
+) -> Answer:
+    query = CallQuery(limit, before, tool, outcome, RunId.parse(run_id) if run_id is not None else None)
+    return Answer([call_shape(call) for call in await kelpie.permissions.calls(query, agent_id)])
+
+
+@registry.get("/tools", summary="What every tool is, and can reach (Kelpie)", response_model=None)
+async def list_tools(
+    kelpie: House,
+    limit: Limit = LIMIT,
+    after: str | None = None,
+    before: str | None = None,
+    order: Literal["asc", "desc"] = "desc",
+) -> Answer:
+    found = await kelpie.permissions.registry(ToolQuery(Page(limit, after, before, order == "desc")))
+    return Answer([_registered(each) for each in found])
+
+
+@registry.get("/tools/usage", summary="How often each tool was called (Kelpie)", response_model=None)
+async def tool_usage(kelpie: House, hours: Annotated[int, Query(ge=1, le=HOURS_MAX)] = 24) -> Answer:
+    return Answer([usage_shape(each) for each in await kelpie.permissions.usage(hours)])
+
+
+@registry.get("/tools/calls", summary="The tool calls of all agents (Kelpie)", response_model=None)
+async def list_calls(
+    kelpie: House,
+    limit: Limit = LIMIT,
+    before: Before = None,
+    tool: ToolName = None,
+    outcome: CallOutcome | None = None,
+) -> Answer:
+    calls = await kelpie.permissions.calls(CallQuery(limit, before, tool, outcome))
+    return Answer([call_shape(call) for call in calls])
+
+
+@registry.get("/policy", summary="What the organization permits all of its agents (Kelpie)", response_model=None)
+async def read_policy(kelpie: House) -> Answer:
+    return Answer(_policy(await kelpie.permissions.policy(), kelpie.permissions.server))
+
+
+@registry.put("/policy", summary="Set what the organization permits all of its agents (Kelpie)", response_model=None)
+async def set_policy(kelpie: House, body: PolicyBody) -> Answer:
+    return Answer(_policy(await kelpie.permissions.set_policy(body.policy()), kelpie.permissions.server))
+
+
+def _policy(policy: Policy, server: Policy) -> dict[str, Any]:
+    return {
+        "permissions": permits_shape(policy.permits),
+        "limits": limits_shape(policy.quota),
+        "version": policy.version,
+        "server": {"permissions": permits_shape(server.permits), "limits": limits_shape(server.quota)},
+    }
+
+
+def _registered(each: Registered) -> dict[str, Any]:
+    tool, subject, refusal = each.tool, each.subject, each.refusal
+    return {
+        "id": tool.id,
+        "name": tool.name,
+        "kind": subject.kind,
+        "capabilities": list(subject.capabilities),
+        "permitted": refusal is None,
+        "refused_by": refusal.layer if refusal else None,
+        "reason": refusal.reason if refusal else None,
+    }
+
+
+def call_shape(call: CallRecord) -> dict[str, Any]:
+    return {
+        "number": call.number,
+        "agent_id": call.agent_id,
+        "run_id": call.run_id,
+        "step_id": call.step_id,
+        "tool_call_id": call.call_id,
+        "tool_id": call.tool_id,
+        "tool": call.name,
+        "kind": call.kind,
+        "outcome": call.outcome,
+        "counted": call.counted,
+        "duration_ms": call.took.duration_us / 1000,
+        "cpu_ms": call.took.cpu_us / 1000,
+        "memory_peak_bytes": call.took.memory_peak_bytes,
+        "created_at": timestamp(call.created_at),
+    }
+
+
+def usage_shape(usage: ToolUsage) -> dict[str, Any]:
+    return {
+        "tool": usage.name,
+        "kind": usage.kind,
+        "calls": usage.calls,
+        "errors": usage.errors,
+        "refused": usage.refused,
+        "duration_ms_mean": usage.duration_us / 1000 / usage.calls,
+        "duration_ms_max": usage.duration_us_max / 1000,
+        "cpu_ms": usage.cpu_us / 1000,
+        "memory_peak_bytes": usage.memory_peak_bytes,
+        "last_at": timestamp(usage.last_at),
+    }

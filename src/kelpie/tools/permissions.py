@@ -1,0 +1,144 @@
+"""The door to the registry as people see it: every tool with where it comes from and what it can reach, who may use it,
+and what was made of it.
+
+What an organisation permits is set here; what an agent may is set with the agent. What a call is held to is the same
+warrant that is shown here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import Agent
+from kelpie.core.budgets import Spent
+from kelpie.core.ids import AgentId
+from kelpie.core.permissions import Subject
+from kelpie.core.policies import NO_POLICY, Layer, Policy, Refusal, Warrant, warrant
+from kelpie.core.quotas import Used, hour_after, hour_of
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.core.tool_calls import CallQuery, CallRecord, ToolUsage
+from kelpie.core.tools import Tool, ToolQuery
+from kelpie.observe import logs
+from kelpie.storage import agents, permissions, scope, steps, tool_calls, tools
+from kelpie.tools.capabilities import subject_of
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+HOUR = 3600 * MICROS_PER_SECOND
+
+_log = logs.get("tools")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A tool, as the registry knows it, and why it may not be used if it may not."""
+
+    tool: Tool
+    subject: Subject
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPermissions:
+    """What an agent may use of its tools, and who says so."""
+
+    agent: Agent
+    warrant: Warrant
+    tools: tuple[Registered, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLimits:
+    """What an agent may use in an hour by each layer, and what it has used in the running one."""
+
+    layers: tuple[tuple[Layer, Policy], ...]
+    warrant: Warrant
+    used: Used
+    spent: Spent
+    frees_at: Micros
+
+
+class Permissions:
+    """Those of the caller's organisation. `changed` is told of a new policy, after the commit."""
+
+    def __init__(
+        self, world: World, server: Policy, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER
+    ) -> None:
+        self._world = world
+        self.server = server
+        self._changed = changed
+        self._caller = caller
+        self._organization = caller.organization_id
+
+    async def of_agent(self, agent_id: AgentId) -> AgentPermissions:
+        """Raises NotFound."""
+
+        def read(tx: Tx) -> AgentPermissions:
+            agent, held = self._agent(tx, agent_id)
+            found = tuple(_registered(tool, held) for tool in tools.of_agent(tx, agent_id))
+            return AgentPermissions(agent, held, found)
+
+        return await self._world.database.read(read)
+
+    async def limits(self, agent_id: AgentId) -> AgentLimits:
+        """Raises NotFound."""
+        now = self._world.clock.now()
+
+        def read(tx: Tx) -> AgentLimits:
+            agent, held = self._agent(tx, agent_id)
+            own = Policy(quota=agent.quota) if agent.quota else NO_POLICY
+            policy = permissions.policy_of(tx, self._organization)
+            layers = ((Layer.server, self.server), (Layer.organization, policy), (Layer.agent, own))
+            since = hour_of(now)
+            used, spent = tool_calls.used_by(tx, agent_id, since), steps.spent_by(tx, agent_id, since)
+            return AgentLimits(layers, held, used, spent, hour_after(now))
+
+        return await self._world.database.read(read)
+
+    def _agent(self, tx: Tx, agent_id: AgentId) -> tuple[Agent, Warrant]:
+        agent = agents.owned(tx, self._organization, agent_id)
+        policy = permissions.policy_of(tx, self._organization)
+        return agent, warrant(self.server, policy, agent.permits, agent.quota)
+
+    async def calls(self, query: CallQuery, agent_id: AgentId | None = None) -> list[CallRecord]:
+        """Calls of an agent, or of all. Raises NotFound."""
+
+        def read(tx: Tx) -> list[CallRecord]:
+            if agent_id is not None:
+                scope.agent(tx, self._organization, agent_id)
+            return tool_calls.select_calls(tx, self._organization, query, agent_id)
+
+        return await self._world.database.read(read)
+
+    async def registry(self, query: ToolQuery) -> list[Registered]:
+        """The tools of the organisation, as its policy and the server's settings see them."""
+
+        def read(tx: Tx) -> list[Registered]:
+            held = warrant(self.server, permissions.policy_of(tx, self._organization), None, None)
+            return [_registered(tool, held) for tool in tools.select(tx, self._organization, query)]
+
+        return await self._world.database.read(read)
+
+    async def usage(self, hours: int) -> list[ToolUsage]:
+        """How each tool was used in the last so many hours; also those that are gone, and those of clients."""
+        since = self._world.clock.now() - hours * HOUR
+        return await self._world.database.read(lambda tx: tool_calls.usage(tx, self._organization, since))
+
+    async def policy(self) -> Policy:
+        """What the organisation has set for all of its agents."""
+        return await self._world.database.read(lambda tx: permissions.policy_of(tx, self._organization))
+
+    async def set_policy(self, policy: Policy) -> Policy:
+        """Sets it in the place of what there was; it holds for every call from then on."""
+        now, user, organization = self._world.clock.now(), self._caller.user_id, self._organization
+        after = await self._world.database.transact(
+            lambda tx: permissions.set_policy(tx, organization, policy, user, now)
+        )
+        self._changed()
+        _log.warning("the policy for tools was changed", organization_id=organization, by=user, version=after.version)
+        return after
+
+
+def _registered(tool: Tool, held: Warrant) -> Registered:
+    subject = subject_of(tool)
+    return Registered(tool, subject, held.refusal(subject))
