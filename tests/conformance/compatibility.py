@@ -32,7 +32,8 @@ def shape(path: str) -> str:
 
 def bare_app() -> FastAPI:
     """The app over nothing: it can tell its routes, and cannot answer."""
-    nothing: Any = SimpleNamespace(settings=Settings(), world=SimpleNamespace(ids=None), gate=None)
+    broker = SimpleNamespace()
+    nothing: Any = SimpleNamespace(settings=Settings(), world=SimpleNamespace(ids=None), gate=None, broker=broker)
     return create_app(nothing)
 
 

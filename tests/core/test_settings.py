@@ -21,6 +21,8 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "model_prices": ("openai/gpt-4o=2.5/10", ("openai/gpt-4o=2.5/10",)),
     "context_window_unknown": ("4000", 4000),
     "openai_responses": ("always", "always"),
+    "tools_allow": ("memory_*, kind:custom", ("memory_*", "kind:custom")),
+    "tools_deny": ("shell, capability:network", ("shell", "capability:network")),
 }
 BY_KIND: dict[type, tuple[str, Any]] = {
     str: ("other/value", "other/value"),

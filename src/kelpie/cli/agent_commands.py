@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kelpie.cli import checkpoint_commands, spending
+from kelpie.cli import checkpoint_commands, permission_commands, spending
 from kelpie.cli.agents import find
 from kelpie.cli.cancelled import print_cancelled
 from kelpie.cli.exit_codes import USAGE
@@ -225,3 +225,4 @@ def _block(text: str) -> dict[str, str]:
 
 
 checkpoint_commands.register(commands)
+permission_commands.register(commands)

@@ -20,6 +20,7 @@ from kelpie.cli import (
     log_command,
     model_commands,
     run_commands,
+    tool_commands,
 )
 from kelpie.cli import chat as talking
 from kelpie.cli import demo as trying
@@ -52,6 +53,7 @@ kelpie.add_typer(server, name="server")
 kelpie.add_typer(agent_commands.commands, name="agents")
 kelpie.add_typer(block_commands.commands, name="blocks")
 kelpie.add_typer(run_commands.commands, name="runs")
+kelpie.add_typer(tool_commands.commands, name="tools")
 kelpie.add_typer(model_commands.commands, name="models")
 kelpie.add_typer(key_commands.commands, name="keys")
 kelpie.add_typer(config_commands.commands, name="config")

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 from kelpie.core.bounds import parse_handles, parse_limits
 from kelpie.core.prices import parse_prices
-from kelpie.core.sandbox_settings import SandboxSettings
 from kelpie.core.setting import setting
+from kelpie.core.tool_settings import ToolSettings
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings(SandboxSettings):
+class ModelSettings(ToolSettings):
     model_timeout_s: float = setting(
         "models.timeout_seconds",
         "How long one model call may take, retries included.",

@@ -6,7 +6,6 @@ from kelpie.core.blocks import CONTEXT_BYTES, DEFAULT_LIMIT, VERSIONS_KEPT, Bloc
 from kelpie.core.bounds import check_handle
 from kelpie.core.hosts import is_loopback
 from kelpie.core.setting import setting
-from kelpie.core.tool_settings import ToolSettings
 from kelpie.core.working_memory import Limits
 
 BYTES_MAX = 1024**3
@@ -14,7 +13,7 @@ COUNT_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSettings(ToolSettings):
+class ServerSettings:
     host: str = setting(
         "server.host",
         "Address to listen on. On any but a loopback address the server asks for a password.",

@@ -8,11 +8,11 @@ from kelpie.core.errors import ConfigurationError, InvalidInput
 from kelpie.core.permissions import Permits, check_patterns
 from kelpie.core.policies import Policy
 from kelpie.core.quotas import Quota
+from kelpie.core.sandbox_settings import SandboxSettings
 from kelpie.core.setting import setting
 from kelpie.core.time import MICROS_PER_SECOND
 
-_MOST = 2**53
-ALL = ("*",)
+_MOST = 10**12
 
 
 def _check(origin: str, patterns: Sequence[str]) -> None:
@@ -23,13 +23,13 @@ def _check(origin: str, patterns: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolSettings:
+class ToolSettings(SandboxSettings):
     tools_allow: tuple[str, ...] = setting(
         "tools.allow",
-        "The tools that agents may use at all: patterns such as `memory_*`, `kind:custom` or `capability:memory`. No "
-        "agent and no organization can widen it; see [permissions](permissions.md).",
+        "The tools that agents may use at all: patterns such as `memory_*`, `kind:custom` or `capability:memory`; "
+        "without any, all. No agent and no organization can widen it; see [permissions](permissions.md).",
         "KELPIE_TOOLS_ALLOW",
-        default=ALL,
+        default=(),
         check=_check,
     )
     tools_deny: tuple[str, ...] = setting(
@@ -76,11 +76,10 @@ class ToolSettings:
     @property
     def policy(self) -> Policy:
         """What holds for every agent of this server."""
-        allow = None if self.tools_allow == ALL else self.tools_allow
         quota = Quota(
             self.tool_calls_per_hour or None,
             self.tokens_per_hour or None,
             round(self.cpu_seconds_per_hour * MICROS_PER_SECOND) or None,
             self.tool_memory_mb * MEGABYTE or None,
         )
-        return Policy(Permits(allow, self.tools_deny), quota)
+        return Policy(Permits(self.tools_allow or None, self.tools_deny), quota)

@@ -59,9 +59,16 @@ class Client:
         finally:
             connection.close()
 
+    def put(self, path: str, body: Any) -> Any:
+        """What the server answers to this in the place of what there was. Raises Unreachable or Refused."""
+        return self._change("PUT", path, body)
+
     def patch(self, path: str, body: Any) -> Any:
         """What the server answers to this change. Raises Unreachable or Refused."""
-        connection, answer = self._send("PATCH", path, body, self._timeout_s)
+        return self._change("PATCH", path, body)
+
+    def _change(self, method: str, path: str, body: Any) -> Any:
+        connection, answer = self._send(method, path, body, self._timeout_s)
         try:
             return _json(_body(answer))
         finally:
