@@ -17,8 +17,10 @@ from kelpie.sim.search import search
 from tests.sim.seeds import FOUND, Found
 
 ROOT = Path(__file__).parents[2]
-SHARE = 20
-SHARE_OF_LONG = 10
+SHARE = 12
+SHARE_OF_RARE = 20
+RARE = ("calls-that-wait",)  # whose named faults take more seeds to fire
+SHARE_OF_LONG = 8
 LONG = (
     "many-agents",
     "shared-block-edits",
@@ -41,7 +43,8 @@ SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in p
 
 def share_of(name: str) -> int:
     """How many seeds a scenario gets: every plot must have its turn."""
-    share = SHARE_OF_MEMORY if name in MEMORY else SHARE_OF_LONG if name in LONG else SHARE
+    shares = ((MEMORY, SHARE_OF_MEMORY), (LONG, SHARE_OF_LONG), (RARE, SHARE_OF_RARE))
+    share = next((share for names, share in shares if name in names), SHARE)
     return max(share, len(SCENARIOS[name].plots))
 
 
@@ -84,20 +87,16 @@ def hashes() -> str:
 
 def test_two_processes_with_different_hash_seeds_agree() -> None:
     code = "from tests.sim.test_scenarios import hashes; print(hashes())"
-    elsewhere = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        for hash_seed in ("1", "4242")
-    ]
-    first, second = (process.communicate()[0].strip() for process in elsewhere)
-    assert first and first == second
-    assert first == hashes(), "and with this process, in which other runs came before"
+    elsewhere = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "4242"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    here = hashes()  # in which other runs came before
+    assert elsewhere.communicate()[0].strip() == here
 
 
 def test_the_documentation_names_every_scenario_and_every_fault() -> None:
