@@ -1,0 +1,60 @@
+"""Calls that no model makes but a person or a program does: held to the same permissions and limits as those of a turn,
+and recorded like them, in a commit of their own.
+"""
+
+from kelpie.core.agents import Agent
+from kelpie.core.ids import OrganizationId, RunId, StepId
+from kelpie.core.policies import Policy, Warrant, warrant
+from kelpie.core.quotas import hour_after, hour_of
+from kelpie.core.time import Micros
+from kelpie.core.tool_calls import RAN, CallOutcome, CallRecord, Took
+from kelpie.core.tools import Tool
+from kelpie.storage import permissions, tool_calls
+from kelpie.tools.capabilities import subject_of
+from kelpie.world.database import Tx
+
+
+def warrant_of(tx: Tx, server: Policy, organization: OrganizationId, agent: Agent | None, now: Micros) -> Warrant:
+    """What holds for an agent, or for whoever calls a tool without one, with what is used by now.
+
+    `refusal(subject_of(tool))` of it tells why a call may not be run; `quota` bounds what one may take.
+    """
+    policy = permissions.policy_of(tx, organization)
+    if agent is None:
+        return warrant(server, policy, None, None)
+    found = warrant(server, policy, agent.permits, agent.quota)
+    if not found.quota.counts_calls:
+        return found
+    used = tool_calls.used_by(tx, agent.id, hour_of(now))
+    return Warrant(found.layers, found.quota, used, hour_after(now))
+
+
+def record(
+    tx: Tx,
+    organization: OrganizationId,
+    tool: Tool,
+    outcome: CallOutcome,
+    took: Took,
+    at: Micros,
+    agent: Agent | None = None,
+    run_id: RunId | None = None,
+    step_id: StepId | None = None,
+) -> None:
+    """Writes down one such call; with a run it is that of the turn whose code has made it."""
+    subject = subject_of(tool)
+    counted = outcome in RAN and agent is not None and not subject.harmless
+    call = CallRecord(
+        organization,
+        tool.name,
+        subject.kind,
+        outcome,
+        at,
+        agent.id if agent else None,
+        run_id,
+        step_id,
+        None,
+        tool.id or None,
+        took,
+        counted,
+    )
+    tool_calls.add(tx, [call])
