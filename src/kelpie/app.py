@@ -296,6 +296,10 @@ def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox
     )
 
 
+def _warn_of_no_walls(reason: str) -> None:
+    _log.warning("code of tools runs without walls, as sandbox.isolation allows", reason=reason)
+
+
 def _tracing(settings: Settings) -> Tracing | None:
     return Tracing(settings.trace_steps, settings.trace_bytes_max) if settings.trace_steps else None
 
@@ -324,6 +328,10 @@ def open_kelpie(settings: Settings) -> Kelpie:
     except BaseException:  # raised again; the lock must not keep the next start out
         data_dir.close()
         raise
+    if settings.sandbox_isolation == "none":
+        _log.warning(
+            "sandbox.isolation is none: where this machine cannot isolate code of tools, it runs without walls"
+        )
     world = World(
         clock=SystemClock(),
         ids=RandomIds(),
@@ -332,7 +340,10 @@ def open_kelpie(settings: Settings) -> Kelpie:
         http=NetworkHttp(),
         processes=SystemProcesses(),
         embedder=MiniLm(settings.embedding_dir, data_dir.path / "models"),
-        cells=BubblewrapCells(kept=data_dir.path / "isolation.json", lowered=settings.sandbox_isolation == "none"),
+        cells=BubblewrapCells(
+            kept=data_dir.path / "isolation.json",
+            lowered=_warn_of_no_walls if settings.sandbox_isolation == "none" else None,
+        ),
     )
     return Kelpie(world, settings, data_dir=data_dir, password_kept=password_file.read(data_dir.path))
 

@@ -1,6 +1,5 @@
 """The walls of cells are tried before they are trusted; what does not hold keeps code from running."""
 
-import io
 import json
 import tempfile
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from kelpie.core.confinement import DEFAULT_CONFINEMENT, Mount, Runner
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.observe import logs
 from kelpie.world import cell_launch, cell_proof, cell_walls, seccomp
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.cell_proof import prove
@@ -108,12 +106,11 @@ async def test_only_a_lowered_requirement_runs_code_without_walls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    cells = BubblewrapCells(lowered=True)
-    logged = io.StringIO()
-    logs.configure("warning", logged)
+    told: list[str] = []
+    cells = BubblewrapCells(lowered=told.append)
     cell = await cells.start(PYTHON)
-    logs.configure("warning")
-    assert "without walls" in logged.getvalue() and "bubblewrap is not installed" in logged.getvalue()
+    await (await cells.start(PYTHON)).kill()
+    assert len(told) == 1 and "bubblewrap is not installed" in told[0]
     assert cell.doors is None
     request = {"source": "import os\ndef tool(): return os.getcwd()", "function": "tool", "arguments": {}}
     await cell.run(Order(json.dumps(request).encode(), DEFAULT_CONFINEMENT))

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from kelpie.core.confinement import API_PORT, PROXY_PORT
 from kelpie.core.errors import InvalidInput, ToolError
 from kelpie.world.egress import EgressProxy
 
-API_PORT = 8283  # inside the cell: our API, for who shows the passport of the job
-PROXY_PORT = 8284  # inside the cell: an HTTP proxy to the hosts that the job may reach
+__all__ = ["API_PORT", "PROXY_PORT", "Broker", "Listener", "LocalBroker", "ServeApi", "Served"]
 
 Listener = socket.socket
 

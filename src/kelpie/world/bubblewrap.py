@@ -14,7 +14,6 @@ from itertools import count
 from pathlib import Path
 
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.observe import logs
 from kelpie.world import control_group, seccomp
 from kelpie.world.bubblewrap_cell import BubblewrapCell, Hold
 from kelpie.world.cell_launch import unwalled, walled
@@ -33,14 +32,12 @@ NO_FILTER = (
     "AArch64"
 )
 
-_log = logs.get("sandbox")
-
 
 class BubblewrapCells:
     """Starts cells. Without control groups only what one process takes is limited, not what all of them take.
 
     Before the first cell is given away the walls are proven; a proof that was kept in a file counts until the machine
-    starts again. `lowered`: where the walls cannot be had, code runs without them, and that is logged.
+    starts again. With `lowered`, code runs without walls where they cannot be had, and that is told to it once.
     """
 
     def __init__(
@@ -48,7 +45,7 @@ class BubblewrapCells:
         groups: Callable[[], ControlGroups | None] = control_group.find,
         *,
         kept: Path | None = None,
-        lowered: bool = False,
+        lowered: Callable[[str], None] | None = None,
     ) -> None:
         self._find_groups = groups
         self._kept = kept
@@ -75,7 +72,7 @@ class BubblewrapCells:
                 await self._prove()
         if self._lacking is None:
             return await self.open(plan)
-        if not self._lowered:
+        if self._lowered is None:
             raise SandboxUnavailable(self._lacking)
         return await self._started(plan, partial(unwalled, plan))
 
@@ -95,8 +92,8 @@ class BubblewrapCells:
             return
         self._lacking = await lacking(self, self._kept)
         self._proven = True
-        if self._lacking is not None and self._lowered:
-            _log.warning("code of tools runs without walls, as the settings allow", reason=self._lacking)
+        if self._lacking is not None and self._lowered is not None:
+            self._lowered(self._lacking)
 
     async def _started(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
         group = self.groups.make(f"cell-{next(self._names)}") if self.groups is not None else None

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from kelpie.core.confinement import Runner
+from kelpie.core.confinement import API_PORT, PROXY_PORT, Runner
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world.broker import API_PORT, PROXY_PORT
 from kelpie.world.cells import Plan
 
 PROGRAMS = Path(__file__).with_name("cell")
