@@ -205,7 +205,7 @@ class Bench:
         rows, asked = await vectors(count, self.options.real, texts, self.queries, cache)
         self.prepared.known |= {text: row.tobytes() for text, row in zip(texts, rows, strict=True)}
         self.prepared.known |= {text: row.tobytes() for text, row in zip(self.queries, asked, strict=True)}
-        archive = (await self.archives.create(NewArchive("large"))).id
+        archive = (await self.archives.create(NewArchive("large")))[0].id
         started, cpu = time.perf_counter(), time.process_time()
         await store(self.kelpie, archive, texts)
         took, spent = time.perf_counter() - started, time.process_time() - cpu
@@ -262,7 +262,7 @@ class Bench:
         known = list(self.prepared.known)[: self.options.passages]
         rng, made = random.Random(4), list[ArchiveId]()
         for number in range(self.options.archives):
-            made.append((await self.archives.create(NewArchive(f"small {number}"))).id)
+            made.append((await self.archives.create(NewArchive(f"small {number}")))[0].id)
             await store(self.kelpie, made[-1], rng.sample(known, IN_SMALL))
         return {
             mode: await timed(

@@ -226,7 +226,8 @@ async def test_deleting_an_agent_leaves_nothing_behind(house):
             "archives",
             "passages",
             "search_items",
-            "search_text",
+            "search_segments",
+            "search_postings",
         )
         return {t: n for t in tables if (n := tx.exec_driver_sql(f"SELECT count(*) FROM {t}").scalar())}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from _pytest.outcomes import Failed
-from sqlalchemy import true
+from sqlalchemy import select, true
 
 from kelpie.agent.recall import Recall
 from kelpie.core.errors import NotFound
@@ -17,6 +17,7 @@ from kelpie.core.settings import Settings
 from kelpie.memory.archives import Archives
 from kelpie.memory.meaning import Meaning
 from kelpie.storage import block_carriers, passages, recall
+from kelpie.storage.tables import archives as archive_table
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import CallContext
@@ -150,6 +151,7 @@ def _messages_of_all_agents(patch: pytest.MonkeyPatch) -> None:
 def _passages_of_all(patch: pytest.MonkeyPatch) -> None:
     conditions = passages._conditions
     patch.setattr(passages, "_conditions", lambda shape, **known: conditions(shape, **known)[1:])
+    patch.setattr(passages, "_ARCHIVES", select(archive_table.c.id))  # whose archives are looked through at all
 
 
 @pytest.mark.parametrize("mutation", [_messages_of_all_organisations, _messages_of_all_agents, _passages_of_all])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 
-from kelpie.search import fulltext
+from kelpie.search import bm25, fulltext, words
 from kelpie.storage import schema
 from kelpie.world.sqlite_connection import memory_connection
 
@@ -31,15 +31,15 @@ def tx() -> Iterator[Connection]:
 def _filled() -> Connection:
     connection = memory_connection()
     schema.create(connection)
-    for item_id, words in TEXTS.items():
-        fulltext.index(connection, "message", MINE, item_id, words)
+    for item_id, said in TEXTS.items():
+        fulltext.index(connection, "message", MINE, item_id, said)
     fulltext.index(connection, "message", THEIRS, "t1", "fox fox fox secret agent mine")
     fulltext.index(connection, "passage", MINE, "p1", "fox in a passage")
     return connection
 
 
 def found(tx: Connection, query: str, limit: int = 10, offset: int = 0) -> list[str]:
-    return [item_id for item_id, _ in fulltext.search(tx, "message", MINE, query, limit, offset)]
+    return [match.item_id for match in fulltext.search(tx, "message", MINE, query, limit, offset)]
 
 
 def test_words_are_found_in_every_form(tx: Connection) -> None:
@@ -61,15 +61,16 @@ def test_every_word_counts_more_than_a_better_score(tx: Connection) -> None:
         fulltext.index(tx, "message", THEIRS, f"pear{number}", "pear")
     fulltext.index(tx, "message", MINE, "one", "apple apple apple")
     fulltext.index(tx, "message", MINE, "both", "apple and pear " + "among many other words " * 30)
-    (first, low), (second, high) = fulltext.search(tx, "message", MINE, "apple pear", 10)
-    assert (first, second) == ("both", "one")
-    assert low < high
+    first, second = fulltext.search(tx, "message", MINE, "apple pear", 10)
+    assert (first.item_id, second.item_id) == ("both", "one")
+    assert (first.whole, second.whole) == (True, False)
+    assert first.score < second.score
 
 
 def test_the_better_score_comes_first(tx: Connection) -> None:
-    (first, high), (second, low) = fulltext.search(tx, "message", MINE, "fox", 10)
-    assert (first, second) == ("m2", "m1")
-    assert high > low
+    first, second = fulltext.search(tx, "message", MINE, "fox", 10)
+    assert (first.item_id, second.item_id) == ("m2", "m1")
+    assert first.score > second.score
 
 
 def test_pages_follow_one_another(tx: Connection) -> None:
@@ -86,8 +87,8 @@ def test_pages_follow_one_another(tx: Connection) -> None:
 def test_a_scope_and_a_kind_see_only_their_own(tx: Connection) -> None:
     assert found(tx, "secret") == []
     assert found(tx, THEIRS) == []
-    assert fulltext.search(tx, "message", THEIRS, "fox", 10)[0][0] == "t1"
-    assert [item for item, _ in fulltext.search(tx, "passage", MINE, "fox", 10)] == ["p1"]
+    assert fulltext.search(tx, "message", THEIRS, "fox", 10)[0].item_id == "t1"
+    assert [match.item_id for match in fulltext.search(tx, "passage", MINE, "fox", 10)] == ["p1"]
     assert fulltext.search(tx, "passage", THEIRS, "fox", 10) == []
 
 
@@ -107,8 +108,8 @@ def test_what_was_removed_is_gone_with_its_text(tx: Connection) -> None:
     assert found(tx, "fox dog cafe real") == []
     assert fulltext.search(tx, "message", THEIRS, "fox", 10)
     assert fulltext.search(tx, "passage", MINE, "fox", 10)
-    kept = tx.execute(text("SELECT text FROM search_text ORDER BY text")).scalars().all()
-    assert kept == ["fox fox fox secret agent mine", "fox in a passage"]
+    kept = tx.execute(text("SELECT words FROM search_items ORDER BY id")).scalars().all()
+    assert kept == [words.packed("fox fox fox secret agent mine"), words.packed("fox in a passage")]
 
 
 HOSTILE = [
@@ -134,11 +135,11 @@ def test_any_text_can_be_asked_for_and_stays_in_its_scope(query: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_can_be_indexed_and_removed(words: str) -> None:
-    fulltext.index(_SHARED, "passage", "scratch", "any", words)
-    fulltext.search(_SHARED, "passage", "scratch", words, 5)
+def test_any_text_can_be_indexed_and_removed(said: str) -> None:
+    fulltext.index(_SHARED, "passage", "scratch", "any", said)
+    fulltext.search(_SHARED, "passage", "scratch", said, 5)
     fulltext.remove(_SHARED, "passage", "any")
-    assert fulltext.search(_SHARED, "passage", "scratch", words, 5) == []
+    assert fulltext.search(_SHARED, "passage", "scratch", said, 5) == []
 
 
 _SHARED = _filled()
@@ -147,12 +148,11 @@ _SHARED = _filled()
 def test_in_a_large_scope_the_rarer_words_decide_and_common_ones_still_find(
     tx: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fulltext, "_IS_LARGE", fulltext._IS_LARGE.offset(20))  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(fulltext, "ENOUGH", 3)
-    monkeypatch.setattr(fulltext, "SCORED_MAX", 5)
+    monkeypatch.setattr(bm25, "ENOUGH", 3)
+    monkeypatch.setattr(bm25, "SCORED_MAX", 5)
     fulltext.index_many(tx, "passage", "large", {f"p{n:02}": f"the harbour number {n}" for n in range(30)})
     fulltext.index_many(tx, "passage", "large", {"fox": "a fox", "both": "the fox of the harbour"})
-    assert [item for item, _ in fulltext.search(tx, "passage", "large", "the fox harbour", 2)] == ["both", "fox"]
-    found = [item for item, _ in fulltext.search(tx, "passage", "large", "the fox harbour", 40)]
+    assert [match.item_id for match in fulltext.search(tx, "passage", "large", "the fox harbour", 2)] == ["both", "fox"]
+    found = [match.item_id for match in fulltext.search(tx, "passage", "large", "the fox harbour", 40)]
     assert found[0] == "both" and sorted(found) == sorted(["both", "fox", *(f"p{n:02}" for n in range(30))])
     assert len(fulltext.search(tx, "passage", "large", "harbour unheard-of", 7)) == 7

@@ -13,7 +13,7 @@ from kelpie.storage import schema
 from kelpie.world.sqlite_connection import memory_connection
 
 MINE, THEIRS = "agent-mine", "agent-theirs"
-TABLES = ("search_items", "search_text", "search_vectors", "search_sketches")
+TABLES = ("search_items", "search_vectors", "search_sketches")
 MEANT: Vector = vector("a/model", b"\x00\x00\x80\x3f" * 8)
 
 
@@ -31,6 +31,11 @@ def counts(tx: Connection) -> set[int]:
     return {tx.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() for table in TABLES}
 
 
+def segments(tx: Connection) -> int:
+    tables = ("search_segments", "search_postings", "search_unordered")
+    return sum(tx.execute(text(f"SELECT count(*) FROM {table}")).scalar_one() for table in tables)
+
+
 def test_a_small_scope_is_gone_at_once(tx: Connection) -> None:
     assert counts(tx) == {2}
     removal.give_up_scope(tx, "message", MINE)
@@ -44,11 +49,13 @@ def test_a_large_scope_is_swept_in_pieces(tx: Connection) -> None:
     items.put_many(tx, "message", MINE, many)
     removal.give_up_scope(tx, "message", MINE)
     assert counts(tx) == {2 * removal.PIECE + 2}, "nobody waits for it"
+    assert segments(tx), "so many are put in order at once"
     pieces = 0
     while removal.is_unswept(tx):
         removal.sweep(tx)
         pieces += 1
     assert pieces == 3
     assert counts(tx) == {1}, "those of others stay"
+    assert segments(tx) == 0
     removal.sweep(tx)
     assert [hit.id for hit in items.find(tx, "message", THEIRS, Wanted("fox", 10), None)] == ["t1"]

@@ -38,7 +38,7 @@ async def rows(kelpie: Kelpie) -> dict[str, int]:
     own = "SELECT id FROM search_items WHERE kind = 'tool'"
     tables = {name: name for name in ("archives", "agent_archives", "passages", "passage_tags")} | {
         "search_items": f"search_items WHERE id NOT IN ({own})",
-        "search_text": f"search_text WHERE rowid NOT IN ({own})",
+        "search_segments": "search_segments",
     }
     statement = " UNION ALL ".join(f"SELECT '{name}', count(*) FROM {source}" for name, source in tables.items())
     counts = await kelpie.world.database.read(lambda tx: [tuple(row) for row in tx.execute(text(statement))])

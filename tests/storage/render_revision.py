@@ -11,7 +11,7 @@ from kelpie.storage import schema
 from kelpie.storage.tables import metadata
 from kelpie.world.sqlite_connection import memory_connection
 
-HEADER = '''"""The first schema: everything in `tables` at the first release, and on SQLite the text index."""
+HEADER = '''"""The first schema: everything in `tables` at the first release."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -33,14 +33,7 @@ def render() -> str:
     body = _code(render_python_code(upgrade))
     created = [found.table_name for found in upgrade.ops if isinstance(found, CreateTableOp)]
     drops = "\n".join(_code(render_python_code(UpgradeOps([DropTableOp(name)]))) for name in reversed(created))
-    sqlite_up = "\n".join(f'        op.execute("{statement}")' for statement in schema.SQLITE_ONLY)
-    return (
-        f"{HEADER}\n\ndef upgrade() -> None:\n{body}\n"
-        f'    if op.get_bind().dialect.name == "sqlite":\n{sqlite_up}\n\n\n'
-        "def downgrade() -> None:\n"
-        '    if op.get_bind().dialect.name == "sqlite":\n        op.execute("DROP TABLE search_text")\n'
-        f"{drops}\n"
-    )
+    return f"{HEADER}\n\ndef upgrade() -> None:\n{body}\n\n\ndef downgrade() -> None:\n{drops}\n"
 
 
 def _code(rendered: str) -> str:

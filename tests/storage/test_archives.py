@@ -46,7 +46,7 @@ def fill(tx: Tx, archive: ArchiveId, first: int = 1, organization: OrganizationI
 
 def left(tx: Tx) -> dict[str, int]:
     """How many rows there are of everything that belongs to an archive."""
-    tables = ("archives", "agent_archives", "passages", "passage_tags", "search_items", "search_text")
+    tables = ("archives", "agent_archives", "passages", "passage_tags", "search_items", "search_segments")
     return {name: tx.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in tables}
 
 
@@ -143,7 +143,7 @@ def test_a_deleted_archive_leaves_nothing(tx: Tx) -> None:
     archives.attach(tx, ANN, archive_id(1))
     archives.delete(tx, OURS, archive_id(1))
     assert left(tx) == {
-        "archives": 1, "agent_archives": 0, "passages": 3, "passage_tags": 6, "search_items": 3, "search_text": 3,
+        "archives": 1, "agent_archives": 0, "passages": 3, "passage_tags": 6, "search_items": 3, "search_segments": 0,
     }  # fmt: skip
     assert len(passages.search(tx, OURS, PassageQuery("apple", 50))) == 3
 
@@ -158,7 +158,7 @@ def test_an_agents_own_archive_goes_with_it_unless_it_is_shared(tx: Tx, shared: 
     agents.remove(tx, ANN)
     rest = left(tx)
     if shared:
-        assert rest["passages"] == rest["search_text"] == 3 and rest["agent_archives"] == 1
+        assert rest["passages"] == rest["search_items"] == 3 and rest["agent_archives"] == 1
     else:
         assert set(rest.values()) == {0}
 
@@ -240,5 +240,5 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     assert rounds == 3
     archives.sweep(tx)
     assert left(tx) == {
-        "archives": 1, "agent_archives": 0, "passages": 1, "passage_tags": 0, "search_items": 1, "search_text": 1,
+        "archives": 1, "agent_archives": 0, "passages": 1, "passage_tags": 0, "search_items": 1, "search_segments": 0,
     }  # fmt: skip

@@ -84,7 +84,7 @@ def test_the_migration_gives_the_schema_that_is_created_directly(connection: Con
         "tables.py and the revisions differ. Until the first release: python tests/storage/render_revision.py"
     )
     assert version(migrated) == version(connection) == [schema.REVISIONS.newest]
-    assert set(metadata.tables) | {"search_text", "alembic_version"} <= set(described(migrated))
+    assert set(metadata.tables) | {"alembic_version"} <= set(described(migrated))
 
 
 def test_the_known_revisions_are_those_there_are() -> None:

@@ -1,10 +1,12 @@
-"""What is cleared away in the background, piece by piece, so that others write in between. Nobody waits for it."""
+"""What is cleared away or put in order in the background, piece by piece, so that others write in between.
+Nobody waits for it."""
 
 import asyncio
+import importlib
 from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.search import removal
+from kelpie.search import order, removal
 from kelpie.storage import archives, journal_keys, run_events, tool_calls, working_memory
 from kelpie.world.world import World
 
@@ -21,7 +23,8 @@ class Upkeep:
         self._pruned_s: float | None = None
 
     async def sweep(self) -> None:
-        """Deletes what removed archives and agents, old streams, old turns and lapsed entries have left.
+        """Deletes what removed archives and agents, old streams, old turns and lapsed entries have left, and puts the
+        text index in order.
 
         Raises StorageError.
         """
@@ -30,6 +33,7 @@ class Upkeep:
             await database.transact(archives.sweep)
         while await database.read(removal.is_unswept):
             await database.transact(removal.sweep)
+        await self._put_in_order()
         await self._drop_lapsed()
         await self._drop_streams()
         now_s = asyncio.get_running_loop().time()
@@ -37,6 +41,17 @@ class Upkeep:
             await self._prune_journal()
             await self._prune_calls()
             self._pruned_s = now_s
+
+    async def _put_in_order(self) -> None:
+        """The text index, scope by scope: so much as is to be done, in pieces."""
+        database = self._world.database
+        while (found := await database.read(order.unordered)) is not None:
+            kind, scope = found
+            sealing = importlib.import_module("kelpie.search.sealing")  # it needs numpy
+            await database.transact(partial(sealing.seal, kind=kind, scope=scope))
+            while (merged := await database.read(partial(sealing.merge, kind=kind, scope=scope))) is not None:
+                await database.transact(partial(sealing.replace, merged=merged))
+            await database.transact(partial(order.done, kind=kind, scope=scope))
 
     async def _drop_lapsed(self) -> None:
         database, now = self._world.database, self._world.clock.now()

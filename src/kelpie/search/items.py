@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
 
 from kelpie.core.search import Hit, SearchMode
-from kelpie.search import fulltext, vectors
+from kelpie.search import fulltext, order, vectors
 from kelpie.search.fulltext import Kind, Only
 from kelpie.search.ranking import fused
 from kelpie.search.tables import search_items
@@ -81,24 +81,31 @@ def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
     fulltext.remove_scope(tx, kind, scope)
 
 
+def forget_scope(tx: Connection, kind: Kind, scope: str) -> None:
+    """Takes away what is known of a scope that has no items any more, because its owner is gone."""
+    vectors.forget_scope(tx, kind, scope)
+    order.forget(tx, kind, scope)
+
+
 def find(
     tx: Connection, kind: Kind, scope: str | None, wanted: Wanted, only: Only | None, near: Sequence[Near] = ()
 ) -> list[Hit]:
     """The best items, best first: by their words, and by meaning as `near` has found them.
 
-    `only` says in SQL which items may be found at all; without a scope it must. What holds every word stands first,
-    also when it has no vector yet.
+    `only` says in SQL which items may be found at all; without a scope it must, and tell the scopes. What holds every
+    word stands first, also when it has no vector yet.
     """
     if wanted.mode == "vector":
         return [Hit(item, score, None, at) for at, (item, score) in enumerate(near[: wanted.limit], 1)]
     depth = wanted.depth if near else wanted.limit
-    by_words = fulltext.search(tx, kind, scope, wanted.words, depth, only=only)
+    matches = fulltext.search(tx, kind, scope, wanted.words, depth, only=only)
     if not near:
-        return [Hit(item, score, at) for at, (item, score) in enumerate(by_words, 1)]
-    whole = {item for item, _ in fulltext.search(tx, kind, scope, wanted.words, depth, only=only, every=True)}
-    words = {item: place for place, (item, _) in enumerate(by_words, 1)}
+        return [Hit(match.item_id, match.score, at) for at, match in enumerate(matches, 1)]
+    whole = {match.item_id for match in matches if match.whole}
+    words = {match.item_id: place for place, match in enumerate(matches, 1)}
     meaning = {item: place for place, (item, _) in enumerate(near, 1)}
-    ranked = sorted(fused(by_words, near), key=lambda pair: pair[0] not in whole)
+    both = fused([(match.item_id, match.score) for match in matches], near)
+    ranked = sorted(both, key=lambda pair: pair[0] not in whole)
     return [Hit(item, score, words.get(item), meaning.get(item)) for item, score in ranked[: wanted.limit]]
 
 

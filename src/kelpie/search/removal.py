@@ -5,11 +5,12 @@ Nobody can find their items meanwhile, because nobody asks for such a scope any 
 
 from sqlalchemy import Connection, Integer, bindparam, delete, insert, select
 
-from kelpie.search import fulltext, items, vectors
+from kelpie.search import fulltext, items, order, vectors
 from kelpie.search.fulltext import Kind
 from kelpie.search.tables import search_items, search_removed
 
 PIECE = 500  # items that are taken out in one transaction: about 5 ms
+SEGMENTS = 8  # of the text index, likewise
 
 _I, _R = search_items.c, search_removed.c
 _SOME_NUMBERS = (
@@ -26,7 +27,7 @@ def give_up_scope(tx: Connection, kind: Kind, scope: str) -> None:
     """The owner of the scope is gone: its items are taken out now, or, when they are many, piece by piece later."""
     if len(_some_of(tx, kind, scope)) < PIECE:
         items.remove_scope(tx, kind, scope)
-        vectors.forget_scope(tx, kind, scope)
+        items.forget_scope(tx, kind, scope)
     else:
         tx.execute(_GIVE_UP, {"kind": kind, "scope": scope})
 
@@ -44,7 +45,7 @@ def sweep(tx: Connection) -> None:
     if numbers := _some_of(tx, found.kind, found.scope):
         vectors.remove_numbers(tx, numbers)
         fulltext.remove_numbers(tx, numbers)
-    if len(numbers) < PIECE:
+    if len(numbers) < PIECE and order.forget(tx, found.kind, found.scope, SEGMENTS):
         vectors.forget_scope(tx, found.kind, found.scope)
         tx.execute(_FORGET, {"the_kind": found.kind, "the_scope": found.scope})
 

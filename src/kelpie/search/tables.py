@@ -6,7 +6,7 @@ metadata = MetaData()
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
-# One row per searchable item; the text index of the dialect and the vectors are keyed by its number.
+# One row per searchable item; the text index and the vectors are keyed by its number.
 search_items = Table(
     "search_items",
     metadata,
@@ -15,9 +15,48 @@ search_items = Table(
     Column("scope", Text, nullable=False),
     Column("item_id", Text, nullable=False),
     Column("model", Text),  # the embedding model it was last given a vector of; None before
+    Column("loose", Boolean, nullable=False),  # whether its words are here, and not yet in a segment
+    Column("checksum", BigInteger, nullable=False),  # of its words: what a segment says of others is not about it
+    Column("words", LargeBinary, nullable=False),  # the numbers of the words of its text
     UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
-    Index("ix_search_items_kind_scope", "kind", "scope"),
+    Index("ix_search_items_kind_scope", "kind", "scope", "loose"),
     Index("ix_search_items_kind_model", "kind", "model"),
+)
+
+# Some hundred items of a scope, or some ten thousand, whose words were put in order. It is never changed, but for the
+# number of its items that have been removed since: segments are made, merged into others, and dropped.
+search_segments = Table(
+    "search_segments",
+    metadata,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),
+    Column("scope", Text, nullable=False),
+    Column("size", Integer, nullable=False),  # how many items
+    Column("gone", Integer, nullable=False),  # how many of them were removed, about
+    Column("first", BigInteger, nullable=False),  # the lowest and the highest number of its items
+    Column("last", BigInteger, nullable=False),
+    Column("bits", Integer, nullable=False),  # how many of a word's number tell in which of its postings it is
+    Column("members", LargeBinary, nullable=False),  # the number, the checksum and the length of each
+    Column("checksum", BigInteger, nullable=False),
+    Index("ix_search_segments_kind_scope", "kind", "scope"),
+)
+
+# Which items of a segment hold which words, and how often; several words to a row.
+search_postings = Table(
+    "search_postings",
+    metadata,
+    Column("place", _NUMBER, primary_key=True, autoincrement=False),  # of the segment, and of the row in it
+    Column("postings", LargeBinary, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+)
+
+# Scopes whose loose items may be enough for a segment, or whose segments are to be merged.
+search_unordered = Table(
+    "search_unordered",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("scope", Text, primary_key=True),
+    sqlite_with_rowid=False,
 )
 
 # The signs of each vector's numbers, together by scope and model: all of a scope are read at once to be held in memory.

@@ -19,7 +19,7 @@ from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Archive, ArchiveQuery
 from kelpie.core.time import Micros
-from kelpie.search import items, vectors
+from kelpie.search import items
 from kelpie.storage import paging, scope
 from kelpie.storage.tables import agent_archives, agents, archives, passages
 from kelpie.world.database import Tx
@@ -144,7 +144,7 @@ def _some_of(tx: Tx, archive_id: str) -> list[str]:
 
 def _delete_whole(tx: Tx, archive_id: str, passage_ids: list[str]) -> None:
     items.remove_many(tx, "passage", passage_ids)
-    vectors.forget_scope(tx, "passage", archive_id)
+    items.forget_scope(tx, "passage", archive_id)
     tx.execute(_DELETE, {"of_archive": archive_id})
 
 

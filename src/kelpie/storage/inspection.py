@@ -4,9 +4,12 @@ They are written in one transaction, so whatever is found here is damage, or a b
 nothing; the SQL is written out, so that it does not inherit a mistake of the code it checks. SQLite only.
 """
 
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 from zlib import crc32
+
+from kelpie.search.words import packed
 
 Query = Callable[[str], list[tuple[Any, ...]]]
 
@@ -48,15 +51,14 @@ WRONGS: dict[str, str] = {
     "a message's entry with another agent": """
         SELECT i.item_id FROM search_items AS i JOIN messages AS m ON m.id = i.item_id
         WHERE i.kind = 'message' AND i.scope <> m.agent_id""",
-    "a search entry without its text": """
-        SELECT item_id FROM search_items WHERE id NOT IN (SELECT rowid FROM search_text)""",
-    "a text without a search entry": "SELECT rowid FROM search_text WHERE rowid NOT IN (SELECT id FROM search_items)",
-    "a passage whose indexed text is another": """
-        SELECT p.id FROM passages AS p JOIN search_items AS i ON i.kind = 'passage' AND i.item_id = p.id
-        JOIN search_text AS t ON t.rowid = i.id WHERE t.text <> p.text""",
+    "postings of no segment": """
+        SELECT place FROM search_postings WHERE place >> 12 NOT IN (SELECT id FROM search_segments)""",
+    "a segment of a scope without items": f"""
+        SELECT scope FROM search_segments AS i WHERE {_KNOWN}
+        AND gone < size AND NOT EXISTS (SELECT 1 FROM search_items AS e WHERE e.kind = i.kind AND e.scope = i.scope)""",
     "an embedded entry without its vector": """
-        SELECT i.item_id FROM search_items AS i JOIN search_text AS t ON t.rowid = i.id
-        WHERE i.model IS NOT NULL AND trim(t.text) <> ''
+        SELECT i.item_id FROM search_items AS i
+        WHERE i.model IS NOT NULL AND i.checksum <> 0
         AND NOT EXISTS (SELECT 1 FROM search_vectors AS v WHERE v.item = i.id AND v.model = i.model)""",
     "a vector without an embedded entry": """
         SELECT item FROM search_vectors WHERE item NOT IN (SELECT id FROM search_items WHERE model IS NOT NULL)""",
@@ -82,6 +84,13 @@ WRONGS: dict[str, str] = {
         WHERE kind = 'message' AND scope NOT IN (SELECT id FROM agents) AND """
     + _KNOWN,
 }
+_TEXTS = """
+    SELECT p.id, p.text, i.checksum FROM passages AS p
+    JOIN search_items AS i ON i.kind = 'passage' AND i.item_id = p.id"""
+_ENTRIES = "SELECT item_id, id, checksum, loose, words FROM search_items"
+_SEGMENTS = "SELECT id, size, members, checksum FROM search_segments"
+_POSTINGS = "SELECT place, postings, checksum FROM search_postings"
+_MEMBER = struct.Struct("<qII")
 _VECTORS = "SELECT item, model, vector, checksum FROM search_vectors"
 _LENGTHS = "SELECT model, count(DISTINCT length(vector)) FROM search_vectors GROUP BY model"
 
@@ -97,5 +106,20 @@ def _found(query: Query) -> Iterator[tuple[str, list[Any]]]:
     yield (
         "a vector that is not as it was written",
         [(item, model) for item, model, vector, checksum in query(_VECTORS) if crc32(vector) != checksum],
+    )
+    yield (
+        "a passage whose indexed text is another",
+        [key for key, text, of in query(_TEXTS) if crc32(packed(text)) != of],
+    )
+    segments = query(_SEGMENTS)
+    damaged = [("segment", number) for number, _, members, checksum in segments if crc32(members) != checksum]
+    damaged += [("postings", place) for place, stored, checksum in query(_POSTINGS) if crc32(stored) != checksum]
+    sealed = {member[:2] for _, _, members, _ in segments for member in _MEMBER.iter_unpack(members)}
+    entries = query(_ENTRIES)
+    damaged += [("entry", item) for item, _, checksum, loose, words in entries if loose and crc32(words) != checksum]
+    yield "a part of the text index that is not as it was written", damaged
+    yield (
+        "a search entry without its words",
+        [item for item, number, checksum, loose, _ in entries if not loose and (number, checksum) not in sealed],
     )
     yield "a model with vectors of several lengths", [model for model, lengths in query(_LENGTHS) if lengths > 1]

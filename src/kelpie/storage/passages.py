@@ -171,7 +171,7 @@ def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near:
         rows = tx.execute(_aged(shape, query.oldest_first), {**bound, "row_limit": query.limit})
         return [Found(_from_row(row)) for row in rows]
     scope = place if isinstance(place, ArchiveId) else None
-    only = Only(_same_row(shape), bound) if shape.filters or scope is None else None
+    only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
     hits = items.find(tx, "passage", scope, _wanted(query), only, near)
     # What is near was found before; whether it may be seen is asked again, here.
     found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
@@ -212,6 +212,11 @@ def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Sha
         **({"since": query.since} if shape.since else {}),
         **({"until": query.until} if shape.until else {}),
     }
+
+
+_ARCHIVES = sa.select(archives.c.id).where(
+    archives.c.organization_id == sa.bindparam("of_organization"), archives.c.removed.is_not(True)
+)
 
 
 @lru_cache(maxsize=64)

@@ -126,6 +126,9 @@ def remove_group(tx: Tx, organization: OrganizationId, group_id: GroupId) -> lis
 # --- searched -------------------------------------------------------------------------------------------------------
 
 
+_AGENTS = select(agents.c.id).where(agents.c.organization_id == bindparam("organization"))
+
+
 @lru_cache(maxsize=256)
 def _condition(names: tuple[str, ...]) -> ColumnElement[bool]:
     of_match = _M.id == fulltext.ITEM_ID
@@ -177,7 +180,7 @@ def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Se
     if not wanted.text.strip():
         rows = tx.execute(_newest(tuple(used)), {**bound, "most": wanted.limit})
         return [(message, None) for message in map(from_row, rows)]
-    only = Only(_condition(tuple(used)), bound)
+    only = Only(_condition(tuple(used)), bound, _AGENTS)
     hits = items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)
     # What is near was found before; whether it may be seen is asked again, here.
     rows = tx.execute(_these(tuple(used)), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()

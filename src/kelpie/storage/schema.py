@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect, select, text
+from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, insert, inspect, select
 
 from kelpie.core.errors import ConfigurationError
 from kelpie.storage.tables import metadata
@@ -21,9 +21,6 @@ version_row = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
-
-# What SQLAlchemy cannot describe. The rowid of a text is the id of its row in `search_items`.
-SQLITE_ONLY = ("CREATE VIRTUAL TABLE search_text USING fts5(text, tokenize='porter unicode61')",)
 
 _FIND_VERSION = select(version_row.c.version_num)
 _SET_VERSION = insert(version_row)
@@ -91,9 +88,6 @@ def find_revision(tx: Connection) -> str:
 def create(tx: Connection) -> None:
     """Makes the newest schema in an empty database."""
     metadata.create_all(tx, checkfirst=False)
-    if tx.dialect.name == "sqlite":
-        for statement in SQLITE_ONLY:
-            tx.execute(text(statement))
     version_row.create(tx, checkfirst=True)
     tx.execute(_SET_VERSION, {"version_num": REVISIONS.newest})
 

@@ -26,6 +26,7 @@ GONE = "The result of this call was lost"
 CELLS = {
     "disk.vector": ("search_vectors", "vector", "1"),
     "disk.sketch": ("search_sketches", "sketch", "1"),
+    "disk.words": ("search_items", "words", "loose"),
     "disk.passage": ("passages", "text", "1"),
     "disk.message": ("messages", "content", "role IN ('user', 'assistant')"),
     "disk.call": ("messages", "tool_calls", "role = 'assistant' AND tool_calls <> '[]'"),

@@ -29,9 +29,8 @@ _HALVES = {
         SELECT id FROM passages WHERE id NOT IN (SELECT item_id FROM search_items WHERE kind = 'passage')""",
     "a search entry without a passage": """
         SELECT item_id FROM search_items WHERE kind = 'passage' AND item_id NOT IN (SELECT id FROM passages)""",
-    "a search entry without its text": """
-        SELECT item_id FROM search_items WHERE id NOT IN (SELECT rowid FROM search_text)""",
-    "a text without a search entry": "SELECT rowid FROM search_text WHERE rowid NOT IN (SELECT id FROM search_items)",
+    "a part of the text index of no archive": """
+        SELECT scope FROM search_segments WHERE kind = 'passage' AND scope NOT IN (SELECT id FROM archives)""",
     "a passage without an archive": "SELECT id FROM passages WHERE archive_id NOT IN (SELECT id FROM archives)",
     "a tag without a passage": "SELECT tag FROM passage_tags WHERE passage_id NOT IN (SELECT id FROM passages)",
     "a passage without its tag": "SELECT id FROM passages WHERE id NOT IN (SELECT passage_id FROM passage_tags)",

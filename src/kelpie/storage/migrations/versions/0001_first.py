@@ -1,4 +1,4 @@
-"""The first schema: everything in `tables` at the first release, and on SQLite the text index."""
+"""The first schema: everything in `tables` at the first release."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -202,11 +202,21 @@ def upgrade() -> None:
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("item_id", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=True),
+        sa.Column("loose", sa.Boolean(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.Column("words", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_search_items")),
         sa.UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
     )
     op.create_index("ix_search_items_kind_model", "search_items", ["kind", "model"], unique=False)
-    op.create_index("ix_search_items_kind_scope", "search_items", ["kind", "scope"], unique=False)
+    op.create_index("ix_search_items_kind_scope", "search_items", ["kind", "scope", "loose"], unique=False)
+    op.create_table(
+        "search_postings",
+        sa.Column("place", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False),
+        sa.Column("postings", sa.LargeBinary(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("place", name=op.f("pk_search_postings")),
+    )
     op.create_table(
         "search_removed",
         sa.Column("kind", sa.Text(), nullable=False),
@@ -225,6 +235,21 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_table(
+        "search_segments",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("gone", sa.Integer(), nullable=False),
+        sa.Column("first", sa.BigInteger(), nullable=False),
+        sa.Column("last", sa.BigInteger(), nullable=False),
+        sa.Column("bits", sa.Integer(), nullable=False),
+        sa.Column("members", sa.LargeBinary(), nullable=False),
+        sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_search_segments")),
+    )
+    op.create_index("ix_search_segments_kind_scope", "search_segments", ["kind", "scope"], unique=False)
+    op.create_table(
         "search_sketches",
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("scope", sa.Text(), nullable=False),
@@ -235,6 +260,13 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("ix_search_sketches_item", "search_sketches", ["item"], unique=False)
+    op.create_table(
+        "search_unordered",
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("kind", "scope", name=op.f("pk_search_unordered")),
+        sqlite_with_rowid=False,
+    )
     op.create_table(
         "search_vectors",
         sa.Column("item", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -1034,13 +1066,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("number", name=op.f("pk_step_traces")),
         sa.UniqueConstraint("step_id", name=op.f("uq_step_traces_step_id")),
     )
-    if op.get_bind().dialect.name == "sqlite":
-        op.execute("CREATE VIRTUAL TABLE search_text USING fts5(text, tokenize='porter unicode61')")
 
 
 def downgrade() -> None:
-    if op.get_bind().dialect.name == "sqlite":
-        op.execute("DROP TABLE search_text")
     op.drop_table("step_traces")
     op.drop_table("step_tags")
     op.drop_table("access_token_agents")
@@ -1086,9 +1114,12 @@ def downgrade() -> None:
     op.drop_table("agent_archives")
     op.drop_table("tools")
     op.drop_table("search_vectors")
+    op.drop_table("search_unordered")
     op.drop_table("search_sketches")
+    op.drop_table("search_segments")
     op.drop_table("search_scopes")
     op.drop_table("search_removed")
+    op.drop_table("search_postings")
     op.drop_table("search_items")
     op.drop_table("sandbox_configs")
     op.drop_table("organizations")
