@@ -91,6 +91,9 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_corruption: (
         "disk.vector",
         "disk.sketch",
+        "disk.words",
+        "disk.postings",
+        "disk.segment",
         "disk.passage",
         "disk.message",
         "disk.call",

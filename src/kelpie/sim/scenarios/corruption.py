@@ -1,5 +1,5 @@
-"""A disk that changes what was written: bits flip in vectors, passages, messages, results and blocks, beneath the
-database and unnoticed by it.
+"""A disk that changes what was written: bits flip in vectors, the text index, passages, messages, results
+and blocks, beneath the database and unnoticed by it.
 
 What is damaged is never told as truth, neither to people nor to a model; it is left out or says that it is damaged;
 and no agent is bricked by it.
@@ -8,6 +8,7 @@ and no agent is bricked by it.
 import json
 from typing import Any
 
+from kelpie.search.order import LOOSE_MAX
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.archival import TOOLS
@@ -19,6 +20,7 @@ MESSAGES = 3
 STORE = 'call archival_memory_insert {"content": "{token} likes sea urchins"}'
 FIND = 'call archival_memory_search {"query": "likes sea urchins", "top_k": 50}'
 RECALL = 'call conversation_search {"query": "urchins"}'
+SHELVED = frozenset(f"urchin {number} likes company" for number in range(LOOSE_MAX + 1))
 LOST = "damaged on the disk"
 GONE = "The result of this call was lost"
 
@@ -26,7 +28,9 @@ GONE = "The result of this call was lost"
 CELLS = {
     "disk.vector": ("search_vectors", "vector", "1"),
     "disk.sketch": ("search_sketches", "sketch", "1"),
-    "disk.words": ("search_items", "words", "loose"),
+    "disk.words": ("search_items", "words", "loose AND kind <> 'tool'"),
+    "disk.postings": ("search_postings", "postings", "1"),
+    "disk.segment": ("search_segments", "members", "1"),
     "disk.passage": ("passages", "text", "1"),
     "disk.message": ("messages", "content", "role IN ('user', 'assistant')"),
     "disk.call": ("messages", "tool_calls", "role = 'assistant' AND tool_calls <> '[]'"),
@@ -47,12 +51,20 @@ class Corruption(Play):
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent",), tools=TOOLS)
         person = self.person("person")
+        await self._fill_shelf(person)
         for turn in range(MESSAGES):
             for agent_id in self.agents:
                 await person.say(agent_id, STORE, stream=person.tosses(0.5))
             self._rot()
             await self.stage.restart()
             await self._looks(person, turn)
+
+    async def _fill_shelf(self, person: Person) -> None:
+        """An archive that is large enough for its text index to have segments."""
+        made = await person.ask("POST", "/v1/archives/", {"name": "shelf"})
+        if made is not None and made.status == 200:
+            path = f"/v1/archives/{made.json()['id']}/passages/batch"
+            await person.ask("POST", path, {"passages": [{"text": text} for text in sorted(SHELVED)]})
 
     def _rot(self) -> None:
         for place, (table, column, which) in CELLS.items():
@@ -116,7 +128,9 @@ class Corruption(Play):
         for text in texts:
             stored = text.split(" ")[0] in said and text.endswith(" likes sea urchins")
             script = text.split("\n")[0] in said or text.startswith("echo ")
-            if not stored and not script and LOST not in text and "secret" not in text and not text.startswith("{"):
+            if text in SHELVED or text.startswith("{"):
+                continue
+            if not stored and not script and LOST not in text and "secret" not in text:
                 raise Broken("what is damaged is never told as truth", text)
 
     async def settle(self) -> None:
