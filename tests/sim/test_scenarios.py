@@ -29,6 +29,7 @@ LONG = (
     "everything-at-once",
     "waits-that-expire",
     "working-memory-and-checkpoints",
+    "permissions-race-calls",
 )
 SHARE_OF_MEMORY = 6
 MEMORY = (

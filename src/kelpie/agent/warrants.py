@@ -9,23 +9,33 @@ from dataclasses import replace
 from kelpie.agent import state
 from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.ledger import metered
-from kelpie.core.errors import NotFound
+from kelpie.core.errors import NotFound, StorageBusy
 from kelpie.core.policies import Policy, Warrant, warrant
 from kelpie.core.quotas import hour_after
 from kelpie.core.time import Micros
 from kelpie.world.database import Database
 
+READS_MAX = 8  # should edits keep coming in
+
 
 async def current(database: Database, server: Policy, hot: Hot, lane: Lane, now: Micros) -> Warrant:
     """What holds for the agent now, with what it has used. Reads only what is not known. Raises StorageError."""
-    found = lane.bounds(server)
-    if lane.stale:  # the lane itself catches up before the model is asked again, with all that it holds
-        known = lane.loaded
-        try:
-            loaded = await database.read(lambda tx: state.refresh(tx, known))
-        except NotFound:  # the agent was deleted; its next commit finds that out
+    for _ in range(READS_MAX):
+        touches, found = hot.touches, lane.bounds(server)
+        if lane.stale:  # the lane itself catches up before the model is asked again, with all that it holds
+            found = await _read(database, server, lane) or found
+        if found.quota.counts_calls:
+            found = replace(found, used=await metered(database, hot, now), frees_at=hour_after(now))
+        if hot.touches == touches:  # else somebody has changed something while this was read
             return found
-        found = warrant(server, loaded.policy, loaded.agent.permits, loaded.agent.quota)
-    if not found.quota.counts_calls:
-        return found
-    return replace(found, used=await metered(database, hot, now), frees_at=hour_after(now))
+    raise StorageBusy(f"What {hot.claim.agent_id} may do changed faster than it could be read. Send it again.")
+
+
+async def _read(database: Database, server: Policy, lane: Lane) -> Warrant | None:
+    """None when the agent was deleted; its next commit finds that out."""
+    known = lane.loaded
+    try:
+        loaded = await database.read(lambda tx: state.refresh(tx, known))
+    except NotFound:
+        return None
+    return warrant(server, loaded.policy, loaded.agent.permits, loaded.agent.quota)

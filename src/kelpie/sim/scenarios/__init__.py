@@ -22,6 +22,7 @@ from kelpie.sim.scenarios.lanes import LANES
 from kelpie.sim.scenarios.learning import LEARNING
 from kelpie.sim.scenarios.lifecycle import LIFECYCLE
 from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
+from kelpie.sim.scenarios.permits import PERMITS
 from kelpie.sim.scenarios.recollection import MEMORY_CRASHES, VECTOR_SEARCH
 from kelpie.sim.scenarios.records import RECORDS
 from kelpie.sim.scenarios.removals import REMOVALS
@@ -71,6 +72,7 @@ SCENARIOS: dict[str, Scenario] = {
         EXPIRING,
         RESTS,
         BUDGETS,
+        PERMITS,
         LEARNING,
         LIFECYCLE,
         REMOVALS,

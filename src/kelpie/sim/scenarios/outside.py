@@ -23,6 +23,8 @@ HOST = "outside.sim"
 PLACE = "outside.effect"
 TIMEOUT_S = 20.0
 WORK_S = (0.01, 0.3)
+BEGUN = "x-begun"  # a header: when the call began in the server, in the time of the simulation
+CPU_US, MEMORY_BYTES = 100_000, 10_000_000  # what a call is said to take of its sandbox
 
 SOURCE = '''
 def outside(mark: str) -> str:
@@ -66,11 +68,11 @@ class OutsideTool:
 
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """Raises ToolError when the service does not answer."""
-        transport = self._world.http.transport()
+        transport, begun = self._world.http.transport(), {BEGUN: repr(asyncio.get_running_loop().time())}
         try:
             async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S) as client:
-                response = await client.post(f"http://{HOST}/do", json=dict(arguments))
+                response = await client.post(f"http://{HOST}/do", json=dict(arguments), headers=begun)
                 response.raise_for_status()
         except httpx.HTTPError as error:
             raise ToolError(f"The outside could not be reached: {type(error).__name__}.") from error
-        return Outcome(f"done {response.json()['done']}")
+        return Outcome(f"done {response.json()['done']}", cpu_us=CPU_US, memory_peak_bytes=MEMORY_BYTES)
