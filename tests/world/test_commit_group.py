@@ -77,32 +77,15 @@ def kinds(outcomes: list[Done | Failed]) -> list[object]:
 
 def test_a_group_is_one_transaction(connection: Connection) -> None:
     faults = Faults(connection)
-    assert kinds(run_group(connection, [put(1), put(2), put(3)], faults=faults)) == [1, 2, 3]
-    assert stored(connection) == [1, 2, 3]
-    assert faults.passed.count("before_begin") == faults.passed.count("after_commit") == 1
-    assert "before_savepoint" not in faults.passed
-
-
-def test_a_function_that_fails_takes_only_its_own_work_with_it(connection: Connection) -> None:
-    faults = Faults(connection)
     assert kinds(run_group(connection, [put(1), put_then_refuse(2), put(3)], faults=faults)) == [1, Refused, 3]
     assert stored(connection) == [1, 3]
-    assert faults.passed.count("after_commit") == 1
-    assert faults.passed.count("before_begin") == 2, "run again, each behind a savepoint"
-    assert faults.passed.count("before_savepoint") == 2
+    assert faults.passed.count("before_begin") == faults.passed.count("after_commit") == 1
 
 
-def test_a_group_that_is_run_again_comes_at_least_to_what_failed(connection: Connection) -> None:
-    """Else the same function would spoil the next group too."""
-    clock = [0]
-
-    def is_late(tx: Tx) -> None:
-        clock[0] = 10**12
-        put_then_refuse(3)(tx)
-
-    outcomes = run_group(connection, [put(1), put(2), is_late, put(4)], monotonic_ns=lambda: clock[0])
-    assert kinds(outcomes) == [1, 2, Refused], "the time was up, and the last is offered again"
-    assert stored(connection) == [1, 2]
+def test_one_function_alone_needs_no_savepoint(connection: Connection) -> None:
+    faults = Faults(connection)
+    run_group(connection, [put(1)], faults=faults)
+    assert "before_savepoint" not in faults.passed
 
 
 def test_a_failing_first_function_leaves_nothing_to_the_others(connection: Connection) -> None:
@@ -112,9 +95,10 @@ def test_a_failing_first_function_leaves_nothing_to_the_others(connection: Conne
 
 
 @pytest.mark.parametrize("fault", [FULL, BROKEN])
-@pytest.mark.parametrize("point", ["before_job", "before_statement", "after_statement"])
+@pytest.mark.parametrize("point", ["before_savepoint", "before_job", "before_statement", "after_statement"])
 def test_a_lost_group_is_replayed_one_by_one(connection: Connection, point: str, fault: object) -> None:
-    faults = Faults(connection, **{point: (1, fault)})
+    turn = 0 if point == "before_savepoint" else 1
+    faults = Faults(connection, **{point: (turn, fault)})
     watch_statements(connection.engine, faults)
     outcomes = run_group(connection, [put(1), put(2), put(3)], faults=faults)
     # The first two were lost and replayed, the third was never begun and is offered again.
@@ -122,15 +106,6 @@ def test_a_lost_group_is_replayed_one_by_one(connection: Connection, point: str,
     assert faults.passed.count("after_commit") == 2
     assert kinds(run_group(connection, [put(3)])) == [3]
     assert stored(connection) == [1, 2, 3]
-
-
-@pytest.mark.parametrize("point", ["before_savepoint", "before_release"])
-def test_a_group_that_is_lost_at_a_savepoint_is_replayed_one_by_one(connection: Connection, point: str) -> None:
-    faults = Faults(connection, **{point: (0, FULL)})
-    outcomes = run_group(connection, [put(1), put_then_refuse(2), put(3)], faults=faults)
-    ran = 2 if point == "before_savepoint" else 3
-    assert kinds(outcomes) == [1, Refused, 3][:ran]
-    assert stored(connection) == [1, 3][: ran - 1]
 
 
 def test_after_a_replay_each_is_reported_for_itself(connection: Connection) -> None:
@@ -173,7 +148,7 @@ def test_a_refusal_for_what_a_failed_commit_took_back_is_taken_back_too(connecti
     assert kinds(run_group(connection, [put(1), _refuse_if_there], faults=faults)) == [1, Refused]
     connection.execute(delete(rows))
     connection.commit()
-    again = Faults(connection, before_commit=(0, BUSY), before_begin=(2, BUSY))
+    again = Faults(connection, before_commit=(0, BUSY), before_begin=(1, BUSY))
     assert kinds(run_group(connection, [put(1), _refuse_if_there], faults=again)) == [StorageBusy, "nothing there"]
 
 
@@ -202,9 +177,8 @@ def test_when_no_transaction_can_begin_everyone_is_told(connection: Connection, 
     "point", ["before_begin", "after_begin", "before_savepoint", "after_job", "after_release", "before_commit"]
 )
 def test_a_power_cut_before_the_commit_leaves_nothing(connection: Connection, point: str) -> None:
-    jobs = [put(1), put_then_refuse(9), put(2)]  # one that fails, so that there are savepoints
     with pytest.raises(PowerCut):
-        run_group(connection, jobs, faults=Faults(connection, **{point: (0, PowerCut)}))
+        run_group(connection, [put(1), put(2)], faults=Faults(connection, **{point: (0, PowerCut)}))
     assert not driver_connection(connection).in_transaction
     assert stored(connection) == []
     assert kinds(run_group(connection, [put(1), put(2)])) == [1, 2]

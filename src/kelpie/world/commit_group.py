@@ -1,10 +1,9 @@
 """Group commit on SQLite: the transaction functions that wait are run in one transaction, so that they share one fsync.
 
-Nothing is acknowledged before the outer COMMIT returned. A function that fails takes only its own work with it: the
-group is run again, each function behind a savepoint, which none pays for as long as all go well. A failure that ends
-the whole transaction loses the group, which is then replayed one by one, each function in a transaction of its own.
-This is plain synchronous code without threads or clocks, so the real adapter and the simulator run the very same lines.
-It must never run a function outside a transaction.
+Nothing is acknowledged before the outer COMMIT returned. A function that fails takes only its own work with it; a
+failure that ends the whole transaction loses the group, which is then replayed one by one, each function in a
+transaction of its own. This is plain synchronous code without threads or clocks, so the real adapter and the simulator
+run the very same lines. It must never run a function outside a transaction.
 """
 
 import sqlite3
@@ -140,10 +139,6 @@ def watch_statements(engine: Engine, faults: FaultPoints) -> None:
     event.listen(engine, "do_executemany", run_many)
 
 
-class _Spoilt(Exception):
-    """A function failed whose work cannot be told from that of those before it."""
-
-
 class _GroupLost(Exception):
     """The transaction ended before its commit, and with it the work of several functions."""
 
@@ -154,25 +149,18 @@ class _Group:
         self._raw = driver_connection(connection)
         self._faults = faults
 
-    def run(
-        self, jobs: Sequence[Job], enough: Callable[[], bool], *, apart: bool = False, at_least: int = 1
-    ) -> list[Outcome]:
-        """With `apart`, each function is behind a savepoint: the text index is flushed at every one, which is dear."""
+    def run(self, jobs: Sequence[Job], enough: Callable[[], bool]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         kept = 0  # functions whose work waits for the commit
         try:
             for job in jobs:
                 if not kept and (refusal := self._begin()):
                     return outcomes + [Failed(translate(refusal)) for _ in jobs[len(outcomes) :]]
-                outcomes.append(self._run_one(job, kept, apart=apart))
+                outcomes.append(self._run_one(job, kept))
                 kept += isinstance(outcomes[-1], Done)
-                if len(outcomes) >= at_least and enough():
+                if enough():
                     break
             return self._commit(outcomes) if kept else outcomes
-        except _Spoilt:
-            self.roll_back()
-            # At least to the one that failed: else it would spoil the next group too, and all work would be done twice.
-            return self.run(jobs, enough, apart=True, at_least=len(outcomes) + 1)
         except _GroupLost:
             self.roll_back()
             ran = jobs[: len(outcomes) + 1]  # the one that ended it has no outcome yet
@@ -189,10 +177,10 @@ class _Group:
             return error
         return None
 
-    def _run_one(self, job: Job, kept: int, *, apart: bool) -> Outcome:
-        """The first function of a transaction never needs a savepoint: when it fails there is nothing else to save."""
+    def _run_one(self, job: Job, kept: int) -> Outcome:
+        """The first function of a transaction needs no savepoint: when it fails there is nothing else to save."""
         try:
-            if kept and apart:
+            if kept:
                 self._step("SAVEPOINT job", Point.savepoint)
             if self._faults:
                 self._faults.before(Point.job)
@@ -201,24 +189,22 @@ class _Group:
                 self._faults.after(Point.job)
             if not self._raw.in_transaction:
                 raise InvariantBroken("A transaction function ended its own transaction.")
-            if kept and apart:
+            if kept:
                 self._step("RELEASE job", Point.release)
             return Done(value)
         except Exception as error:  # reported to whoever waits for this function, or the group is replayed
             if _made_tolerant(self._raw, error):
                 raise _GroupLost from error
-            self._undo_one(error, kept, apart=apart)
+            self._undo_one(error, kept)
             return Failed(translate(error))
 
-    def _undo_one(self, error: Exception, kept: int, *, apart: bool) -> None:
+    def _undo_one(self, error: Exception, kept: int) -> None:
         if not kept:
             self.roll_back()
             return
         nested = self._connection.in_nested_transaction()
         if nested or not self._raw.in_transaction or result_code(error) in ENDS_TRANSACTION:
             raise _GroupLost from error
-        if not apart:
-            raise _Spoilt from error
         try:
             self._raw.execute("ROLLBACK TO job")
             self._raw.execute("RELEASE job")
