@@ -7,6 +7,7 @@ particular (recovery, activations) uses the storage itself.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kelpie.accounts.data import Data
 from kelpie.accounts.identities import Identities
 from kelpie.accounts.keys import Keys
 from kelpie.accounts.organizations import Organizations
@@ -84,6 +85,7 @@ class Doors:
     users: Users
     keys: Keys
     tokens: AccessTokens
+    data: Data
 
 
 def open_doors(
@@ -138,4 +140,5 @@ def open_doors(
         users=Users(world, accounts_changed, caller),
         keys=Keys(world, accounts_changed, caller),
         tokens=AccessTokens(world, accounts_changed, caller),
+        data=Data(world, caller),
     )

@@ -45,7 +45,7 @@ def test_what_changed_is_shown_as_a_diff(running: Live) -> None:
 def test_what_is_wrong_is_said_in_a_line(running: Live) -> None:
     running.json("agents", "create", "ina", "--block", "human=one")
     for arguments, code, words in (
-        (("rollback", "ina/human", "9"), 4, "9 of block-"),
+        (("rollback", "ina/human", "9"), 4, "has no version 9"),
         (("rollback", "ina/human", "1", "--expect", "7"), 1, "version 1 and not 7"),
         (("history", "ina"), 1, "AGENT/LABEL"),
         (("history", "nobody/human"), 4, "nobody"),

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.live import live
 
+ROTTEN = "UPDATE blocks SET value = 'Somebody else.' WHERE label = 'human'"
 SHADOW = (
     "UPDATE tools SET tool_type = 'custom', source_code = 'def rethink_memory(): ...' WHERE name = 'rethink_memory'"
 )
@@ -27,6 +28,20 @@ def test_a_custom_tool_in_the_place_of_a_built_in_one_is_told(tmp_path: Path) ->
         plain = place.kelpie("doctor").stdout
         assert told["id"] in plain and told["remedy"] in plain
         assert "keeps the name of a built-in one" in place.kelpie("logs", "--level", "warning").stdout
+
+
+def test_damaged_data_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with live(tmp_path / "data") as place:
+        place.kelpie("server", "start")
+        place.kelpie("agents", "create", "keeper", "--block", "human=Likes tea.")
+        assert place.json("doctor")["data"]["sound"] and "Nothing is damaged." in place.kelpie("doctor").stdout
+        with sqlite3.connect(place.data_dir / "kelpie.db") as database:
+            assert database.execute(ROTTEN).rowcount == 1
+        database.close()
+        told = place.kelpie("doctor")
+        assert told.returncode == 1 and "kelpie blocks rollback" in told.stdout and "Somebody else" not in told.stdout
+        place.kelpie("blocks", "rollback", "keeper/human", "1")
+        assert place.json("doctor")["data"]["sound"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the means are parts of Linux")

@@ -30,6 +30,7 @@ HEAR, SAY = Access.read_messages, Access.write_messages
         ("GET", "/v1/admin/users/", Scope.admin),
         ("DELETE", "/v1/admin/orgs/", Scope.admin),
         ("GET", "/v1/kelpie/keys", Scope.admin),
+        ("GET", "/v1/kelpie/data", Scope.admin),
         ("DELETE", "/v1/kelpie/keys/key-1", Scope.admin),
         ("GET", "/v1/kelpie/models", Scope.read),
         ("POST", "/v1/kelpie/models/check", Scope.write),

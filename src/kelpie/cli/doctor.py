@@ -25,12 +25,13 @@ PATIENCE_S = 60.0
 
 
 def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
-    """Prints what there is to know; 1 when the server or a provider does not answer."""
+    """Prints what there is to know; 1 when the server or a provider does not answer, or what is stored is damaged."""
     with waiting("Asking the server and its providers, and trying what this machine offers ..."):
         told = {
             "system": machine.system(),
             "settings": settings(found),
             "server": server(url or address(found.settings), credential(found, url)),
+            "data": data(url or address(found.settings), credential(found, url)),
             "isolation": isolation_told(),
             "letta": letta(),
         }
@@ -39,7 +40,7 @@ def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
     else:
         _print(told)
     failing = [each for each in told["server"]["providers"] if each["error"]]
-    return ERROR if told["server"]["error"] or failing else OK
+    return ERROR if told["server"]["error"] or failing or told["data"].get("sound") is False else OK
 
 
 def settings(found: Resolved) -> dict[str, Any]:
@@ -72,6 +73,14 @@ def _shadowed(client: Client) -> list[dict[str, str]]:
     return [{"name": each["name"], "id": each["id"], "remedy": remedy} for each in found]
 
 
+def data(url: str, shown: str | None) -> dict[str, Any]:
+    """What the server found when it looked through what is stored; the error when it could not be asked."""
+    try:
+        return {"error": None} | Client(url, PATIENCE_S, shown).get("/v1/kelpie/data")
+    except KelpieError as error:
+        return {"error": str(error)}
+
+
 def letta() -> dict[str, Any]:
     """Whether a package called letta is installed beside Kelpie, and whether it is a server."""
     package = machine.letta()
@@ -99,6 +108,8 @@ def _print(told: dict[str, Any]) -> None:
         print(f"set, but not used by Kelpie: {', '.join(chosen['ignored'])}")
     _heading("Server and models")
     _print_server(told["server"])
+    _heading("Data")
+    _print_data(told["data"])
     _heading("Isolation")
     print_isolation(told["isolation"])
     _heading("The package letta")
@@ -136,6 +147,26 @@ def _print_server(told: dict[str, Any]) -> None:
     if told["absent"]:
         print()
         print_rows(("not set up", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])
+
+
+def _print_data(told: dict[str, Any]) -> None:
+    if told["error"]:
+        print(f"Nobody could look through it: {told['error'].rstrip('.')}.")
+        return
+    looked_at = ", ".join(f"{each['looked_at']} x {each['kind']}" for each in told["rows"])
+    print(f"Looked at: {looked_at}.")
+    rows = [
+        (each["kind"], each["damaged"], f"{each['remedy']} First: {', '.join(each['ids'])}")
+        for each in told["rows"]
+        if each["damaged"]
+    ]
+    rows += [(what, count, told["remedy"]) for what, count in told["wrongs"].items()]
+    if rows:
+        print_rows(("damaged", "how many", "what to do"), rows)
+    else:
+        print("Nothing is damaged.")
+    if told["unlooked"]:
+        print(f"There was no time to look at: {', '.join(told['unlooked'])}.")
 
 
 def _print_embedding(told: dict[str, Any] | None) -> None:

@@ -13,7 +13,7 @@ from kelpie.server.auth import Auth
 from kelpie.server.cells import CellServer
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.kelpie import agents as agent_care
-from kelpie.server.kelpie import block_history, checkpoints, facts, keys, permissions, spending, working_memory
+from kelpie.server.kelpie import block_history, checkpoints, data, facts, keys, permissions, spending, working_memory
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
     absent,
@@ -75,6 +75,7 @@ _ROUTERS = (
     identities.block_router,
     blocks.router,
     block_history.router,
+    data.router,
     mcp_servers.old_router,
     tools.router,
     mcp_servers.router,

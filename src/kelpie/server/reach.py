@@ -15,7 +15,14 @@ from kelpie.core.ids import AgentId
 from kelpie.core.passports import Passport
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_ADMIN = ("/v1/admin/", "/v1/kelpie/keys", "/v1/kelpie/models/pull", "/v1/kelpie/models/remove", "/v1/kelpie/policy")
+_ADMIN = (
+    "/v1/admin/",
+    "/v1/kelpie/data",
+    "/v1/kelpie/keys",
+    "/v1/kelpie/models/pull",
+    "/v1/kelpie/models/remove",
+    "/v1/kelpie/policy",
+)
 # What only reads although it is sent: searches, streams of what there is already, previews.
 _READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
 _STREAMS_OF = ("/v1/runs/", "/v1/conversations/")

@@ -59,9 +59,18 @@ def get(tx: Tx, block: Block, version: int, kept: int) -> BlockVersion:
     if row is None or version <= block.version - kept:
         raise NoSuchVersion(block.id, version, max(1, block.version - kept + 1), block.version)
     found = _from_row(row, row.value)
-    if found.lost or row.value_checksum not in (None, checksum(row.value)):
+    if not is_whole(row):
         raise Damaged("Version", f"{version} of {block.id}", "Take another version.")
     return found
+
+
+def is_whole(row: Any) -> bool:
+    """Whether a row is as it was written, its value included."""
+    return _is_recorded(row) and row.value_checksum in (None, checksum(row.value))
+
+
+def _is_recorded(row: Any) -> bool:
+    return row.checksum in (None, checksum(*(getattr(row, name) for name in _SUMMED)))
 
 
 def _told(block: Block) -> dict[str, Any]:
@@ -89,7 +98,7 @@ def _row(block: Block, fields: Mapping[str, Any], by: Author, at: int, restores:
 
 
 def _from_row(row: sa.Row[Any], value: str = "") -> BlockVersion:
-    if row.checksum not in (None, checksum(*(getattr(row, name) for name in _SUMMED))):
+    if not _is_recorded(row):
         report("version of a block", f"{row.version} of {row.block_id}")
         return BlockVersion(
             BlockId(row.block_id), row.version, 0, Author(AuthorKind.unknown), row.chars, value=value, lost=True

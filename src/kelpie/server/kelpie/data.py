@@ -1,0 +1,15 @@
+"""The state of what is stored, for whoever runs the server."""
+
+from dataclasses import asdict
+
+from kelpie.server.answer import Answer
+from kelpie.server.house import House
+from kelpie.server.letta.resource import resource
+
+router = resource("/kelpie/data", "data (Kelpie)")
+
+
+@router.get("", summary="Look through what is stored for damage (Kelpie)", response_model=None)
+async def look(kelpie: House) -> Answer:
+    state = await kelpie.data.look()
+    return Answer({"sound": state.sound, **asdict(state)})

@@ -1,0 +1,57 @@
+"""The state of what is stored: damage is counted by kind and named, nothing is told as sound that was not looked at."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from kelpie.accounts.data import SHOWN, Data
+from kelpie.core.accounts import Caller
+from kelpie.core.blocks import NewBlock
+from kelpie.core.errors import Forbidden
+from kelpie.core.ids import OrganizationId, UserId
+from kelpie.core.passages import NewArchive, NewPassage
+from kelpie.storage import soundness
+from tests.server.rig import open_house
+
+OTHERS = Caller(
+    UserId("user-00000000-0000-4000-8000-000000000001"), OrganizationId("org-00000000-0000-4000-8000-0000000000aa")
+)
+
+
+async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as (kelpie, _):
+        doors = kelpie.doors(kelpie.agents._caller)
+        archive, _ = await doors.archives.create(NewArchive("shelf"))
+        await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(soundness.PAGE + 20)])
+        block = await doors.blocks.create(NewBlock("human", "Likes tea."))
+        before = await doors.data.look()
+        assert before.sound and not before.unlooked
+        assert {each.kind: each.looked_at for each in before.rows} == {
+            "message": 0, "passage": soundness.PAGE + 20, "block": 1, "version of a block": 1, "vector": 0,
+        }  # fmt: skip
+        with sqlite3.connect(tmp_path / "kelpie.db") as beside:
+            beside.execute("UPDATE passages SET text = 'another' WHERE text LIKE 'passage 1_'")
+            beside.execute("UPDATE passages SET text = 'another' WHERE text = 'passage 519'")
+            beside.execute("UPDATE blocks SET value = 'Likes sea.'")
+            beside.execute("UPDATE block_history SET fields = '{'")
+        after = await doors.data.look()
+        assert not after.sound
+        found = {each.kind: (each.damaged, len(each.ids)) for each in after.rows if each.damaged}
+        assert found == {"passage": (11, SHOWN), "block": (1, 1), "version of a block": (1, 1)}
+        assert [each.ids for each in after.rows if each.kind == "block"] == [[block.id]]
+        assert [each.ids for each in after.rows if each.kind == "version of a block"] == [[f"{block.id} 1"]]
+        assert after.wrongs == {"a passage whose indexed text is another": 11}
+
+
+async def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as (kelpie, _):
+        state = await Data(kelpie.world).look(seconds=0)
+        assert [each.looked_at for each in state.rows] == [0] * len(soundness.KINDS)
+        assert len(state.unlooked) == len(soundness.KINDS) + len(soundness.WRONGS)
+
+
+async def test_only_the_operator_may_look(tmp_path: Path) -> None:
+    async with open_house(tmp_path) as (kelpie, _):
+        with pytest.raises(Forbidden):
+            await kelpie.doors(OTHERS).data.look()
