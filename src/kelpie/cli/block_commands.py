@@ -109,7 +109,10 @@ def _id_of(server: Client, block: str) -> str:
     who, slash, label = block.partition("/")
     if not slash or not label:
         raise InvalidInput("BLOCK", f"'{block[:80]}' is neither the id of a block nor AGENT/LABEL, as in demo/human")
-    return server.get(path("agents", find(server, who)["id"], "core-memory", "blocks", label))["id"]
+    carried = ("agents", find(server, who)["id"], "core-memory", "blocks")
+    # One that is damaged can only be listed, and that is when somebody wants to roll it back.
+    listed = (each["id"] for each in server.get(path(*carried)) if each["label"] == label)
+    return next(listed, None) or server.get(path(*carried, label))["id"]
 
 
 def _author(version: dict[str, Any]) -> str:
