@@ -51,6 +51,7 @@ from kelpie.llm.port import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
 from kelpie.memory.meaning import Meaning
+from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search import vectors
 from kelpie.sim import database
 from kelpie.storage import (
@@ -70,6 +71,7 @@ from kelpie.storage import (
 from kelpie.storage import agents as agent_rows
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
+from kelpie.world.cells import Cell
 
 
 @dataclass(frozen=True)
@@ -319,6 +321,16 @@ def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(mailbox.Mailbox, "put", lambda self, job, size, retry: original(self, job, 10**9, retry))
 
 
+def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
+    original = ProcessSandbox._bury
+
+    async def bury(self: ProcessSandbox, number: int, cell: Cell) -> None:
+        await original(self, number, cell)
+        self._places._value -= cell.left().out_of_memory
+
+    patch.setattr(ProcessSandbox, "_bury", bury)
+
+
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(course, "book", lambda hot, step: None)
 
@@ -547,6 +559,7 @@ MUTATIONS = (
     Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 15),
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 5, "the mailbox is bounded"),
+    Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 6, "no place of the sandbox is lost"),
     Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 10, "a budget is held"),
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),

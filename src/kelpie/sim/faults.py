@@ -40,6 +40,10 @@ class Fault(StrEnum):
     embedding_fail = "EmbeddingFail"
     vector_search_fail = "VectorSearchFail"
     storage_corruption = "StorageCorruption"
+    process_crash = "ProcessCrash"
+    process_timeout = "ProcessTimeout"
+    process_resource_exhaustion = "ProcessResourceExhaustion"
+    out_of_memory = "OutOfMemory"
     slow_client = "SlowClient"
     vanishing_client = "VanishingClient"
 
@@ -70,6 +74,10 @@ PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.embedding_fail: (),
     Fault.vector_search_fail: (),
     Fault.storage_corruption: (),
+    Fault.process_crash: (),
+    Fault.process_timeout: (),
+    Fault.process_resource_exhaustion: (),
+    Fault.out_of_memory: (),
     Fault.slow_client: ("client.read",),
     Fault.vanishing_client: ("client.request", "client.stream"),
 }
@@ -85,6 +93,10 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.crash_before_write: (*_JOURNAL, "outside.effect"),
     Fault.crash_after_write: (*_JOURNAL, "outside.effect"),
     Fault.llm_malformed: ("llm.overflow", "llm.summary_fails", "llm.summary_empty", "llm.summary_long"),
+    Fault.process_crash: ("cells.waiting", "cells.before", "cells.after"),
+    Fault.process_timeout: ("cells.run",),
+    Fault.process_resource_exhaustion: ("cells.start",),
+    Fault.out_of_memory: ("cells.run",),
     Fault.embedding_timeout: ("embedding.local", "embedding.provider"),
     Fault.embedding_fail: ("embedding.local", "embedding.provider", "embedding.missing"),
     Fault.vector_search_fail: ("search.passages", "search.messages"),

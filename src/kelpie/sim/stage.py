@@ -63,6 +63,11 @@ class Stage:
         self._supervisor: asyncio.Task[None] | None = None
         world.internet.host(LLM_HOST, self.llm)
 
+    @property
+    def running(self) -> RunningApp | None:
+        """What the latest boot gave."""
+        return self._app
+
     def client(self, name: str = "client") -> SimClient:
         """A client that connects to whichever life of the node is up."""
         return SimClient(name, lambda: self._server, self.faults)

@@ -6,6 +6,7 @@ life and die with it.
 
 from collections.abc import Callable, Mapping
 
+from kelpie.sim.cells import Code, SimCells, no_code
 from kelpie.sim.clock import SimClock
 from kelpie.sim.database import SimDatabase
 from kelpie.sim.disk import Disk
@@ -35,6 +36,7 @@ class SimWorld:
         self.network = Network(self.loop, self.faults)
         self.internet = Internet(self.network)
         self._programs = programs
+        self.code: Code = no_code  # what runs in cells
         self._lives: dict[str, int] = {}
 
     def node(self, name: str) -> Node:
@@ -44,12 +46,14 @@ class SimWorld:
 
     def adapters(self, node: Node) -> World:
         """The World of one life of a node: nothing in it is shared with an earlier life but the disk."""
+        http = SimHttp(self.internet, node)
         return World(
             clock=SimClock(self.loop, self.faults),
             ids=SeededIds(self.loop.rng(f"ids/{node}")),
             random=self.loop.rng(f"random/{node}"),
             database=SimDatabase(self.disk, self.faults, node),
-            http=SimHttp(self.internet, node),
+            http=http,
             processes=SimProcesses(self._programs),
             embedder=SimEmbedder(self.loop, self.faults, node),
+            cells=SimCells(self.loop, self.faults, node, http, lambda http, arguments: self.code(http, arguments)),
         )

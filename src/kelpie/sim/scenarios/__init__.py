@@ -29,6 +29,7 @@ from kelpie.sim.scenarios.removals import REMOVALS
 from kelpie.sim.scenarios.rests import RESTS
 from kelpie.sim.scenarios.rivals import RIVALS
 from kelpie.sim.scenarios.rulings import RULINGS
+from kelpie.sim.scenarios.sandboxed import SANDBOXED
 from kelpie.sim.scenarios.shared import SHARED
 from kelpie.sim.scenarios.storage import CONVERSATIONS
 from kelpie.sim.scenarios.threads import THREADS
@@ -62,6 +63,7 @@ SCENARIOS: dict[str, Scenario] = {
         THREADS,
         LANES,
         TOOLBOXES,
+        SANDBOXED,
         RULINGS,
         CORRESPONDENCE,
         CREDENTIALS,

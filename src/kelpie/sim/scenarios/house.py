@@ -16,6 +16,7 @@ from kelpie.sim.scenarios.outside import OutsideTool
 from kelpie.sim.server import App
 from kelpie.sim.stage import LLM_HOST
 from kelpie.storage.schema import create
+from kelpie.tools.port import ExternalTool
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -45,11 +46,11 @@ def schema(tx: Tx) -> None:
     create(tx)
 
 
-async def boot(world: World, settings: Settings) -> RunningKelpie:
+async def boot(world: World, settings: Settings, external: ExternalTool | None = None) -> RunningKelpie:
     """Starts Kelpie as `kelpie server start` does. Raises what its start raises."""
     assert isinstance(world.database, SimDatabase)
     finder = FailingFinder(world.database.faults)
     world = replace(world, database=JournalPoints(world.database))
-    kelpie = Kelpie(world, settings, external=OutsideTool(world), finder=finder)
+    kelpie = Kelpie(world, settings, external=external or OutsideTool(world), finder=finder)
     await kelpie.start()
     return RunningKelpie(create_app(kelpie), kelpie)
