@@ -46,9 +46,12 @@ from kelpie.storage.heads import Node
 from kelpie.storage.schema import ensure_schema
 from kelpie.storage.traces import Tracing
 from kelpie.storage.unfinished import InBackground
+from kelpie.tools.callback import Callback
+from kelpie.tools.environments import Environments
 from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import ExternalTool
 from kelpie.tools.registry import ensure_builtins, tell_shadowed
+from kelpie.tools.workbench import Workbench
 from kelpie.world import password_file
 from kelpie.world.broker import Broker, LocalBroker
 from kelpie.world.bubblewrap import BubblewrapCells
@@ -57,11 +60,13 @@ from kelpie.world.data_dir import DataDir
 from kelpie.world.http import NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.minilm import MiniLm
+from kelpie.world.packages import LocalPackages, Packages
 from kelpie.world.processes import SystemProcesses
 from kelpie.world.sqlite import SqliteDatabase
 from kelpie.world.world import World
 
 DATABASE_FILE = "kelpie.db"
+PACKAGES_DIR = "packages"  # of tools
 NODE_ID = "local"  # one server owns the embedded database; the cluster will name its nodes
 RECOVERIES_AT_ONCE = 8
 RECOVER_EVERY_S = 15.0
@@ -82,6 +87,7 @@ class Kelpie:
         *,
         providers: Sequence[Provider] | None = None,
         external: ExternalTool | None = None,
+        packages: Packages | None = None,
         finder: NearestItems | None = None,
         data_dir: DataDir | None = None,
         password_kept: str | None = None,
@@ -118,6 +124,7 @@ class Kelpie:
         self._broadcast = Broadcast()
         self._callbacks = Callbacks(world, settings)
         self.backlog = Backlog(self.dispatcher, self._wanted.set, self._callbacks.hurry)
+        self.workbench = self._workbench(packages)
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
@@ -126,7 +133,7 @@ class Kelpie:
         self._equipment = Equipment(
             world,
             self.models,
-            external,
+            external or self.workbench,
             self.agents.touched,
             self.pauses,
             self.underway,
@@ -142,6 +149,12 @@ class Kelpie:
             policy=settings.policy,
         )
         world.database.when_in_doubt(self._look_again)
+
+    def _workbench(self, packages: Packages | None) -> Workbench | None:
+        if self.sandbox is None:
+            return None
+        callback = Callback(self.passports, self.world.clock)
+        return Workbench(self.world, self.sandbox, Environments(packages), callback)
 
     def doors(self, caller: Caller) -> Doors:
         """What this caller may reach."""
@@ -160,6 +173,8 @@ class Kelpie:
                 self.meaning,
                 self.gate.forget,
                 self._meetings,
+                lambda: self._equipment,
+                self.workbench,
             )
             self._doors[caller] = found
             if len(self._doors) > CALLERS_KEPT:
@@ -188,6 +203,8 @@ class Kelpie:
                 task.cancel()
         await self._meetings.close()
         await self.dispatcher.close(drain_s)
+        if self.workbench is not None:
+            await self.workbench.close()
         if self.sandbox is not None:
             await self.sandbox.close()
         await self.models.close()
@@ -345,7 +362,13 @@ def open_kelpie(settings: Settings) -> Kelpie:
             lowered=_warn_of_no_walls if settings.sandbox_isolation == "none" else None,
         ),
     )
-    return Kelpie(world, settings, data_dir=data_dir, password_kept=password_file.read(data_dir.path))
+    return Kelpie(
+        world,
+        settings,
+        packages=LocalPackages(world.processes, data_dir.path / PACKAGES_DIR) if settings.packages else None,
+        data_dir=data_dir,
+        password_kept=password_file.read(data_dir.path),
+    )
 
 
 def _database_path(settings: Settings, data_dir: DataDir) -> Path:

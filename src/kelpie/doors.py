@@ -21,6 +21,7 @@ from kelpie.agent.checkpoints import Checkpoints
 from kelpie.agent.conversations import Conversations
 from kelpie.agent.deployments import Deployments
 from kelpie.agent.drafts import Drafts
+from kelpie.agent.equipment import Equipment
 from kelpie.agent.groups import Groups
 from kelpie.agent.histories import Histories
 from kelpie.agent.jobs import Jobs
@@ -31,6 +32,7 @@ from kelpie.agent.runs import Runs
 from kelpie.agent.sending import Sending
 from kelpie.agent.streams import Backstage, Streams
 from kelpie.agent.tags import Tags
+from kelpie.agent.trials import Trials
 from kelpie.agent.underway import Underway
 from kelpie.agent.waits import Waits
 from kelpie.agent.windows import Windows
@@ -47,6 +49,7 @@ from kelpie.tools.mcp_servers import McpServers
 from kelpie.tools.permissions import Permissions
 from kelpie.tools.registry import Tools, ensure_builtins
 from kelpie.tools.sandbox_configs import SandboxConfigs
+from kelpie.tools.workbench import Workbench
 from kelpie.world.world import World
 
 
@@ -63,6 +66,7 @@ class Doors:
     block_history: BlockHistory
     tools: Tools
     permissions: Permissions
+    trials: Trials
     mcp_servers: McpServers
     sandbox_configs: SandboxConfigs
     runs: Runs
@@ -101,6 +105,8 @@ def open_doors(
     meaning: Meaning,
     accounts_changed: Callable[[], None],
     meetings: Meetings,
+    equipment: Callable[[], Equipment],
+    workbench: Workbench | None,
 ) -> Doors:
     agents = Agents(world, models, dispatcher, pauses, settings, caller)
     sending = Sending(world, models, dispatcher, underway, waits, settings, caller)
@@ -116,7 +122,8 @@ def open_doors(
         sending=sending,
         blocks=blocks,
         block_history=BlockHistory(world, agents.touched, settings.block_rules, caller),
-        tools=Tools(world, meaning, agents.touched, caller),
+        tools=Tools(world, meaning, agents.touched, caller, None if workbench is None else workbench.prepare),
+        trials=Trials(equipment, workbench, caller),
         permissions=Permissions(world, settings.policy, lambda: dispatcher.tell_all(Activation.touch), caller),
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),

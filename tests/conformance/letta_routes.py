@@ -5,11 +5,10 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-MEANING, RUNNING, MCP, FILES, SCHEDULES = 5, 6, 7, 8, 9  # the issues that bring the engine
+MEANING, MCP, FILES, SCHEDULES = 5, 7, 8, 9  # the issues that bring the engine
 
 _FILES = ("folders.", "agents.folders.", "agents.files.", "templates.", "agents.export_file", "agents.import_file")
 _LATER_SDK = {
-    "agents.tools.run": RUNNING,
     "mcp_servers.refresh": MCP,
     "mcp_servers.tools.retrieve": MCP,
     "mcp_servers.tools.run": MCP,
@@ -17,8 +16,6 @@ _LATER_SDK = {
 _LATER_PATHS = {
     "/v1/_internal_search/cache-warm": MEANING,
     "/v1/embeddings/total_storage_size": MEANING,
-    "/v1/tools/run": RUNNING,
-    "/v1/sandbox-config/local/recreate-venv": RUNNING,
     "/v1/mcp-servers/connect/{mcp_server_id}": MCP,
     "/v1/tools/mcp/oauth/callback": MCP,
     "/v1/tools/mcp/servers/connect": MCP,
@@ -47,6 +44,7 @@ _NOT_MEANT = {
     "/v1/environments": "remote devices of Letta's cloud",
     "/v1/voice-beta/": "Letta itself had retired it: it answered 410",
     "/v1/tools/generate-tool": "a model would write tools unseen: write the source and register it",
+    "/v1/sandbox-config/local/recreate-venv": "every set of packages lies apart: none is to be remade",
     "/v1/sandbox-config/e2b/": "a cloud sandbox: tools run on the machine of the server",
 }
 

@@ -200,6 +200,7 @@ CASES: dict[str, Callable[[Things], Asked]] = {
     "POST /v1/tools/add-base-tools": lambda t: ("/v1/tools/add-base-tools", {}),
     "GET /v1/tools/count": lambda t: ("/v1/tools/count", {}),
     "POST /v1/tools/generate-schema": lambda t: ("/v1/tools/generate-schema", {"json": {"code": SOURCE}}),
+    "POST /v1/tools/run": lambda t: ("/v1/tools/run", {"json": {"source_code": SOURCE, "args": {"text": "x"}}}),
     "GET /v1/tools/mcp/servers": lambda t: ("/v1/tools/mcp/servers", {}),
     "PUT /v1/tools/mcp/servers": lambda t: ("/v1/tools/mcp/servers", {"json": {"server_name": t.word(), **STDIO}}),
     "DELETE /v1/tools/mcp/servers/{mcp_server_name}": lambda t: (f"/v1/tools/mcp/servers/{t.old_mcp_server()}", {}),

@@ -11,6 +11,7 @@ from kelpie.core.messages import Image, Text, ToolReturn
 from kelpie.core.tool_calls import NO_TIME, Took
 from kelpie.tools.foresight import Foresight, Preparation
 from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.tool_ending import within
 from kelpie.world.database import Tx
 
 Ticks = Callable[[], int]  # a stopwatch in nanoseconds: only durations come of it
@@ -110,9 +111,8 @@ def since(began: int, ticks: Ticks) -> int:
 
 def _returned(planned: Planned, outcome: Outcome) -> ToolReturn:
     limit = planned.tool.return_char_limit if planned.tool else len(outcome.text)
-    text, content = outcome.text, outcome.content
-    if len(text) > limit:
-        text = f"{text[:limit]}\n[The result was cut: {len(text)} characters are more than the {limit} allowed.]"
+    text, content = within(outcome.text, limit), outcome.content
+    if text is not outcome.text:
         content = (Text(text), *(part for part in content if isinstance(part, Image))) if content else ()
     call, ok, changed = planned.call, outcome.ok, planned.ran_with
     return ToolReturn(call.id, call.name, ok, text, outcome.stdout, outcome.stderr, content=content, ran_with=changed)

@@ -52,6 +52,12 @@ class ServerSettings:
         "KELPIE_DATA_DIR",
         default="~/.kelpie",
     )
+    packages: bool = setting(
+        "sandbox.packages",
+        "Whether the pip and npm requirements of tools are installed; without it such tools are stored and not run.",
+        "KELPIE_SANDBOX_PACKAGES",
+        default=True,
+    )
     database_url: str | None = setting(
         "server.database_url",
         "To keep the database elsewhere: `sqlite:///path/to/file`. Without it, a SQLite file in the data directory.",

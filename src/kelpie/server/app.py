@@ -44,6 +44,7 @@ from kelpie.server.letta import (
     sandbox_configs,
     steps,
     tags,
+    tool_runs,
     tools,
     windows,
 )
@@ -65,6 +66,7 @@ _ROUTERS = (
     messages_search.router,
     agents.router,
     blocks.agent_router,
+    tool_runs.agent_router,
     tools.agent_router,
     archives.agent_router,
     passages.agent_router,
@@ -77,6 +79,7 @@ _ROUTERS = (
     block_history.router,
     data.router,
     mcp_servers.old_router,
+    tool_runs.router,
     tools.router,
     mcp_servers.router,
     sandbox_configs.router,

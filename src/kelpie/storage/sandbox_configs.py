@@ -36,6 +36,13 @@ _VARIABLE = sa.select(sandbox_variables).where(
     sandbox_variables.c.organization_id == sa.bindparam("of_organization"),
     sandbox_variables.c.id == sa.bindparam("of_variable"),
 )
+_ENVIRONMENT = (
+    sa.select(sandbox_variables.c.key, sandbox_variables.c.value)
+    .join(sandbox_configs, sandbox_configs.c.id == sandbox_variables.c.sandbox_config_id)
+    .where(sandbox_configs.c.organization_id == sa.bindparam("of_organization"))
+    .where(sandbox_configs.c.type == SandboxType.local.value)
+    .order_by(sandbox_variables.c.key)
+)
 _KEYED = _VARIABLES.where(sandbox_variables.c.key == sa.bindparam("of_key"))
 _INSERT_VARIABLE = sa.insert(sandbox_variables)
 _DELETE_VARIABLE = sa.delete(sandbox_variables).where(sandbox_variables.c.id == sa.bindparam("of_variable"))
@@ -137,6 +144,11 @@ def variables(tx: Tx, organization: OrganizationId, config_id: SandboxConfigId, 
         tx, _VARIABLES, sandbox_variables, page, {"of_config": config_id}, within={"sandbox_config_id": config_id}
     )
     return [_variable(row) for row in rows]
+
+
+def environment(tx: Tx, organization: OrganizationId) -> dict[str, str]:
+    """The variables that every tool of the organisation finds: those of its local configuration."""
+    return {row.key: row.value for row in tx.execute(_ENVIRONMENT, {"of_organization": organization})}
 
 
 def get_variable(tx: Tx, organization: OrganizationId, variable_id: SandboxVariableId) -> SandboxVariable:

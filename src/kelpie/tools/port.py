@@ -80,6 +80,7 @@ class Outcome:
     touched: tuple[AgentId, ...] = ()
     content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
     ends_turn: str | None = None  # our own reason for which the turn ends at once, inside the same commit
+    value: Any = None  # what a custom tool returned, as JSON; `text` is how the model reads it
     begun: tuple[Run, ...] = ()  # runs of other agents that it wrote down, for them to take up
     cpu_us: int = 0  # what a sandbox spent on it, also on one that failed
     memory_peak_bytes: int = 0

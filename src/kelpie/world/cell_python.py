@@ -49,11 +49,17 @@ def _called(request: dict[str, Any], source: str, filename: str) -> Any:
     function = request.get("function")
     if function is None:
         return None
-    tool = names.get(function)
+    tool = names.get(function) or _only(names, module.__name__)
     if not callable(tool):
         raise NameError(f"the source defines no function '{function}'")
     result: Any = tool(**_arguments(tool, request))
     return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+def _only(names: dict[str, Any], module: str) -> Any:
+    """The tool of a source whose schema calls it otherwise: its last function that is not hidden."""
+    own = [one for one in names.values() if inspect.isfunction(one) and one.__module__ == module]
+    return next((one for one in reversed(own) if not one.__name__.startswith("_")), None)
 
 
 # --- what goes in ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ _VENDOR = "Kelpie does not pass requests on to a vendor's API; point the vendor'
 _FILES = "Folders and files are not in this version of Kelpie yet; put what an agent should know into an archive."
 _AGENT_FILES = "Agent files are not in this version of Kelpie yet."
 _MCP = "Talking to MCP servers is not in this version of Kelpie yet; only their records are kept."
-_RUNNING = "Running tools is not in this version of Kelpie yet; they can be registered and attached."
+_VENV = "There is no environment to remake: every set of packages is installed apart, once, and never changes."
 
 # The first that fits the path counts.
 _ABSENT: tuple[tuple[str, str], ...] = (
@@ -34,7 +34,7 @@ _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/chat/completions", "The chat completions endpoint is not in this version of Kelpie yet."),
     (r"/v1/agents/[^/]+/schedule.*", "Schedules are not in this version of Kelpie yet; let cron send the message."),
     (r"/v1/messages/batches.*", "Batches are not in this version of Kelpie yet; send the messages one by one."),
-    (r"/v1/(tools/run|agents/[^/]+/tools/[^/]+/run|sandbox-config/local/recreate-venv)", _RUNNING),
+    (r"/v1/sandbox-config/local/recreate-venv", _VENV),
     (r"/v1/tools/generate-tool", "Kelpie does not let a model write tools unseen; write the source and register it."),
     (r"/v1/sandbox-config/e2b/default", "Kelpie runs tools on its own machine and does not use a cloud sandbox."),
     (r"/v1/(mcp-servers|tools/mcp)/.*", _MCP),

@@ -143,12 +143,12 @@ def wanted_tools(body: SearchTools) -> ToolSearch:
 def _tuples(body: CreateTool | UpdateTool) -> dict[str, Any]:
     return {
         "tags": tuple(body.tags or ()),
-        "pip_requirements": _requirements(body.pip_requirements),
-        "npm_requirements": _requirements(body.npm_requirements),
+        "pip_requirements": requirements(body.pip_requirements),
+        "npm_requirements": requirements(body.npm_requirements),
     }
 
 
-def _requirements(given: list[Requirement] | None) -> tuple[dict[str, Any], ...] | None:
+def requirements(given: list[Requirement] | None) -> tuple[dict[str, Any], ...] | None:
     return None if given is None else tuple(one.model_dump() for one in given)
 
 

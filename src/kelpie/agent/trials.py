@@ -1,0 +1,155 @@
+"""The door to running a tool by hand: one of an agent's, as the agent would, or a source that nobody has stored.
+
+Nothing is written into the agent's history, but the call is recorded like any other and needs the same permission. A
+tool that fails is a result and not an error of the request.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kelpie.agent.calls import since
+from kelpie.agent.equipment import Equipment
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.agents import Agent
+from kelpie.core.errors import CallerError, NotFound, ToolError
+from kelpie.core.ids import AgentId, ToolId
+from kelpie.core.policies import Warrant, warrant
+from kelpie.core.quotas import hour_after, hour_of
+from kelpie.core.time import Micros
+from kelpie.core.tool_calls import CallOutcome, CallRecord, Took
+from kelpie.core.tools import NewTool, Tool, ToolType
+from kelpie.storage import agents, permissions, sandbox_configs, scope, tool_calls, tools
+from kelpie.tools.arguments import check_arguments
+from kelpie.tools.capabilities import subject_of
+from kelpie.tools.custom import make
+from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.registry import preparation, transactional
+from kelpie.tools.tool_ending import within
+from kelpie.tools.workbench import Workbench
+from kelpie.world.database import Tx
+
+NO_SANDBOX = "its code would need a sandbox, and this server has none."
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What a tool gave. `value` is what it returned, as JSON, or its text where it has no other value."""
+
+    tool: Tool
+    outcome: Outcome
+    value: Any
+
+
+class Trials:
+    """Tools of the caller's organisation."""
+
+    def __init__(
+        self, equipment: Callable[[], Equipment], workbench: Workbench | None, caller: Caller = DEFAULT_CALLER
+    ) -> None:
+        self._equipment = equipment
+        self._workbench = workbench
+        self._caller = caller
+
+    async def run(self, agent_id: AgentId, name: str, arguments: Mapping[str, Any]) -> Tried:
+        """Runs a tool of an agent. Raises NotFound for an agent, or a tool that it has not."""
+        ours, database = self._equipment(), self._equipment().world.database
+        now, uuid = ours.world.clock.now(), ours.world.ids.uuid()
+        agent, tool, bounds = await database.read(lambda tx: self._find(tx, agent_id, name, now))
+        call = CallContext(
+            agent,
+            now,
+            uuid,
+            block_rules=ours.block_rules,
+            tool=name,
+            working_memory=ours.working_memory,
+            quota=bounds.quota,
+        )
+        refusal, began = bounds.refusal(subject_of(tool)), ours.world.clock.monotonic_ns()
+        try:
+            if refusal is not None:
+                raise ToolError(refusal.told)
+            outcome = await _run(ours, tool, call, check_arguments(tool.json_schema, arguments))
+        except (ToolError, CallerError) as error:
+            outcome = _failed(tool, error)
+        took = Took(since(began, ours.world.clock.monotonic_ns), outcome.cpu_us, outcome.memory_peak_bytes)
+        record = _record(agent, tool, outcome, now, took, refused=refusal is not None)
+        await database.transact(lambda tx: tool_calls.add(tx, [record]))
+        return _tried(tool, outcome)
+
+    async def attempt(
+        self, new: NewTool, name: str | None, arguments: Mapping[str, Any], env: Mapping[str, str]
+    ) -> Tried:
+        """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either."""
+        world, organization = self._equipment().world, self._caller.organization_id
+        given = await world.database.read(lambda tx: sandbox_configs.environment(tx, organization))
+        tool = make(new, world.ids.new(ToolId), world.clock.now(), self._caller)
+        if name is not None:
+            tool = replace(tool, name=name)
+        try:
+            if self._workbench is None:
+                raise ToolError(NO_SANDBOX)
+            outcome = await self._workbench.attempt(
+                tool, check_arguments(tool.json_schema, arguments), given | dict(env)
+            )
+        except ToolError as error:
+            outcome = _failed(tool, error)
+        return _tried(tool, outcome)
+
+    def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, Warrant]:
+        scope.agent(tx, self._caller.organization_id, agent_id)
+        tool = next((one for one in tools.of_agent(tx, agent_id) if one.name == name), None)
+        if tool is None:
+            raise NotFound(f"Tool '{name[:80]}' of the agent", agent_id)
+        agent = agents.get(tx, agent_id)
+        policy = permissions.policy_of(tx, agent.organization_id)
+        bounds = warrant(self._equipment().policy, policy, agent.permits, agent.quota)
+        if bounds.quota.counts_calls:
+            used = tool_calls.used_by(tx, agent_id, hour_of(now))
+            bounds = replace(bounds, used=used, frees_at=hour_after(now))
+        return agent, tool, bounds
+
+
+async def _run(ours: Equipment, tool: Tool, call: CallContext, arguments: dict[str, Any]) -> Outcome:
+    inside = None if tool.tool_type is ToolType.custom else transactional(tool.name)
+    if inside is None:
+        outside = ours.runner(tool)
+        if outside is None:
+            raise ToolError(NO_SANDBOX)
+        outcome = await outside(tool, call, arguments)
+    else:
+        prepare = preparation(tool.name)
+        if prepare is not None:
+            call = replace(call, insight=await prepare(ours.foresight, call, arguments))
+        outcome = await ours.world.database.transact(lambda tx: inside(tx, call, arguments))
+    ours.touched(outcome.touched)
+    ours.summon(outcome.begun)
+    return outcome
+
+
+def _record(agent: Agent, tool: Tool, outcome: Outcome, now: Micros, took: Took, *, refused: bool) -> CallRecord:
+    subject, ended = subject_of(tool), CallOutcome.success if outcome.ok else CallOutcome.error
+    return CallRecord(
+        agent.organization_id,
+        tool.name,
+        subject.kind,
+        CallOutcome.refused if refused else ended,
+        now,
+        agent.id,
+        tool_id=tool.id,
+        took=took,
+        counted=not refused and not subject.harmless,
+    )
+
+
+def _failed(tool: Tool, error: ToolError | CallerError) -> Outcome:
+    text = f"Error executing function {tool.name}: {error}"
+    cpu, peak = (error.cpu_us, error.memory_peak_bytes) if isinstance(error, ToolError) else (0, 0)
+    return Outcome(text, ok=False, stdout=(), stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
+
+
+def _tried(tool: Tool, outcome: Outcome) -> Tried:
+    text = within(outcome.text, tool.return_char_limit)
+    whole = text is outcome.text
+    value = outcome.value if tool.tool_type is ToolType.custom and whole else text
+    return Tried(tool, replace(outcome, text=text), value if outcome.ok else None)

@@ -1,0 +1,52 @@
+"""Results of tools that are declared deterministic, kept for a short while: bounded in number, size and time."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from kelpie.core.ids import AgentId
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.core.tools import Tool
+from kelpie.tools.port import Outcome
+from kelpie.world.clock import Clock
+
+KEPT_US = 300 * MICROS_PER_SECOND
+RESULTS_MAX = 1024
+RESULT_CHARS_MAX = 64 * 1024
+
+
+class ResultCache:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[str, tuple[Micros, Outcome]] = OrderedDict()
+
+    def get(self, key: str) -> Outcome | None:
+        """A result that is not too old, if there is one."""
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        since, outcome = found
+        if not 0 <= self._clock.now() - since < KEPT_US:
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return outcome
+
+    def put(self, key: str, outcome: Outcome) -> None:
+        """Keeps a result, unless it is a failure or too long."""
+        said = sum(len(text) for text in (outcome.text, *(outcome.stdout or ()), *(outcome.stderr or ())))
+        if not outcome.ok or said > RESULT_CHARS_MAX:
+            return
+        self._kept[key] = (self._clock.now(), outcome)
+        self._kept.move_to_end(key)
+        while len(self._kept) > RESULTS_MAX:
+            self._kept.popitem(last=False)
+
+
+def result_key(tool: Tool, agent_id: AgentId | None, env: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
+    """What must be the same for a result to be the same: the tool as it is, whose it is, what it is given."""
+    said = [tool.id, tool.version, agent_id, dict(env), dict(arguments)]
+    return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()

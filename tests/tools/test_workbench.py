@@ -1,0 +1,333 @@
+"""Custom tools between the agent and the cell: what goes in, how each end is told, what is kept and for how long."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kelpie.accounts.passports import Passports
+from kelpie.core.agents import Secret
+from kelpie.core.errors import InvalidInput, SandboxUnavailable, ToolError
+from kelpie.core.ids import DEFAULT_ORGANIZATION, SandboxConfigId, SandboxVariableId, SecretId, ToolId
+from kelpie.core.quotas import Quota
+from kelpie.core.requirements import Needed
+from kelpie.core.sandboxes import SandboxConfig, SandboxType, SandboxVariable
+from kelpie.core.tools import NewTool, Tool
+from kelpie.sandbox.port import Ended, How, Job
+from kelpie.storage import agent_secrets, sandbox_configs
+from kelpie.tools.callback import Callback
+from kelpie.tools.custom import make
+from kelpie.tools.environments import Environments
+from kelpie.tools.port import CallContext
+from kelpie.tools.result_cache import KEPT_US, RESULTS_MAX, ResultCache, result_key
+from kelpie.tools.workbench import Workbench
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+from tests.tools.bare_sandbox import BareSandbox
+from tests.tools.workshop import ANN, BEN, NOW, make_agent, open_world
+
+TOOL = ToolId("tool-00000000-0000-4000-8000-000000000001")
+SQUARE = 'def square(x: int) -> int:\n    """Squares.\n\n    Args:\n        x: it\n    """\n    return x * x\n'
+
+
+def tool(source: str = SQUARE, **fields: Any) -> Tool:
+    return make(NewTool(source, **fields), TOOL, NOW)
+
+
+def plain(name: str, body: str, signature: str = "") -> str:
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    return f'def {name}({signature}):\n    """It."""\n{lines}\n'
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with open_world(tmp_path) as found:
+        yield found
+
+
+def way_back(world: World) -> Callback:
+    return Callback(Passports(world.ids, world.clock), world.clock)
+
+
+def bench(world: World, sandbox: BareSandbox | None = None) -> tuple[Workbench, BareSandbox]:
+    sandbox = sandbox or BareSandbox()
+    return Workbench(world, sandbox, Environments(None), way_back(world)), sandbox
+
+
+def call(**fields: Any) -> CallContext:
+    return CallContext(make_agent(ANN), NOW, "", **fields)
+
+
+def ended(how: How = How.finished, result: Any = None, code: int | None = 0, stderr: bytes = b"") -> Ended:
+    given = None if result is None else json.dumps(result).encode()
+    return Ended(how, code, given, b"", stderr, 1)
+
+
+async def test_a_result_is_told_as_its_language_writes_it_and_kept_as_json(world: World) -> None:
+    run, _ = bench(world)
+    outcome = await run(tool(), call(), {"x": 7})
+    assert (outcome.text, outcome.value, outcome.ok, outcome.stdout, outcome.stderr) == ("49", 49, True, (), ())
+    assert (outcome.cpu_us, outcome.memory_peak_bytes) == (7, 9)
+    printing = plain("pr", 'import sys\nprint("out")\nprint("err", file=sys.stderr)\nreturn {"a": None, "l": (1, 2)}')
+    outcome = await run(tool(printing), call(), {})
+    assert (outcome.text, outcome.value) == ("{'a': None, 'l': (1, 2)}", {"a": None, "l": [1, 2]})
+    assert (outcome.stdout, outcome.stderr) == (("out\n",), ("err\n",))
+
+
+async def test_a_failure_names_the_tool_and_keeps_what_it_printed(world: World) -> None:
+    run, _ = bench(world)
+    outcome = await run(tool(plain("boom", 'print("before")\nraise ValueError("bad thing")')), call(), {})
+    assert (outcome.ok, outcome.text) == (False, "Error executing function boom: ValueError: bad thing")
+    assert outcome.stdout == ("before\n",)
+    assert outcome.stderr is not None and outcome.stderr[0].startswith("Traceback") and "line 4" in outcome.stderr[0]
+    assert "cell_python" not in outcome.stderr[0], "only the tool's own lines are shown"
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (ended(How.timed_out, code=None), "longer than the 3 s"),
+        (ended(How.out_of_memory, code=None), "more than the 256 MB"),
+        (ended(How.too_much_output, code=None), "put out more than it may"),
+        (ended(How.crashed, code=None), "what it ran in broke"),
+        (ended(code=3), "exit code 3 before"),
+        (ended(result=["no", "answer"]), "exit code 0 before"),
+        (ended(result={"ok": True, "text": 5}), "exit code 0 before"),
+        (ended(result={"ok": "yes", "text": "x"}), "exit code 0 before"),
+    ],
+)
+async def test_every_other_end_is_a_failure_with_its_reason(world: World, end: Ended, told: str) -> None:
+    run, _ = bench(world, BareSandbox(lambda job: end))
+    outcome = await run(tool(sandbox={"timeout_s": 3}), call(), {"x": 1})
+    assert not outcome.ok and told in outcome.text and outcome.stderr == (outcome.text,)
+
+
+async def test_a_result_of_a_job_that_was_ended_is_not_believed(world: World) -> None:
+    forged = ended(How.timed_out, {"ok": True, "text": "done", "value": "done"})
+    outcome = await bench(world, BareSandbox(lambda job: forged))[0](tool(), call(), {"x": 1})
+    assert not outcome.ok and "done" not in outcome.text
+
+
+async def test_arguments_are_data_whatever_they_spell(world: World) -> None:
+    """Letta put arguments into a script. Here text that would be code there comes back as the text it is."""
+    run, sandbox = bench(world)
+    echo = tool('def echo(x: str) -> str:\n    """E.\n\n    Args:\n        x: it\n    """\n    return x\n')
+    for text in (
+        '"); import os; os.abort() #',
+        "'''\nraise SystemExit",
+        "__import__('os').abort()",
+        "\\",
+        "\ud83d\ude00",
+        "",
+    ):
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16")
+        assert (await run(echo, call(), {"x": text})).value == text
+    assert all(json.loads(job.request)["source"] == echo.source_code for job in sandbox.jobs)
+
+
+async def test_a_megabyte_of_arguments_and_none(world: World) -> None:
+    run, _ = bench(world)
+    echo = tool('def size(x: str) -> int:\n    """E.\n\n    Args:\n        x: it\n    """\n    return len(x)\n')
+    assert (await run(echo, call(), {"x": "é" * 1_000_000})).value == 1_000_000
+    assert (await run(tool(plain("nothing", "return None")), call(), {})).text == "None"
+
+
+async def test_the_environment_holds_the_organisations_variables_and_over_them_the_agents_secrets(world: World) -> None:
+    def furnish(tx: Tx) -> None:
+        config = SandboxConfig(
+            SandboxConfigId("sandbox-00000000-0000-4000-8000-000000000001"), SandboxType.local, {}, NOW, NOW
+        )
+        sandbox_configs.insert(tx, config)
+        for number, (key, value) in enumerate({"A": "org", "B": "org"}.items()):
+            variable = SandboxVariableId(f"sandbox-env-00000000-0000-4000-8000-00000000000{number}")
+            sandbox_configs.insert_variable(tx, SandboxVariable(variable, config.id, key, value, NOW, NOW))
+        for number, agent in enumerate((ANN, BEN)):
+            secret = SecretId(f"agent-env-00000000-0000-4000-8000-00000000000{number}")
+            agent_secrets.replace(tx, agent, [Secret(secret, "B", f"of {agent}", NOW, NOW)])
+
+    await world.database.transact(furnish)
+    run, sandbox = bench(world)
+    seen = plain("seen", 'import os\nreturn [os.environ.get(k) for k in "ABC"]')
+    assert (await run(tool(seen), call(), {})).value == ["org", f"of {ANN}", None]
+    env = sandbox.jobs[0].env
+    assert env["LETTA_AGENT_ID"] == ANN and env["LETTA_API_KEY"] == sandbox.jobs[0].passport is not None
+
+
+async def test_the_state_of_the_agent_is_given_to_who_asks_for_it(world: World) -> None:
+    run, sandbox = bench(world)
+    asking = tool(plain("asking", "return agent_state.name + agent_state.id", 'agent_state: "AgentState"'))
+    assert "agent_state" not in asking.json_schema["parameters"]["properties"], "the model does not fill it in"
+    assert (await run(asking, call(), {})).value == f"Ann{ANN}"
+    await run(tool(), call(), {"x": 1})
+    assert json.loads(sandbox.jobs[1].request)["agent_state"] is None
+
+
+async def test_the_tools_settings_and_the_agents_limits_hold_the_job(world: World) -> None:
+    run, sandbox = bench(world)
+    asked = {"timeout_s": 2, "memory_mb": 512, "egress": ["example.com"], "isolation": "vm", "processes": 3}
+    await run(tool(sandbox=asked), call(quota=Quota(memory_bytes=100)), {"x": 1})
+    held = sandbox.jobs[0].confinement
+    assert (held.wall_s, held.memory_bytes, held.egress, held.isolation, held.processes) == (
+        2,
+        100,
+        ("example.com",),
+        "vm",
+        3,
+    )
+
+
+async def test_a_tool_that_was_replaced_finishes_on_its_old_code(world: World) -> None:
+    run, _ = bench(world)
+    old, new = tool(), tool(SQUARE.replace("x * x", "-x"))
+    before, after = await asyncio.gather(run(old, call(), {"x": 3}), run(new, call(), {"x": 3}))
+    assert (before.value, after.value) == (9, -3)
+
+
+async def test_a_sandbox_that_is_not_there_is_told(world: World) -> None:
+    class Missing(BareSandbox):
+        async def run(self, job: Job) -> Ended:
+            raise SandboxUnavailable("install bubblewrap")
+
+    with pytest.raises(ToolError, match="install bubblewrap"):
+        await bench(world, Missing())[0](tool(), call(), {"x": 1})
+    await bench(world, Missing())[0].prepare(tool())
+
+
+# --- results that are kept ---
+
+
+async def test_the_result_of_a_deterministic_tool_is_kept_for_five_minutes(world: World) -> None:
+    run, sandbox = bench(world)
+    sure = tool(sandbox={"deterministic": True})
+    assert [(await run(sure, call(), {"x": 2})).value for _ in range(3)] == [4, 4, 4]
+    assert len(sandbox.jobs) == 1
+    await run(sure, call(), {"x": 3})
+    await run(replace(sure, version=2), call(), {"x": 2})
+    other = CallContext(make_agent(BEN), NOW, "")
+    await run(sure, other, {"x": 2})
+    assert len(sandbox.jobs) == 4, "other arguments, another version and another agent are other calls"
+    await run(tool(), call(), {"x": 2})
+    await run(tool(), call(), {"x": 2})
+    assert len(sandbox.jobs) == 6, "a tool that says nothing runs every time"
+
+
+async def test_failures_are_not_kept(world: World) -> None:
+    run, sandbox = bench(world, BareSandbox(lambda job: ended(code=1)))
+    sure = tool(sandbox={"deterministic": True})
+    await run(sure, call(), {"x": 2})
+    await run(sure, call(), {"x": 2})
+    assert len(sandbox.jobs) == 2
+
+
+async def test_kept_results_are_bounded_in_time_and_number(world: World) -> None:
+    class Hand:
+        at = NOW
+
+        def now(self) -> int:
+            return self.at
+
+        def monotonic_ns(self) -> int:
+            return 0
+
+    clock = Hand()
+    kept, outcome = ResultCache(clock), await bench(world)[0](tool(), call(), {"x": 2})
+    key = result_key(tool(), ANN, {}, {"x": 2})
+    assert key == result_key(tool(), ANN, {}, {"x": 2}) != result_key(tool(), ANN, {"K": "v"}, {"x": 2})
+    kept.put(key, outcome)
+    clock.at = NOW + KEPT_US - 1
+    assert kept.get(key) is outcome
+    clock.at += 1
+    assert kept.get(key) is None and kept.get(key) is None
+    for number in range(RESULTS_MAX + 1):
+        kept.put(str(number), outcome)
+    assert kept.get("0") is None and kept.get("1") is outcome
+    kept.put("long", replace(outcome, text="x" * 100_000))
+    assert kept.get("long") is None
+
+
+# --- packages ---
+
+
+class Shelf:
+    """Packages that are installed when the test says so."""
+
+    def __init__(self, problem: str | None = None) -> None:
+        self.installed: list[Needed] = []
+        self.there: dict[Needed, str] = {}
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.problem = problem
+
+    def find(self, wanted: Needed) -> str | None:
+        return self.there.get(wanted)
+
+    async def install(self, wanted: Needed, in_use: Any) -> str:
+        self.installed.append(wanted)
+        self.begun.set()
+        await self.go.wait()
+        if self.problem:
+            raise ToolError(self.problem)
+        self.there[wanted] = f"/shelf/{len(self.there)}"
+        return self.there[wanted]
+
+    async def node_reads_types(self) -> bool | None:
+        return False
+
+
+def needing(*names: str) -> Tool:
+    return tool(pip_requirements=tuple({"name": name, "version": "1"} for name in names))
+
+
+async def test_one_set_is_installed_once_however_many_ask(world: World) -> None:
+    shelf, sandbox = Shelf(), BareSandbox(lambda job: ended(result={"ok": True, "text": "x", "value": "x"}))
+    run = Workbench(world, sandbox, Environments(shelf), way_back(world))
+    same = [needing("a", "b"), needing("b", "a"), needing("a", "b")]
+    calls = [asyncio.create_task(run(each, call(), {"x": 1})) for each in same]
+    gone = asyncio.create_task(run(needing("a", "b"), call(), {"x": 1}))
+    async with asyncio.timeout(10):
+        await shelf.begun.wait()
+        gone.cancel()  # who goes away does not take it from the others
+        shelf.go.set()
+        await asyncio.gather(*calls)
+        await run(needing("a", "b"), call(), {"x": 1})
+        await run(needing("a"), call(), {"x": 1})
+    assert [each.lines for each in shelf.installed] == [("a==1", "b==1"), ("a==1",)]
+    assert {(m.source, m.target, m.writable) for job in sandbox.jobs[:4] for m in job.mounts} == {
+        ("/shelf/0", "/packages", False)
+    }
+    assert json.loads(sandbox.jobs[0].request)["paths"] == ["/packages"]
+
+
+async def test_a_failed_installation_is_told_to_who_registers_and_to_the_model(world: World) -> None:
+    shelf = Shelf("pip could not install a==1: no such version")
+    shelf.go.set()
+    run = Workbench(world, BareSandbox(), Environments(shelf), way_back(world))
+    with pytest.raises(InvalidInput, match="pip_requirements: pip could not install a==1: no such version"):
+        await run.prepare(needing("a"))
+    with pytest.raises(ToolError, match="no such version"):
+        await run(needing("a"), call(), {"x": 1})
+
+
+async def test_where_nothing_is_installed_a_tool_is_stored_and_its_call_refused(world: World) -> None:
+    run, _ = bench(world)
+    await run.prepare(needing("a"))
+    with pytest.raises(ToolError, match="installs no packages"):
+        await run(needing("a"), call(), {"x": 1})
+
+
+async def test_an_older_node_gets_help_with_typescript(world: World) -> None:
+    shelf, sandbox = Shelf(), BareSandbox(lambda job: ended(result={"ok": True, "text": "3", "value": 3}))
+    shelf.go.set()
+    schema: Mapping[str, Any] = {"name": "add", "parameters": {"type": "object", "properties": {"b": {}, "a": {}}}}
+    typed = tool("function add(b: number, a: number) { return a + b }", source_type="typescript", json_schema=schema)
+    await Workbench(world, sandbox, Environments(shelf), way_back(world))(typed, call(), {"a": 1, "b": 2})
+    (wanted,) = shelf.installed
+    assert wanted.index == "npm" and wanted.lines[0].startswith("amaro@")
+    request = json.loads(sandbox.jobs[0].request)
+    assert (sandbox.jobs[0].runner, request["order"], request["typescript"]) == ("node", ["b", "a"], True)
+    assert [mount.target for mount in sandbox.jobs[0].mounts] == ["/node_modules"]
+    assert typed.organization_id == DEFAULT_ORGANIZATION
