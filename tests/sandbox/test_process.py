@@ -29,7 +29,7 @@ def answer(ended: Ended) -> dict[str, Any]:
 
 async def test_a_function_gets_its_arguments_and_gives_its_value(sandbox: ProcessSandbox) -> None:
     ended = await sandbox.run(function("def tool(a, b):\n    print('hello')\n    return {'sum': a + b}", a=1, b=2))
-    assert answer(ended) == {"ok": True, "value": {"sum": 3}}
+    assert answer(ended) == {"ok": True, "value": {"sum": 3}, "text": "{'sum': 3}"}
     assert (ended.stdout, ended.stderr, ended.code) == (b"hello\n", b"", 0)
     assert ended.duration_us > 0
 
@@ -38,7 +38,7 @@ async def test_what_is_not_json_comes_back_as_text(sandbox: ProcessSandbox) -> N
     source = "class Odd:\n    def __str__(self): return 'odd'\ndef tool(): return [Odd()]"
     assert answer(await sandbox.run(function(source)))["value"] == ["odd"]
     ended = answer(await sandbox.run(function("def tool(): return float('nan')")))
-    assert ended == {"ok": True, "value": "nan"}
+    assert ended == {"ok": True, "value": "nan", "text": "nan"}
 
 
 async def test_an_error_tells_its_line(sandbox: ProcessSandbox) -> None:
@@ -168,12 +168,13 @@ class _Closing:
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSandbox) -> None:
     def job(source: str, name: str | None = None, **arguments: Any) -> Job:
-        told = {"source": source, "function": name, "arguments": arguments}
+        told = {"source": source, "function": name, "arguments": arguments, "order": ["b", "a"]}
         return Job(Runner.node, json.dumps(told).encode(), env={"GREETING": "hello"})
 
-    source = "async function tool({ a, b }) { console.log(process.env.GREETING); return { sum: a + b } }"
+    source = "async function tool(b, a) { console.log(process.env.GREETING); return { difference: a - b } }"
     ended = await sandbox.run(job(source, "tool", a=1, b=2))
-    assert answer(ended) == {"ok": True, "value": {"sum": 3}} and ended.stdout == b"hello\n"
+    assert answer(ended) == {"ok": True, "value": {"difference": -1}, "text": '{"difference":-1}'}
+    assert ended.stdout == b"hello\n"
     ended = await sandbox.run(job("export function tool() { throw new TypeError('no') }", "tool"))
     assert answer(ended)["error"] == "TypeError: no"
     ended = await sandbox.run(job("console.log(require('fs').readdirSync('/tmp').length); process.exitCode = 4"))

@@ -10,9 +10,9 @@ from pathlib import Path
 import kelpie.world
 from kelpie.sandbox.port import Ended, How, Job, Runner
 
-WORLD = Path(kelpie.world.__file__).parent
+CELL = Path(kelpie.world.__file__).with_name("cell")
 _PYTHON = (
-    "import json, os, sys; sys.path.insert(0, sys.argv[1]); from cell_python import perform; "
+    "import json, os, sys; sys.path.insert(0, sys.argv[1]); from python_function import perform; "
     "os.write(int(sys.argv[3]), json.dumps(perform(json.loads(os.fdopen(int(sys.argv[2]), 'rb').read()))).encode())"
 )
 
@@ -29,10 +29,8 @@ class BareSandbox:
         if (ended := self._ends(job)) is not None:
             return ended
         (ask, asked), (answer, answered) = os.pipe(), os.pipe()
-        if job.runner is Runner.python:
-            program = (sys.executable, "-I", "-c", _PYTHON, str(WORLD), str(ask), str(answered))
-        else:
-            program = ("node", str(WORLD / "cell_node.mjs"), str(ask), str(answered))
+        assert job.runner is Runner.python
+        program = (sys.executable, "-I", "-c", _PYTHON, str(CELL), str(ask), str(answered))
         env = {"PATH": os.environ["PATH"], **job.env}
         process = await asyncio.create_subprocess_exec(
             *program, env=env, pass_fds=(ask, answered), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE

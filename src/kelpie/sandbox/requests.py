@@ -1,6 +1,6 @@
 """What is asked of the runners inside a cell and what they answer: JSON both ways. Pure.
 
-Python (`world/cell_python.py`) and Node (`world/cell_node.mjs`) take the same request:
+Python and Node (`world/cell/`) take the same request:
     source        the whole text of the tool
     function      its function that is called; null: the source only runs
     arguments     an object; Python gets them by name, Node by place, in the order of `order`
@@ -9,7 +9,7 @@ Python (`world/cell_python.py`) and Node (`world/cell_node.mjs`) take the same r
     paths         directories in the cell to look for packages in
     typescript    (Node) whether types must be taken out first
     check         (Node) whether the source is only looked at, for errors in its syntax
-The answer is {"ok": true, "value": JSON, "text": str} or {"ok": false, "error": "ValueError: what went wrong"}.
+The answer is {"ok": true, "value": JSON, "text": str} or {"ok": false, "error": "ValueError: what", "traceback": str}.
 """
 
 import json
@@ -25,6 +25,7 @@ class Answer:
     ok: bool
     text: str
     value: Any = None
+    traceback: str = ""
 
 
 def function_call(
@@ -64,4 +65,5 @@ def read_answer(result: bytes) -> Answer | None:
     ok, text = said.get("ok"), said.get("text" if said.get("ok") else "error")
     if not isinstance(ok, bool) or not isinstance(text, str):
         return None
-    return Answer(ok, text, said.get("value"))
+    way = said.get("traceback")
+    return Answer(ok, text, said.get("value"), way if isinstance(way, str) else "")

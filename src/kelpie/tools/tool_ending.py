@@ -16,7 +16,8 @@ def outcome_of(name: str, ended: Ended, held: Confinement) -> Outcome:
         return Outcome(text, stdout=stdout, stderr=stderr, value=answer.value, cpu_us=cpu, memory_peak_bytes=peak)
     said = answer.text if answer is not None else _why(ended, held)
     text = f"Error executing function {name}: {said}"
-    told = stderr or (text,)
+    printed = "".join(stderr) + (answer.traceback if answer is not None else "")
+    told = (printed or text,)
     return Outcome(text, ok=False, stdout=stdout, stderr=told, cpu_us=cpu, memory_peak_bytes=peak)
 
 

@@ -1,59 +1,99 @@
-"""What the Python runner does with a request, inside a cell: it runs a source and calls one function of it.
+"""Calls a function of a source, in a cell: values of JSON become its arguments, and what it returns becomes JSON again.
 
-It runs beside foreign code and is believed by nobody; it imports the standard library only. The request is data:
-arguments are values given to a function, never text put into code. See `sandbox/requests.py` for both forms.
+It runs beside foreign code and is believed by nobody. Arguments are values given to a function, never text put into
+code. Nothing is imported before it is needed, because most tools need little; `sandbox/requests.py` has the forms.
 """
 
-import asyncio
-import dataclasses
-import datetime
-import decimal
-import enum
-import inspect
-import linecache
+from __future__ import annotations
+
 import os
 import sys
-import traceback
-import types
-import typing
-import uuid
-from typing import Any
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import asyncio
+    import dataclasses
+    import enum
+    import inspect
+    import traceback
+    import types
+    import typing
+    from typing import Any
+else:
+
+    class _Late:
+        def __init__(self, name):
+            self._name = name
+
+        def __getattr__(self, attribute):
+            return getattr(import_module(self._name), attribute)
+
+    asyncio, dataclasses, enum, inspect = map(_Late, ("asyncio", "dataclasses", "enum", "inspect"))
+    traceback, types, typing = map(_Late, ("traceback", "types", "typing"))
 
 DEPTH_MAX = 64
-MODULE = "tool"
+FILE = "tool.py"
+PLAIN = frozenset({str, int, bool, list, dict, "str", "int", "bool", "list", "dict"})  # as JSON gives them
 
 
 def perform(request: dict[str, Any]) -> dict[str, Any]:
-    """Carries a request out; whatever the foreign code raises is its result."""
+    """Calls the function that the request names; whatever foreign code raises is its result."""
     sys.path[:0] = request.get("paths") or []
-    filename = f"{request.get('function') or MODULE}.py"
-    source: str = request["source"]
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     try:
-        value = _called(request, source, filename)
-        plain = _plain(value, 0)
+        value = _called(request)
         text = value if isinstance(value, str) else str(value)
-        return {"ok": True, "value": plain, "text": _sound(text)}
+        return {"ok": True, "value": _plain(value, 0), "text": _sound(text)}
     except BaseException as error:  # noqa: BLE001  whatever foreign code raises, also an exit
-        return {"ok": False, "error": _sound(_told(error, filename))}
+        told = traceback.format_exception_only(type(error), error)[-1].strip()
+        return {"ok": False, "error": _sound(told), "traceback": _sound(trace(error))}
 
 
-def _called(request: dict[str, Any], source: str, filename: str) -> Any:
-    module = types.ModuleType(request.get("module") or MODULE)
-    sys.modules[module.__name__] = module
+def module_of(name: str, source: str) -> types.ModuleType:
+    """A module that is not filled yet, and is known to whoever looks for its lines."""
+    module = type(sys)(name)
+    module.__dict__["__file__"] = FILE
+    module.__dict__["__loader__"] = _Source(source)
+    module.__dict__["__spec__"] = None
+    sys.modules[name] = module
+    if "LETTA_BASE_URL" in os.environ:
+        module.__dict__["client"] = Client()
+    return module
+
+
+class _Source:
+    """Where tracebacks and `inspect` look for lines of a file that is none."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def get_source(self, _name: str) -> str:
+        return self._source
+
+
+def trace(error: BaseException) -> str:
+    """The way to an error, as far as it goes through the tool."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != FILE:
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))
+
+
+def _called(request: dict[str, Any]) -> Any:
+    source, function = request["source"], request["function"]
+    module = module_of("tool", source)
     names = module.__dict__
     names["AgentState"] = Record
-    if "LETTA_BASE_URL" in os.environ:
-        names["client"] = Client()
-    exec(compile(source, filename, "exec", dont_inherit=True), names)
-    function = request.get("function")
-    if function is None:
-        return None
+    exec(compile(source, FILE, "exec", dont_inherit=True), names)
     tool = names.get(function) or _only(names, module.__name__)
     if not callable(tool):
         raise NameError(f"the source defines no function '{function}'")
     result: Any = tool(**_arguments(tool, request))
-    return asyncio.run(result) if inspect.iscoroutine(result) else result
+    return asyncio.run(_awaited(result)) if hasattr(result, "__await__") else result
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
 
 
 def _only(names: dict[str, Any], module: str) -> Any:
@@ -68,15 +108,31 @@ def _only(names: dict[str, Any], module: str) -> Any:
 def _arguments(tool: Any, request: dict[str, Any]) -> dict[str, Any]:
     """The arguments as the function's own types, where it has any; the state of the agent where it asks for it."""
     given: dict[str, Any] = dict(request.get("arguments") or {})
-    try:
-        wanted = typing.get_type_hints(tool)
-    except Exception:  # noqa: BLE001  a name in an annotation that means nothing here: the values stay as they are
-        wanted = dict[str, Any]()
-    fitted = {name: _fitted(wanted.get(name), value) for name, value in given.items()}
-    if "agent_state" in inspect.signature(tool).parameters:
+    if "agent_state" in _parameters(tool):
         state = request.get("agent_state")
-        fitted["agent_state"] = None if state is None else Record(state)
-    return fitted
+        given["agent_state"] = None if state is None else Record(state)
+    annotated: dict[str, Any] = getattr(tool, "__annotations__", {})
+    asked = request.get("arguments") or ()
+    typed = [name for name, kind in annotated.items() if name in asked and not _is_plain(kind)]
+    if not typed:
+        return given
+    try:
+        wanted = typing.get_type_hints(tool, include_extras=True)
+    except Exception:  # noqa: BLE001  a name in an annotation that means nothing here: the values stay as they are
+        return given
+    return given | {name: _fitted(wanted.get(name), given[name]) for name in typed}
+
+
+def _is_plain(kind: Any) -> bool:
+    return kind is None or (isinstance(kind, type | str) and kind in PLAIN)
+
+
+def _parameters(function: Any) -> tuple[str, ...]:
+    """Names; `inspect` would take longer to import than most tools take to run."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__dict__["__wrapped__"]
+    code = getattr(function, "__code__", None)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ()
 
 
 def _fitted(kind: Any, value: Any) -> Any:
@@ -133,25 +189,25 @@ def _instance(kind: Any, value: Any) -> Any:
     if given is dict and hasattr(kind, "__dataclass_fields__"):
         hints = typing.get_type_hints(kind)
         return kind(**{key: _fitted(hints.get(key), item) for key, item in value.items()})
-    reader = enum.Enum if issubclass(kind, enum.Enum) else _READERS.get((kind, given))
-    if reader is None:
-        return value
-    return kind(value) if reader is enum.Enum else reader(value)
+    if issubclass(kind, enum.Enum):
+        return kind(value)
+    how = _READ.get((f"{kind.__module__}.{kind.__qualname__}", given.__name__))
+    return value if how is None else getattr(kind, how)(value) if how else kind(value)
 
 
-_READERS: dict[Any, Any] = {  # by the class wanted and the class that JSON gave
-    (set, list): set,
-    (frozenset, list): frozenset,
-    (tuple, list): tuple,
-    (float, int): float,
-    (int, str): int,  # a key of an object
-    (datetime.datetime, str): datetime.datetime.fromisoformat,
-    (datetime.date, str): datetime.date.fromisoformat,
-    (datetime.time, str): datetime.time.fromisoformat,
-    (uuid.UUID, str): uuid.UUID,
-    (decimal.Decimal, str): decimal.Decimal,
-    (decimal.Decimal, int): decimal.Decimal,
-    (decimal.Decimal, float): decimal.Decimal,
+_READ: dict[tuple[str, str], str] = {  # the class wanted, the class that JSON gave, and what makes the one of the other
+    ("builtins.set", "list"): "",
+    ("builtins.frozenset", "list"): "",
+    ("builtins.tuple", "list"): "",
+    ("builtins.float", "int"): "",
+    ("builtins.int", "str"): "",  # a key of an object
+    ("datetime.datetime", "str"): "fromisoformat",
+    ("datetime.date", "str"): "fromisoformat",
+    ("datetime.time", "str"): "fromisoformat",
+    ("uuid.UUID", "str"): "",
+    ("decimal.Decimal", "str"): "",
+    ("decimal.Decimal", "int"): "",
+    ("decimal.Decimal", "float"): "",
 }
 
 
@@ -223,7 +279,7 @@ def _plain(value: Any, depth: int) -> Any:
             return [_plain(item, depth + 1) for item in typing.cast("list[Any]", value)]
         case _ if hasattr(value, "model_dump"):
             return _plain(value.model_dump(mode="json"), depth + 1)
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        case _ if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
             return _plain(dataclasses.asdict(value), depth + 1)
         case _:
             return _sound(str(value))
@@ -232,14 +288,3 @@ def _plain(value: Any, depth: int) -> Any:
 def _sound(text: str) -> str:
     """The text without halves of characters, which no reader of JSON takes."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _told(error: BaseException, filename: str) -> str:
-    """What went wrong in one line; the way there, from the tool's first line on, goes to standard error."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = next((at for at, frame in enumerate(frames) if frame.filename == filename), len(frames))
-    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames[own:])]
-    last = traceback.format_exception_only(type(error), error)
-    sys.stderr.write("".join([*(lines if own < len(frames) else ()), *last]))
-    sys.stderr.flush()
-    return last[-1].strip()
