@@ -14,12 +14,12 @@ from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
 from kelpie.core.errors import CallerError, NotFound, ToolError
 from kelpie.core.ids import AgentId, ToolId
-from kelpie.core.policies import Warrant, warrant
-from kelpie.core.quotas import hour_after, hour_of
+from kelpie.core.policies import Warrant
 from kelpie.core.time import Micros
-from kelpie.core.tool_calls import CallOutcome, CallRecord, Took
+from kelpie.core.tool_calls import CallOutcome, Took
 from kelpie.core.tools import NewTool, Tool, ToolType
-from kelpie.storage import agents, permissions, sandbox_configs, scope, tool_calls, tools
+from kelpie.storage import agents, sandbox_configs, scope, tools
+from kelpie.tools import by_hand
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.capabilities import subject_of
 from kelpie.tools.custom import make
@@ -72,29 +72,45 @@ class Trials:
             outcome = await _run(ours, tool, call, check_arguments(tool.json_schema, arguments))
         except (ToolError, CallerError) as error:
             outcome = _failed(tool, error)
-        took = Took(since(began, ours.world.clock.monotonic_ns), outcome.cpu_us, outcome.memory_peak_bytes)
-        record = _record(agent, tool, outcome, now, took, refused=refusal is not None)
-        await database.transact(lambda tx: tool_calls.add(tx, [record]))
+        await self._put_down(agent, tool, outcome, now, began, refused=refusal is not None)
         return _tried(tool, outcome)
 
     async def attempt(
         self, new: NewTool, name: str | None, arguments: Mapping[str, Any], env: Mapping[str, str]
     ) -> Tried:
         """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either."""
-        world, organization = self._equipment().world, self._caller.organization_id
-        given = await world.database.read(lambda tx: sandbox_configs.environment(tx, organization))
-        tool = make(new, world.ids.new(ToolId), world.clock.now(), self._caller)
+        ours, organization = self._equipment(), self._caller.organization_id
+        world = ours.world
+        now = world.clock.now()
+        tool = make(new, world.ids.new(ToolId), now, self._caller)
         if name is not None:
             tool = replace(tool, name=name)
+
+        def read(tx: Tx) -> tuple[Warrant, dict[str, str]]:
+            bounds = by_hand.warrant_of(tx, ours.policy, organization, None, now)
+            return bounds, sandbox_configs.environment(tx, organization)
+
+        bounds, around = await world.database.read(read)
+        refusal, began = bounds.refusal(subject_of(tool)), world.clock.monotonic_ns()
         try:
+            if refusal is not None:
+                raise ToolError(refusal.told)
             if self._workbench is None:
                 raise ToolError(NO_SANDBOX)
-            outcome = await self._workbench.attempt(
-                tool, check_arguments(tool.json_schema, arguments), given | dict(env)
-            )
+            checked = check_arguments(tool.json_schema, arguments)
+            outcome = await self._workbench.attempt(tool, checked, around | dict(env), bounds.quota)
         except ToolError as error:
             outcome = _failed(tool, error)
+        await self._put_down(None, tool, outcome, now, began, refused=refusal is not None)
         return _tried(tool, outcome)
+
+    async def _put_down(
+        self, agent: Agent | None, tool: Tool, outcome: Outcome, now: Micros, began: int, *, refused: bool
+    ) -> None:
+        world, organization = self._equipment().world, self._caller.organization_id
+        took = Took(since(began, world.clock.monotonic_ns), outcome.cpu_us, outcome.memory_peak_bytes)
+        ended = CallOutcome.refused if refused else CallOutcome.success if outcome.ok else CallOutcome.error
+        await world.database.transact(lambda tx: by_hand.record(tx, organization, tool, ended, took, now, agent))
 
     def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, Warrant]:
         scope.agent(tx, self._caller.organization_id, agent_id)
@@ -102,11 +118,7 @@ class Trials:
         if tool is None:
             raise NotFound(f"Tool '{name[:80]}' of the agent", agent_id)
         agent = agents.get(tx, agent_id)
-        policy = permissions.policy_of(tx, agent.organization_id)
-        bounds = warrant(self._equipment().policy, policy, agent.permits, agent.quota)
-        if bounds.quota.counts_calls:
-            used = tool_calls.used_by(tx, agent_id, hour_of(now))
-            bounds = replace(bounds, used=used, frees_at=hour_after(now))
+        bounds = by_hand.warrant_of(tx, self._equipment().policy, agent.organization_id, agent, now)
         return agent, tool, bounds
 
 
@@ -125,21 +137,6 @@ async def _run(ours: Equipment, tool: Tool, call: CallContext, arguments: dict[s
     ours.touched(outcome.touched)
     ours.summon(outcome.begun)
     return outcome
-
-
-def _record(agent: Agent, tool: Tool, outcome: Outcome, now: Micros, took: Took, *, refused: bool) -> CallRecord:
-    subject, ended = subject_of(tool), CallOutcome.success if outcome.ok else CallOutcome.error
-    return CallRecord(
-        agent.organization_id,
-        tool.name,
-        subject.kind,
-        CallOutcome.refused if refused else ended,
-        now,
-        agent.id,
-        tool_id=tool.id,
-        took=took,
-        counted=not refused and not subject.harmless,
-    )
 
 
 def _failed(tool: Tool, error: ToolError | CallerError) -> Outcome:

@@ -9,6 +9,7 @@ from typing import Any
 
 from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement
 from kelpie.core.errors import InvalidInput, SandboxUnavailable, ToolError
+from kelpie.core.quotas import UNBOUNDED, Quota
 from kelpie.core.requirements import Index
 from kelpie.core.tool_sandbox import confined, is_deterministic
 from kelpie.core.tools import Tool
@@ -52,9 +53,11 @@ class Workbench:
             self._results.put(key, outcome)
         return outcome
 
-    async def attempt(self, tool: Tool, arguments: Mapping[str, Any], env: Mapping[str, str]) -> Outcome:
+    async def attempt(
+        self, tool: Tool, arguments: Mapping[str, Any], env: Mapping[str, str], quota: Quota = UNBOUNDED
+    ) -> Outcome:
         """Runs a tool that nobody has stored, for no agent. Raises ToolError when it could not be run at all."""
-        return await self._run(tool, arguments, env, confined(tool.sandbox))
+        return await self._run(tool, arguments, env, quota.confined(confined(tool.sandbox)))
 
     async def prepare(self, tool: Tool) -> None:
         """Sees to what a tool needs before it is stored. Raises InvalidInput for bad packages or a bad source."""
