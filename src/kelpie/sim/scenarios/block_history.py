@@ -22,6 +22,7 @@ _SINCE = (
     "SELECT version, value, author, author_id, run_id, step_id, tool, restores FROM block_history "
     "WHERE block_id = ? AND version > ? ORDER BY version"
 )
+_KEPT = "SELECT count(*) FROM block_history WHERE block_id = ? AND version > ? AND version < ?"
 APPEND = " & ".join(f'call core_memory_append {{"label": "log", "content": "{{token}} {n}"}}' for n in (1, 2))
 
 
@@ -47,13 +48,16 @@ class Chronicle:
         self.versions: dict[int, Version] = {}
 
     def __call__(self, disk: Disk) -> None:
+        value, version = disk.query("SELECT value, version FROM blocks WHERE id = ?", self.block_id)[0]
+        ((kept,),) = disk.query(_KEPT, self.block_id, version - KEPT, version)
+        if kept < min(version, KEPT) - 1:
+            raise Broken("the newest versions are kept", f"{kept} of those before version {version}")
         last = len(self.versions)
         for row in disk.query(_SINCE, self.block_id, last):
             last += 1
             if row[0] != last:
                 raise Broken("a history has no gap", f"version {row[0]} follows {last - 1}")
             self.versions[last] = Version(*row)
-        value, version = disk.query("SELECT value, version FROM blocks WHERE id = ?", self.block_id)[0]
         if version != last or self.versions[last].value != value:
             raise Broken("the end of a history is the block", f"{value!r} is version {version}, not {last}")
 
