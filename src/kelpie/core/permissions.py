@@ -67,13 +67,7 @@ class Permits:
 
     def refusal(self, subject: Subject) -> str | None:
         """Why the tool may not be used; None when it may."""
-        if subject.harmless or self.open:
-            return None
-        if _touched(self.deny, subject):
-            return f"its list of denied tools has '{_culprit(self.deny, subject)}'"
-        if self.allow is not None and not _covered(self.allow, subject):
-            return "it is not on its list of allowed tools"
-        return None
+        return None if subject.harmless or self.open else _refusal(self, subject)
 
 
 ANYTHING = Permits()
@@ -97,37 +91,51 @@ def check_patterns(field: str, patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(patterns))
 
 
-def _touched(patterns: tuple[str, ...], subject: Subject) -> bool:
-    """Whether one pattern speaks of the tool: by its name, its kind or any of its capabilities."""
+@lru_cache(maxsize=16_384)  # few tools under few lists are asked about again and again
+def _refusal(permits: Permits, subject: Subject) -> str | None:
+    if (pattern := _touching(permits.deny, subject)) is not None:
+        return f"its list of denied tools has '{pattern}'"
+    if permits.allow is not None and not _covered(permits.allow, subject):
+        return "it is not on its list of allowed tools"
+    return None
+
+
+def _touching(patterns: tuple[str, ...], subject: Subject) -> str | None:
+    """The pattern that speaks of the tool: by its name, its kind or any of its capabilities."""
     names, kinds, capabilities = _compiled(patterns)
-    return bool(
-        names.match(subject.name)
-        or kinds.match(subject.kind)
-        or any(capabilities.match(each) for each in subject.capabilities)
-    )
+    for among, words in ((names, (subject.name,)), (kinds, (subject.kind,)), (capabilities, subject.capabilities)):
+        for word in words:
+            if (pattern := among.first(word)) is not None:
+                return pattern
+    return None
 
 
 def _covered(patterns: tuple[str, ...], subject: Subject) -> bool:
-    """The same, but that capabilities let a tool in only when all that it has are named: what may reach memory does
+    """Whether the tool is let in. By capabilities it is only when all that it has are named: what may reach memory does
     not thereby reach the network."""
     names, kinds, capabilities = _compiled(patterns)
-    if names.match(subject.name) or kinds.match(subject.kind):
+    if names.first(subject.name) is not None or kinds.first(subject.kind) is not None:
         return True
-    return bool(subject.capabilities) and all(capabilities.match(each) for each in subject.capabilities)
+    return bool(subject.capabilities) and all(capabilities.first(each) for each in subject.capabilities)
 
 
-def _culprit(patterns: tuple[str, ...], subject: Subject) -> str:
-    return next(pattern for pattern in patterns if _touched((pattern,), subject))
+class _Patterns:
+    """Patterns of one sort, as one expression."""
+
+    def __init__(self, patterns: Sequence[str], prefix: str) -> None:
+        self._patterns = patterns
+        each = (f"({translate(pattern.removeprefix(prefix))})" for pattern in patterns)
+        self._either = re.compile("|".join(each) or r"(?!)")
+
+    def first(self, word: str) -> str | None:
+        """The first pattern that the word is one of."""
+        found = self._either.match(word)
+        return None if found is None or found.lastindex is None else self._patterns[found.lastindex - 1]
 
 
 @lru_cache(maxsize=4096)
-def _compiled(patterns: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Of names, of kinds, of capabilities: each as one expression, so that a long list costs what a short one does."""
-    kinds = [p.removeprefix(KIND) for p in patterns if p.startswith(KIND)]
-    capabilities = [p.removeprefix(CAPABILITY) for p in patterns if p.startswith(CAPABILITY)]
+def _compiled(patterns: tuple[str, ...]) -> tuple[_Patterns, _Patterns, _Patterns]:
+    """Of names, of kinds, of capabilities."""
+    sorts = [[p for p in patterns if p.startswith(prefix)] for prefix in (KIND, CAPABILITY)]
     names = [p for p in patterns if not p.startswith((KIND, CAPABILITY))]
-    return _either(names), _either(kinds), _either(capabilities)
-
-
-def _either(patterns: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, patterns)) or r"(?!)")
+    return _Patterns(names, ""), _Patterns(sorts[0], KIND), _Patterns(sorts[1], CAPABILITY)
