@@ -32,6 +32,7 @@ def environment(data_dir: Path, **settings: str) -> dict[str, str]:
     """The environment of a server: nothing of the caller's settings, a port of its own, quiet logs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("KELPIE_", "OPENAI_"))}
     ours = {"KELPIE_DATA_DIR": str(data_dir), "KELPIE_PORT": "0", "KELPIE_LOG_LEVEL": "warning"}
+    ours["KELPIE_SANDBOX_PACKAGES"] = "false"  # nothing is fetched from an index unless a test is about that
     return kept | ours | settings
 
 
