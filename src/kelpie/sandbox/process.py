@@ -81,6 +81,10 @@ class ProcessSandbox:
         told = {"places": self._cells_max, "running": running, "ending": len(self._burials), "waiting": self._waiting}
         return asdict(self._pool.counts) | told
 
+    async def settled(self) -> None:
+        """Waits until every cell whose job is over is taken down."""
+        await asyncio.gather(*list(self._burials.values()))
+
     async def close(self) -> None:
         """Ends every cell."""
         await self._pool.close()

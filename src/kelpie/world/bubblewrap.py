@@ -5,6 +5,7 @@ from the thread of the event loop, which lives as long as the server.
 """
 
 import asyncio
+import compileall
 import platform
 import shutil
 import sys
@@ -18,6 +19,7 @@ from kelpie.world import control_group, seccomp
 from kelpie.world.bubblewrap_cell import BubblewrapCell, Hold
 from kelpie.world.cell_launch import unwalled, walled
 from kelpie.world.cell_proof import Proof, lacking, prove
+from kelpie.world.cell_walls import PROGRAMS
 from kelpie.world.cells import Plan
 from kelpie.world.control_group import ControlGroups, Group
 
@@ -90,6 +92,7 @@ class BubblewrapCells:
     async def _prove(self) -> None:
         if self._proven:
             return
+        compileall.compile_dir(PROGRAMS, quiet=2)  # in the cell nothing can be written, so every start would do it
         self._lacking = await lacking(self, self._kept)
         self._proven = True
         if self._lacking is not None and self._lowered is not None:

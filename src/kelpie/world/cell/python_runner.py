@@ -9,8 +9,8 @@ import os
 import sys
 from importlib import import_module
 
-# What most tools need sooner or later; a cell that waits for its order has the time.
-USUAL = ("traceback", "typing", "datetime", "inspect", "random", "urllib.parse", "dataclasses", "pathlib", "asyncio")
+# What most tools need sooner or later and is cheap; a cell that waits for its order has the time.
+USUAL = ("traceback", "typing", "datetime", "math")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
