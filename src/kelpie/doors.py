@@ -130,7 +130,7 @@ def open_doors(
         runs=Runs(world.database, caller),
         streams=Streams(world, models, settings, backstage, caller),
         cancelling=Cancelling(world, dispatcher, underway, backstage.broadcast, caller),
-        conversations=Conversations(world, models, agents.touched, caller),
+        conversations=Conversations(world, models, agents.touched, underway, caller),
         groups=groups,
         deployments=Deployments(world, agents, blocks, groups, caller),
         jobs=Jobs(world, caller),

@@ -319,6 +319,28 @@ async def test_only_what_may_be_broken_off_is_and_only_once():
     assert not wish.has_begun and len(told) == 2
 
 
+async def test_a_wish_may_spare_tools_and_a_later_one_does_not():
+    wish, told = Cancellation(), []
+
+    async def work():
+        with wish.abortable():
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                told.append("broken off")
+                raise
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    wish.wish(spare_tools=True)
+    await asyncio.sleep(0)
+    assert told == [] and wish.wished
+    wish.wish()
+    with pytest.raises(Cancelled):
+        await task
+    assert told == ["broken off"]
+
+
 @pytest.mark.parametrize("first", ["wish", "server"])
 async def test_a_server_that_stops_goes_before_the_wish(first):
     wish = Cancellation()

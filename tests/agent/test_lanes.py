@@ -18,6 +18,8 @@ from kelpie.tools.port import Outcome
 from tests.agent.conftest import House, ended, rows, says
 from tests.agent.test_recovery import begin, until
 
+WAIT_S = 20.0
+
 TEA = ("memory_insert", {"label": "human", "new_string": "Likes tea"})
 PAGE = Page(descending=False)
 OWN_HUMAN = NewConversation(isolated_labels=("human",))
@@ -197,8 +199,8 @@ async def test_a_deleted_conversation_is_not_found_and_its_turn_ends(house):
     turn = asyncio.ensure_future(house.say(agent.id, "note this", conversation=conversation))
     await asked(house, 1)
     await threads(house).delete(conversation)
-    house.model.hold.set()
-    assert ended(await turn).stop_reason is StopReason.cancelled
+    async with asyncio.timeout(WAIT_S):  # and the model still has not said a word
+        assert ended(await turn).stop_reason is StopReason.cancelled
     history = await house.kelpie.histories.messages(agent.id, MessageQuery())
     assert [m for m in history if m.conversation_id == conversation and m.role is not Role.system] == []
     (run,) = await house.kelpie.runs.list(RunQuery(agent_ids=(agent.id,)))
@@ -207,6 +209,20 @@ async def test_a_deleted_conversation_is_not_found_and_its_turn_ends(house):
         await threads(house).lane(conversation)
     house.model.hold, house.model.script = None, []
     assert rows(await house.say(agent.id, "still there?"))[-1].text == "ok"
+
+
+async def test_only_the_turn_of_a_deleted_conversation_is_broken_off(house):
+    agent = await make(house)
+    gone, other = await opened(house, agent), await opened(house, agent)
+    house.model.hold = asyncio.Event()
+    turns = [asyncio.ensure_future(house.say(agent.id, "hello", conversation=name)) for name in (gone, other, "")]
+    await asked(house, 3)
+    await threads(house).delete(gone)
+    async with asyncio.timeout(WAIT_S):
+        assert ended(await turns[0]).stop_reason is StopReason.cancelled
+    assert not turns[1].done() and not turns[2].done()
+    house.model.hold.set()
+    assert [ended(await turn).stop_reason for turn in turns[1:]] == [StopReason.end_turn] * 2
 
 
 async def test_calls_that_wait_in_a_deleted_conversation_are_not_made(house):

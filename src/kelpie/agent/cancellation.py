@@ -18,19 +18,23 @@ class Cancelled(KelpieError):
 class Cancellation:
     """Of one turn. It must be wished for from another task than the turn's own."""
 
-    __slots__ = ("_task", "has_begun", "wished")
+    __slots__ = ("_asks", "_task", "has_begun", "wished")
 
     def __init__(self) -> None:
         self.wished = False
         self.has_begun = False
         self._task: asyncio.Task[object] | None = None
+        self._asks = False
 
-    def wish(self) -> None:
-        """Breaks off what the turn is waiting for, if that may be broken off; asking twice changes nothing."""
-        if not self.wished:
-            self.wished = True
-            if self._task is not None:
-                self._task.cancel()
+    def wish(self, *, spare_tools: bool = False) -> None:
+        """Breaks off what the turn is waiting for, if that may be broken off; asking twice changes nothing.
+
+        Tools that are spared get to their end, and so do their results; the turn ends after them.
+        """
+        self.wished = True
+        if self._task is not None and (self._asks or not spare_tools):
+            self._task.cancel()
+            self._task = None
 
     def begin(self) -> None:
         """The first thing a turn does. Raises Cancelled when it must not begin: then nobody expects anything of it."""
@@ -43,10 +47,14 @@ class Cancellation:
             raise Cancelled
 
     @contextmanager
-    def abortable(self) -> Generator[None]:
-        """What runs inside may be broken off at any await. Raises Cancelled when it was, or would be at once."""
+    def abortable(self, *, asks: bool = False) -> Generator[None]:
+        """What runs inside, a model or tools, may be broken off at any await; `asks` when it is a model.
+
+        Raises Cancelled when it was, or would be at once.
+        """
         self.check()
-        self._task = task = asyncio.current_task()
+        self._task, self._asks = asyncio.current_task(), asks
+        task = self._task
         assert task is not None
         before = task.cancelling()
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from kelpie.agent.commands import DEFAULT_LANE
 from kelpie.agent.opening import Opening, labelled, taken_over
 from kelpie.agent.prompt import system_text
+from kelpie.agent.underway import Underway
 from kelpie.agent.withdrawal import withdraw
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.blocks import Block
@@ -36,11 +37,13 @@ class Conversations:
         world: World,
         models: Models,
         touched: Callable[[Iterable[AgentId]], None],
+        underway: Underway,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._models = models
         self._touched = touched
+        self._underway = underway
         self._caller = caller
         self._organization = caller.organization_id
 
@@ -123,7 +126,8 @@ class Conversations:
     async def delete(self, conversation_id: ConversationId) -> None:
         """Closes a thread for good; what was said in it stays in the agent's history. Raises NotFound.
 
-        A turn that runs in it ends with its next commit and adds nothing more; calls that wait in it are not made.
+        A turn that runs in it waits for no model any more, ends and adds nothing but the results of tools that run;
+        calls that wait in it are not made.
         """
         now = self._world.clock.now()
 
@@ -134,7 +138,9 @@ class Conversations:
             rows.remove(tx, found, now)
             return found.agent_id
 
-        self._touched((await self._world.database.transact(write),))
+        agent_id = await self._world.database.transact(write)
+        self._touched((agent_id,))
+        self._underway.leave(agent_id, conversation_id)
 
     async def messages(self, conversation_id: ConversationId, query: ThreadQuery) -> list[Message]:
         """The messages of a thread in the order asked for; none for a thread that does not exist."""

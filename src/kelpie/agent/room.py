@@ -130,7 +130,7 @@ class Room:
             return None
         if told:
             self._tell_begun(position, context, occasion)
-        with turn.cancellation.abortable():
+        with turn.cancellation.abortable(asks=True):
             plan = await planner.plan(context, occasion)
         if plan is None:
             return None

@@ -109,7 +109,7 @@ class TurnLoop(Answering):
         listen = self._turn.tell if self._deltas else None
         client = self._given.client_tools
         allowed = self._lane.verdict(self._said, client, bounds)
-        with self._turn.cancellation.abortable():
+        with self._turn.cancellation.abortable(asks=True):
             return await ask(self._world, self._equipment.models, self._lane, entries, allowed, listen, client)
 
     async def _step(self, asked: Asked) -> bool:

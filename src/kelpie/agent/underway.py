@@ -74,6 +74,12 @@ class Underway:
         finally:
             self.remove(work)
 
+    def leave(self, agent_id: AgentId, conversation: str) -> None:
+        """A conversation is gone: no turn that has begun in it waits for a model any more. Nobody waits for its end."""
+        for work in self.of(agent_id):
+            if work.conversation == conversation and work.has_begun:
+                work.listener.cancellation.wish(spare_tools=True)
+
     def has_any(self) -> bool:
         """Whether a turn of any agent is under way."""
         return bool(self._works)
