@@ -5,7 +5,7 @@ import pytest
 from kelpie.llm.port import EmbeddingInfo
 from kelpie.memory import embedding
 from kelpie.memory.embedding import Embedding
-from kelpie.search import vectors
+from kelpie.search import coverage
 from tests.agent.conftest import says
 from tests.agent.meaningful import DIMENSIONS, EMBEDDING, MeaningfulHouse
 
@@ -23,7 +23,7 @@ async def lacking(house, agents, model=EMBEDDING):
     """What of these agents has no vector of the model."""
     world = house.kelpie.world
     return await world.database.read(
-        lambda tx: [item for agent in agents for _, item in vectors.without(tx, "message", agent, model, 0, 1000)]
+        lambda tx: [item for agent in agents for _, item in coverage.without(tx, "message", agent, model, 0, 1000)]
     )
 
 

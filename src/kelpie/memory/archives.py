@@ -26,7 +26,7 @@ from kelpie.core.search import SearchMode
 from kelpie.llm.models import Models
 from kelpie.memory.edits import cleaned
 from kelpie.memory.meaning import Meaning, Meant
-from kelpie.search import vectors
+from kelpie.search import coverage, vectors
 from kelpie.search.vectors import Vector
 from kelpie.storage import archive_models, passages, scope
 from kelpie.storage import archives as rows
@@ -311,4 +311,4 @@ def _checked(field: str, text: str) -> str:
 def _with_progress(tx: Tx, archive: Archive, default: str | None) -> tuple[Archive, Progress]:
     model = archive.embedding or default
     used = vectors.models_of(tx, "passage", (archive.id,)).get(archive.id)
-    return archive, Progress(model, used, *vectors.progress(tx, "passage", archive.id, model))
+    return archive, Progress(model, used, *coverage.progress(tx, "passage", archive.id, model))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from kelpie.core.errors import KelpieError
 from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
-from kelpie.search import vectors
+from kelpie.search import coverage, vectors
 from kelpie.search.fulltext import Kind
 from kelpie.search.vectors import Vector
 from kelpie.storage import archive_models, facts, messages, passages, tool_search
@@ -100,7 +100,7 @@ class Embedding:
     def _bare(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
         before = _LAST
         for _ in range(PAGES_MAX):
-            found = vectors.bare(tx, kind, before, PIECE)
+            found = coverage.bare(tx, kind, before, PIECE)
             scopes = list(dict.fromkeys(scope for _, scope, _ in found))
             meant = archive_models.meant_for(tx, kind, scopes, default)
             used = vectors.models_of(tx, kind, scopes)
@@ -118,7 +118,7 @@ class Embedding:
         for scope, model in archive_models.changing(tx, kind, default, SCOPES_MAX).items():
             if self._works(model):
                 after = self._reached.get((kind, scope, model), 0)
-                lacking = vectors.without(tx, kind, scope, model, after, PIECE)
+                lacking = coverage.without(tx, kind, scope, model, after, PIECE)
                 piece = _piece(tx, kind, model, [item for _, item in lacking])
                 numbers = {item: number for number, item in lacking}
                 return replace(piece, scope=scope, last=numbers[piece.items[-1]] if lacking else None)
@@ -140,7 +140,7 @@ class Embedding:
 
         def write(tx: Tx) -> None:
             vectors.put_many(tx, piece.kind, made)
-            vectors.mark(tx, piece.kind, [item for item in piece.items if not made.get(item)], piece.model)
+            coverage.mark(tx, piece.kind, [item for item in piece.items if not made.get(item)], piece.model)
 
         await self._world.database.transact(write)
         if piece.scope is not None and piece.last is not None:
@@ -152,7 +152,7 @@ class Embedding:
 
         def write(tx: Tx) -> str | None:
             before = vectors.models_of(tx, kind, (scope,)).get(scope)
-            if before is None or vectors.without(tx, kind, scope, model, 0, 1):
+            if before is None or coverage.without(tx, kind, scope, model, 0, 1):
                 return None  # it is gone, or something was added meanwhile
             vectors.search_by(tx, kind, scope, model)
             return before

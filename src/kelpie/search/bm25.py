@@ -8,18 +8,19 @@ it should be, is asked by whoever uses this. A row that does not match its check
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Executable, bindparam, select
+from sqlalchemy import Connection, Executable, bindparam, select, text
 
 from kelpie.observe import logs
 from kelpie.search import segments
 from kelpie.search.order import BITS_MAX
 from kelpie.search.segments import Holding, Members
-from kelpie.search.tables import search_postings, search_segments
+from kelpie.search.tables import search_segments
 
-ENOUGH, SCORED_MAX = 500, 8_000  # items that the rarer words of a query bring: at least, and then not more than
+ENOUGH, SCORED_MAX = 500, 5_000  # items that the rarer words of a query bring: at least, and then not more than
 K1, B = 1.2, 0.75
 HELD_BYTES_MAX = 32 * 1024 * 1024
 _CHUNK = 500
@@ -28,7 +29,7 @@ Places = NDArray[np.intp]
 Scores = NDArray[np.float32]
 
 _log = logs.get("search")
-_S, _P = search_segments.c, search_postings.c
+_S = search_segments.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def parts(
 ) -> list[Part]:
     """What there is in the scopes that the statements are about."""
     found = _sealed(tx, tx.execute(of_segments, bound).all(), words)
-    loose = [row for row in tx.execute(of_loose, bound) if _is_whole(row.words, row.checksum, row.id)]
+    loose = tx.execute(of_loose, bound).all()
     return [*found, _loose(loose, words)] if loose else found
 
 
@@ -127,37 +128,43 @@ class _HeldMembers:
 
 
 _MEMBERS = _HeldMembers()
-_POSTINGS = select(_P.place, _P.postings, _P.checksum).where(_P.place.in_(bindparam("places", expanding=True)))
+# The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch.
+_POSTINGS = text(
+    "SELECT p.place, p.postings, p.checksum FROM json_each(:places) AS n JOIN search_postings AS p ON p.place = n.value"
+)
 
 
 def _postings(tx: Connection, places: Sequence[int]) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    for start in range(0, len(places), _CHUNK):
-        for row in tx.execute(_POSTINGS, {"places": list(places[start : start + _CHUNK])}):
-            if _is_whole(row.postings, row.checksum, row.place):
-                found[row.place] = row.postings
-    return found
+    rows = tx.execute(_POSTINGS, {"places": str(list(places))})
+    return {place: stored for place, stored, checksum in rows if _is_whole(stored, checksum, place)}
 
 
 def _is_whole(stored: bytes, checksum: int, number: int) -> bool:
     if segments.is_whole(stored, checksum):
         return True
-    _log.error("a part of the text index is damaged and left out", number=number)
+    _tell(number)
     return False
 
 
+def _tell(number: int) -> None:
+    _log.error("a part of the text index is damaged and left out", number=number)
+
+
 def _loose(rows: Sequence[Any], words: Sequence[int]) -> Part:
-    flat = np.frombuffer(b"".join(row.words for row in rows), "<u4")
-    lengths = np.fromiter((len(row.words) // 4 for row in rows), np.uint32, len(rows))
-    owners = np.repeat(np.arange(len(rows)), lengths)
+    damaged = {number for number, text, checksum in rows if crc32(text) != checksum}
+    for number in sorted(damaged):
+        _tell(number)
+    numbers, texts, checksums = zip(*rows, strict=True)
+    texts = [b"" if number in damaged else text for number, text in zip(numbers, texts, strict=True)]
+    flat = np.frombuffer(b"".join(texts), "<u4")
+    lengths = np.array(list(map(len, texts)), np.uint32) // 4
+    owners = np.repeat(np.arange(len(texts)), lengths)
     held: dict[int, Holding] = {}
     for word in words:
         counts = np.bincount(owners[flat == word])
         places = np.flatnonzero(counts)
         held[word] = Holding(places.size, np.minimum(counts[places], segments.OFTEN).astype(np.uint8), places)
-    numbers = np.fromiter((row.id for row in rows), np.int64, len(rows))
-    checksums = np.fromiter((row.checksum for row in rows), np.uint32, len(rows))
-    return Part(Members(numbers, checksums, lengths), held)
+    return Part(Members(np.array(numbers, np.int64), np.array(checksums, np.uint32), lengths), held)
 
 
 # --- scored ---------------------------------------------------------------------------------------------------------
@@ -174,12 +181,13 @@ def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool)
     scope = _Scope(found)
     holding = {word: sum(each.size for _, each in scope.holding(word)) for word in words}
     bringing = _rarer(holding, most) if cut else set(words)
-    total = scope.lengths.size
+    total = scope.size
     worth = {word: float(np.log1p((total - count + 0.5) / (count + 0.5))) for word, count in holding.items()}
     brought, scores, hits = scope.brought({word: worth[word] for word in words if word in bringing})
+    rest = scope.rest[brought]
     for word in (each for each in words if each not in bringing):
         counts = scope.counts(word)[brought]
-        scores += scope.value(counts, brought, worth[word])
+        scores += _value(counts, rest, worth[word])
         hits += counts > 0
     numbers = np.concatenate([part.members.numbers for part in found])[brought]
     checksums = np.concatenate([part.members.checksums for part in found])[brought]
@@ -203,8 +211,9 @@ class _Scope:
     def __init__(self, parts: Sequence[Part]) -> None:
         self._parts = parts
         self._starts = np.cumsum([0, *(part.members.lengths.size for part in parts)]).tolist()
-        self.lengths = np.concatenate([part.members.lengths for part in parts])
-        self._average = max(float(self.lengths.mean()), 1.0)
+        lengths = np.concatenate([part.members.lengths for part in parts])
+        self.size = lengths.size
+        self.rest = (K1 * (1 - B) + (K1 * B / max(float(lengths.mean()), 1.0)) * lengths).astype(np.float32)
 
     def holding(self, word: int) -> list[tuple[int, Holding]]:
         """Who holds a word in each part, with the number of that part."""
@@ -212,29 +221,28 @@ class _Scope:
 
     def brought(self, worth: Mapping[int, float]) -> tuple[Places, Scores, NDArray[np.uint8]]:
         """All items that hold one of these words, their scores, and how many of the words each holds."""
-        scores, hits = np.zeros(self.lengths.size, np.float32), np.zeros(self.lengths.size, np.uint8)
+        scores, hits = np.zeros(self.size, np.float32), np.zeros(self.size, np.uint8)
         for word, value in worth.items():
             for at, each in self.holding(word):
                 places, counts = each.listed()
                 places = places + self._starts[at]
-                scores[places] += self.value(counts, places, value)
+                scores[places] += _value(counts, self.rest[places], value)
                 hits[places] += 1
         brought = np.flatnonzero(hits)
         return brought, scores[brought], hits[brought]
 
     def counts(self, word: int) -> NDArray[np.uint8]:
         """How often each item holds a word."""
-        counts = np.zeros(self.lengths.size, np.uint8)
+        counts = np.zeros(self.size, np.uint8)
         for at, each in self.holding(word):
             each.spread(counts[self._starts[at] : self._starts[at + 1]])
         return counts
 
-    def value(self, counts: NDArray[np.uint8], places: Places, worth: float) -> Scores:
-        """What it counts that the items at these places hold a word so often."""
-        often, longer = counts.astype(np.float32), self.lengths[places].astype(np.float32)
-        longer *= K1 * B / self._average
-        longer += K1 * (1 - B)
-        longer += often
-        often *= worth * (K1 + 1)
-        often /= longer
-        return often
+
+def _value(counts: NDArray[np.uint8], rest: Scores, worth: float) -> Scores:
+    """What it counts that items hold a word so often; `rest` tells how long each is, beside the others."""
+    often = counts.astype(np.float32)
+    longer = often + rest
+    often *= worth * (K1 + 1)
+    often /= longer
+    return often

@@ -22,7 +22,7 @@ from kelpie.search.tables import search_items, search_postings, search_segments
 
 SEALED_MAX = 2048  # loose items that are made into one segment: 15 ms
 TIERS = (512, 4096, 32_768)  # items up to which a segment is of each tier; beyond, it is as large as it gets
-TOGETHER = (8, 8, 4)  # so many of a tier are merged
+TOGETHER = (4, 4, 2)  # so many of a tier are merged
 SLICES_BITS = 4  # a merge goes through the words in so many pieces, as a power of two, for the sake of memory
 _CHUNK = 500
 
