@@ -3,8 +3,9 @@
 import asyncio
 import json
 import os
+import sys
 
-from kelpie.core.confinement import Confinement
+from kelpie.core.confinement import Confinement, Mount
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
@@ -45,5 +46,12 @@ async def main() -> None:
     print(json.dumps(told))
 
 
+async def hold(directory: str) -> None:
+    """Runs one job that does not end, and opens the door of the directory meanwhile."""
+    source = "door = open('/data/door', 'w')\ndoor.write('begun')\ndoor.flush()\nwhile True: pass"
+    sandbox = ProcessSandbox(BubblewrapCells(), SystemClock())
+    await sandbox.run(script(source, mounts=(Mount(directory, "/data", writable=True),)))
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(hold(sys.argv[1]) if len(sys.argv) > 1 else main())

@@ -1,7 +1,8 @@
-"""The sandbox as an ordinary user, without control groups: what then still holds."""
+"""The sandbox as an ordinary user, without control groups: what then still holds; and a server that is killed."""
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -44,9 +45,28 @@ def test_the_walls_hold_for_an_ordinary_user() -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["user"] != 0
-    assert told["plain"][:3] == ["finished", 0, {"ok": True, "value": 2}]
+    assert told["plain"][:2] == ["finished", 0] and told["plain"][2]["value"] == 2
     assert told["forks"][2]["value"] < 70
     assert told["slow"][0] == "timed_out"
     assert "ConnectionRefusedError" in told["network"][2]["error"]
     assert "Read-only file system" in told["write"][2]["error"]
     assert told["memory"][0] == "out_of_memory" or "MemoryError" in told["memory"][3]
+
+
+def test_cells_die_with_a_server_that_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "door")
+    door = os.open(tmp_path / "door", os.O_RDONLY | os.O_NONBLOCK)
+    paths = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+    command = (sys.executable, PROGRAM, str(tmp_path))
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": paths}, stderr=subprocess.PIPE) as server:
+        poll = select.poll()
+        poll.register(door, select.POLLIN)
+        found = poll.poll(60_000)
+        if not found and server.poll() is not None:
+            assert server.stderr is not None
+            pytest.skip(server.stderr.read().decode().splitlines()[-1])
+        assert os.read(door, 100) == b"begun"
+        server.kill()
+    poll.poll(60_000)
+    assert os.read(door, 100) == b"", "nobody holds the other end any more"
+    os.close(door)

@@ -42,6 +42,7 @@ class PlainCells:
     started: list[tuple[Plan, PlainCell]] = field(default_factory=list)
     failing: bool = False
     closed: bool = False
+    lacking: str | None = None
 
     async def start(self, plan: Plan) -> PlainCell:
         await asyncio.sleep(0)

@@ -75,6 +75,11 @@ class ProcessSandbox:
             if wait:
                 await asyncio.shield(burial)
 
+    @property
+    def lacking(self) -> str | None:
+        """Why no code can run here, as far as it was tried."""
+        return self._cells.lacking
+
     def counts(self) -> dict[str, int]:
         """What the pool has and did, how many jobs run, wait for a place, or are being taken down."""
         running = len(self._running) - len(self._burials)

@@ -13,7 +13,17 @@ from kelpie.server.auth import Auth
 from kelpie.server.cells import CellServer
 from kelpie.server.guard import Guard, Trace
 from kelpie.server.kelpie import agents as agent_care
-from kelpie.server.kelpie import block_history, checkpoints, data, facts, keys, permissions, spending, working_memory
+from kelpie.server.kelpie import (
+    block_history,
+    checkpoints,
+    data,
+    facts,
+    keys,
+    permissions,
+    sandbox,
+    spending,
+    working_memory,
+)
 from kelpie.server.kelpie import models as model_care
 from kelpie.server.letta import (
     absent,
@@ -114,6 +124,7 @@ _ROUTERS = (
     facts.router,
     permissions.router,
     permissions.registry,
+    sandbox.router,
 )
 
 

@@ -77,6 +77,8 @@ class SimCell:
 class SimCells:
     """The cells of one life of a node."""
 
+    lacking: str | None = None
+
     def __init__(self, loop: SimLoop, faults: Faults, node: Node, http: Http, code: Code) -> None:
         self.faults = faults
         self.http = http

@@ -64,6 +64,11 @@ class BubblewrapCells:
         return self._find_groups()
 
     @property
+    def lacking(self) -> str | None:
+        """Why no code can be held here, as far as it was tried."""
+        return self._lacking
+
+    @property
     def has_groups(self) -> bool:
         return self.groups is not None
 

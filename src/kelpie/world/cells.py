@@ -85,6 +85,11 @@ class Cell(Protocol):
 
 
 class Cells(Protocol):
+    @property
+    def lacking(self) -> str | None:
+        """Why no code can be held here, as far as it was tried."""
+        ...
+
     async def start(self, plan: Plan) -> Cell:
         """A cell that waits for its order. Raises SandboxUnavailable with what is missing."""
         ...

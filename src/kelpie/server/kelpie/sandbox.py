@@ -1,0 +1,31 @@
+"""How the sandbox does: whether code of tools can run, how much runs and waits, and what the pool of cells did."""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from kelpie.core.confinement import Isolation
+from kelpie.server.answer import Answer
+from kelpie.server.letta.resource import resource
+
+if TYPE_CHECKING:
+    from kelpie.app import Kelpie
+
+router = resource("/kelpie/sandbox", "sandbox (Kelpie)")
+
+NOTHING_HERE = "nothing on this server can hold code of tools"
+
+
+@router.get("", summary="Whether code of tools can run, and how much of it does (Kelpie)", response_model=None)
+async def report(request: Request) -> Answer:
+    kelpie: Kelpie = request.app.state.kelpie
+    sandbox = kelpie.sandbox
+    lacking = NOTHING_HERE if sandbox is None else sandbox.lacking
+    return Answer(
+        {
+            "isolation": None if lacking else Isolation.process.value,
+            "required": kelpie.settings.sandbox_isolation,
+            "lacking": lacking,
+            "counts": {} if sandbox is None else sandbox.counts(),
+        }
+    )
