@@ -147,6 +147,7 @@ class Kelpie:
             broadcast=self._broadcast,
             working_memory=settings.working_memory,
             policy=settings.policy,
+            recount=self._recount,
         )
         world.database.when_in_doubt(self._look_again)
 

@@ -229,3 +229,22 @@ async def test_while_code_waits_its_agent_cannot_be_asked_by_whom_it_asks_otherw
         assert (await first).status_code == 200
         with house.kelpie.waits.waiting(there, here):
             pass  # nobody waits any more
+
+
+async def test_what_an_agent_may_not_reach_its_code_may_not_either(tmp_path: Path) -> None:
+    async with _house(tmp_path) as house:
+        agent, block = f"/v1/agents/{house.own['id']}", f"/v1/agents/{house.own['id']}/core-memory/blocks/human"
+        denied = {"kelpie_permissions": {"deny": ["capability:messaging", "capability:memory"]}}
+        assert (await house.outside.patch(agent, json=denied)).status_code == 200
+        for answer in (
+            await house.inside.patch(block, json={"value": "somebody"}),
+            await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("hello")),
+        ):
+            assert answer.status_code == 403 and "may not reach" in answer.text
+        assert (await house.inside.get(block)).json()["value"] == "nobody"
+        await house.outside.patch(agent, json={"kelpie_permissions": {"allow": ["errand"]}})  # the tool that runs
+        assert (await house.inside.patch(block, json={"value": "somebody"})).status_code == 200
+        house.puppet.script.append(said("hi"))
+        assert (await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("x"))).status_code == 200
+        await house.outside.put("/v1/kelpie/policy", json={"permissions": {"allow": ["capability:code"]}})
+        assert (await house.inside.patch(block, json={"value": "anybody"})).status_code == 403

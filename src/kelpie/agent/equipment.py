@@ -37,6 +37,7 @@ class Equipment:
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
     working_memory: Limits = Limits()  # how much of it an agent may have
+    recount: Callable[[AgentId], None] = lambda agent_id: None  # something was used for an agent outside of its turns
     policy: Policy = NO_POLICY  # what the server's settings permit every agent
     learn: Callable[[], None] = lambda: None  # a turn of an agent with facts has ended
     broadcast: Broadcast = field(default_factory=Broadcast)  # tells who follows a background run that there is news

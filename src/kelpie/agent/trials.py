@@ -110,7 +110,13 @@ class Trials:
         world, organization = self._equipment().world, self._caller.organization_id
         took = Took(since(began, world.clock.monotonic_ns), outcome.cpu_us, outcome.memory_peak_bytes)
         ended = CallOutcome.refused if refused else CallOutcome.success if outcome.ok else CallOutcome.error
-        await world.database.transact(lambda tx: by_hand.record(tx, organization, tool, ended, took, now, agent))
+        passport = self._caller.passport
+        run_id, step_id = (passport.run_id, passport.step_id) if passport else (None, None)
+        await world.database.transact(
+            lambda tx: by_hand.record(tx, organization, tool, ended, took, now, agent, run_id, step_id)
+        )
+        if agent is not None:
+            self._equipment().recount(agent.id)
 
     def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, Warrant]:
         scope.agent(tx, self._caller.organization_id, agent_id)

@@ -47,7 +47,7 @@ class Auth:
     async def _admit(self, scope: Scope) -> None:
         headers = {name: _text(value) for name, value in scope["headers"] if name in _READ}
         if cells.CELL in scope:
-            cells.admit(self._kelpie, scope, credential_of(headers))
+            await cells.admit(self._kelpie, scope, credential_of(headers))
             return
         gate = self._kelpie.gate
         given = await gate.admit(credential_of(headers), address_of(scope))

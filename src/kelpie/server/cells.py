@@ -25,7 +25,7 @@ CELL = "kelpie.cell"  # in the scope of a request that came out of one: the pass
 CONNECTIONS_MAX = 64  # of one cell at once
 
 
-def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
+async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
     """Puts the pass and the caller of a request out of a cell into its scope. Raises Unauthorized, Forbidden."""
     shown = scope[CELL]
     passport = kelpie.passports.find(shown)
@@ -36,7 +36,9 @@ def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
     reached = {passport.agent_id: ALL_ACCESS}
     scopes = frozenset({AccessScope.read, AccessScope.write})
     scope["pass"] = Pass(user, organization, scopes, reached, expires_at=passport.expires_at)
-    scope["caller"] = Caller(user, organization, sees_secrets=False, passport=passport)
+    scope["caller"] = caller = Caller(user, organization, sees_secrets=False, passport=passport)
+    if (needed := reach.reached_by(scope["method"], scope["path"])) is not None:
+        await kelpie.doors(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
 
 
 class CellServer:

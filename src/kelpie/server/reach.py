@@ -13,6 +13,7 @@ from kelpie.core.access import Access, Pass, Scope
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
 from kelpie.core.passports import Passport
+from kelpie.core.permissions import Capability
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ADMIN = (
@@ -70,6 +71,15 @@ def check_passport(passport: Passport, method: str, path: str) -> None:
     if method == "POST" and len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run"):
         return
     raise Forbidden("The code of a tool may change what its agent remembers, and nothing else about it.")
+
+
+def reached_by(method: str, path: str) -> Capability | None:
+    """What the code of a tool needs for a request that its passport allows; None where its own call is enough."""
+    rest = [part for part in path.split("/") if part][3:]
+    if method == "POST" and tuple(rest) in _SENDING:
+        return Capability.messaging
+    changes = method not in _READING and not _only_reads(path.rstrip("/"))
+    return Capability.memory if changes and rest and rest[0] in _REMEMBERED else None
 
 
 def check_body(given: Pass | None, document: Any) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, Select, bindparam, delete, exists, func, insert, null, select, update
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, null, select, update
+from sqlalchemy import exists as sql_exists
 
 from kelpie.core.agents import Agent, AgentQuery
 from kelpie.core.errors import NotFound
@@ -49,7 +50,7 @@ def _tags_of(tx: Tx, ids: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-_TAGGED = exists().where(agent_tags.c.agent_id == agents.c.id).label("tagged")  # so that few ask for tags
+_TAGGED = sql_exists().where(agent_tags.c.agent_id == agents.c.id).label("tagged")  # so that few ask for tags
 _WITH_TAGGED = select(agents, _TAGGED)
 _ONE = _WITH_TAGGED.where(agents.c.id == bindparam("of_agent"))
 
@@ -113,9 +114,13 @@ def versions(tx: Tx, agent_id: AgentId) -> Versions | None:
 _EXISTS_ID = select(agents.c.id).where(agents.c.id == bindparam("of_agent"))
 
 
+def exists(tx: Tx, agent_id: AgentId) -> bool:
+    return tx.execute(_EXISTS_ID, {"of_agent": agent_id}).first() is not None
+
+
 def require(tx: Tx, agent_id: AgentId) -> None:
     """Raises NotFound when there is no such agent."""
-    if tx.execute(_EXISTS_ID, {"of_agent": agent_id}).first() is None:
+    if not exists(tx, agent_id):
         raise NotFound("Agent", agent_id)
 
 

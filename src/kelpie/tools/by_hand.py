@@ -9,7 +9,7 @@ from kelpie.core.quotas import hour_after, hour_of
 from kelpie.core.time import Micros
 from kelpie.core.tool_calls import RAN, CallOutcome, CallRecord, Took
 from kelpie.core.tools import Tool
-from kelpie.storage import permissions, tool_calls
+from kelpie.storage import agents, permissions, runs, tool_calls
 from kelpie.tools.capabilities import subject_of
 from kelpie.world.database import Tx
 
@@ -40,8 +40,13 @@ def record(
     run_id: RunId | None = None,
     step_id: StepId | None = None,
 ) -> None:
-    """Writes down one such call; with a run it is that of the turn whose code has made it."""
+    """Writes down one such call; with a run it is that of the turn whose code has made it. What was deleted in the
+    meantime is left out."""
     subject = subject_of(tool)
+    if agent is not None and not agents.exists(tx, agent.id):
+        agent = run_id = step_id = None
+    if run_id is not None and not runs.exists(tx, run_id):
+        run_id = step_id = None
     counted = outcome in RAN and agent is not None and not subject.harmless
     call = CallRecord(
         organization,

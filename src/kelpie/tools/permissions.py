@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
 from kelpie.core.budgets import Spent
+from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
-from kelpie.core.permissions import Subject
+from kelpie.core.permissions import Capability, Subject, ToolKind
 from kelpie.core.policies import NO_POLICY, Layer, Policy, Refusal, Warrant, warrant
 from kelpie.core.quotas import Used, hour_after, hour_of
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.tool_calls import CallQuery, CallRecord, ToolUsage
-from kelpie.core.tools import Tool, ToolQuery
+from kelpie.core.tools import BUILTIN_NAMES, Tool, ToolQuery
 from kelpie.observe import logs
 from kelpie.storage import agents, permissions, scope, steps, tool_calls, tools
 from kelpie.tools.capabilities import subject_of
@@ -99,6 +100,16 @@ class Permissions:
         agent = agents.owned(tx, self._organization, agent_id)
         policy = permissions.policy_of(tx, self._organization)
         return agent, warrant(self.server, policy, agent.permits, agent.quota)
+
+    async def require(self, agent_id: AgentId, name: str, needed: Capability) -> None:
+        """For what the code of a tool asks of Kelpie while it runs. Raises Forbidden when the agent may not reach that,
+        whichever way, NotFound."""
+        _, held = await self._world.database.read(lambda tx: self._agent(tx, agent_id))
+        kind = ToolKind.builtin if name in BUILTIN_NAMES else ToolKind.custom
+        for layer, policy in held.layers:
+            if (reason := policy.permits.refusal(Subject(name, kind, (needed,)))) is not None:
+                _log.warning("code of a tool was refused", agent_id=agent_id, tool=name, by=layer, reason=reason)
+                raise Forbidden(f"The code of '{name}' may not reach {needed} for this agent: {reason} ({layer}).")
 
     async def calls(self, query: CallQuery, agent_id: AgentId | None = None) -> list[CallRecord]:
         """Calls of an agent, or of all. Raises NotFound."""
