@@ -53,7 +53,8 @@ class SimCell:
             return
         arguments = json.loads(order.request).get("arguments") or {}
         try:
-            told = {"ok": True, "value": await self._cells.code(self._cells.http, arguments)}
+            value = await self._cells.code(self._cells.http, arguments)
+            told = {"ok": True, "value": value, "text": str(value)}
         except OSError as error:
             told = {"ok": False, "error": f"OSError: {error}", "traceback": ""}
         if faults.fires(Fault.process_timeout, "cells.run"):

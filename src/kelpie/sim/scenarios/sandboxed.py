@@ -16,7 +16,7 @@ from kelpie.core.confinement import Confinement
 from kelpie.core.errors import ToolError
 from kelpie.core.settings import Settings
 from kelpie.core.tools import Tool
-from kelpie.sandbox.port import Ended, How, Job, Runner, Sandbox
+from kelpie.sandbox.port import Ended, How, Job, Runner
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.house import SETTINGS, RunningKelpie, boot
@@ -25,6 +25,7 @@ from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 from kelpie.sim.stage import Stage
 from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.workbench import Workbench
 from kelpie.world.http import Http
 from kelpie.world.world import World
 
@@ -46,17 +47,16 @@ async def code(http: Http, arguments: Mapping[str, Any]) -> str:
     return f"done {response.json()['done']}"
 
 
-class CellTool:
-    """The `ExternalTool` of one life of a node: every call is a job of the sandbox."""
+class Benched:
+    """The `ExternalTool` of one life of a node: its workbench, which is made after it."""
 
     def __init__(self) -> None:
-        self.sandbox: Sandbox | None = None
+        self.workbench: Workbench | None = None
 
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-        """Raises ToolError with how the job ended, if it did not end well."""
-        assert self.sandbox is not None, "the sandbox comes first"
-        ended = await self.sandbox.run(job(arguments))
-        return Outcome(_value(ended))
+        """Raises ToolError when no job was made of it."""
+        assert self.workbench is not None, "the workbench comes first"
+        return await self.workbench(tool, call, arguments)
 
 
 def job(arguments: Mapping[str, Any]) -> Job:
@@ -74,9 +74,9 @@ def _value(ended: Ended) -> str:
 
 
 async def boot_with_cells(world: World, settings: Settings) -> RunningKelpie:
-    tool = CellTool()
+    tool = Benched()
     running = await boot(world, settings, tool)
-    tool.sandbox = running.kelpie.sandbox
+    tool.workbench = running.kelpie.workbench
     return running
 
 
