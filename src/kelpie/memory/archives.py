@@ -6,11 +6,10 @@ its words alone are stored, and `embedding` makes up for the rest.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.errors import InvalidInput, StorageError
+from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import (
@@ -22,27 +21,15 @@ from kelpie.core.passages import (
     Passage,
     PassageQuery,
 )
-from kelpie.core.search import SearchMode
 from kelpie.llm.models import Models
 from kelpie.memory.edits import cleaned
 from kelpie.memory.meaning import Meaning, Meant
+from kelpie.memory.passage_search import Searched, search
 from kelpie.search import coverage, vectors
-from kelpie.search.vectors import Vector
 from kelpie.storage import archive_models, passages, scope
 from kelpie.storage import archives as rows
-from kelpie.storage.passages import Found
 from kelpie.world.database import Tx
 from kelpie.world.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What was found, how it was looked for in the end, and why not as asked."""
-
-    found: list[Found]
-    mode: SearchMode
-    lacking: str | None = None
-    lost: int = 0  # how many more there are that were damaged on the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,34 +243,7 @@ class Archives:
 
     async def search(self, archive_id: ArchiveId | None, query: PassageQuery) -> Searched:
         """The best passages of one archive, or of all there are. Raises NotFound for an unknown archive."""
-        place = archive_id or self._organization
-
-        def models(tx: Tx) -> dict[str, str]:
-            if archive_id is None:
-                return archive_models.of_organization(tx, self._organization)
-            rows.require(tx, self._organization, archive_id)
-            return vectors.models_of(tx, "passage", (archive_id,))
-
-        used = await self._world.database.read(models)
-        meant = Meant()
-        if query.mode != "fts" and query.text.strip():
-            meant = await self._meaning.of_query(used.values(), query.text)
-        meanings = meant.by_model(query.text)
-
-        def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[Found]:
-            if archive_id is not None:
-                rows.require(tx, self._organization, archive_id)
-            near = passages.nearest(tx, self._meaning.finder, place, used, query, meanings) if meanings else ()
-            return passages.search(tx, place, query if near else replace(query, mode="fts"), near)
-
-        lacking = meant.lacking
-        if meanings:
-            try:
-                found = await self._world.database.read(partial(read, meanings=meanings))
-                return _searched(found, query.mode, lacking)
-            except StorageError as error:
-                lacking = self._meaning.failed(error)
-        return _searched(await self._world.database.read(partial(read, meanings={})), "fts", lacking)
+        return await search(self._world.database, self._meaning, self._organization, archive_id, query)
 
     async def get_many(self, ids: Sequence[ArchiveId]) -> dict[ArchiveId, Archive]:
         """The archives with these ids; those that do not exist are left out."""
@@ -293,11 +253,6 @@ class Archives:
     async def list(self, query: ArchiveQuery) -> list[Archive]:
         """Raises NotFound for an unknown cursor, and InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
-
-
-def _searched(found: list[Found], mode: SearchMode, lacking: str | None) -> Searched:
-    whole = [each for each in found if not each.passage.lost]
-    return Searched(whole, mode, lacking, len(found) - len(whole))
 
 
 def _checked(field: str, text: str) -> str:

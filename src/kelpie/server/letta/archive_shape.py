@@ -7,7 +7,7 @@ from typing import Any
 from kelpie.core.passages import Archive, Passage
 from kelpie.core.search import Hit
 from kelpie.core.time import as_datetime
-from kelpie.memory.archives import Searched
+from kelpie.memory.passage_search import Searched
 from kelpie.server.letta.model_shape import EmbeddingFacts, embedding_config
 from kelpie.server.letta.search_shape import search_notes
 from kelpie.server.letta.times import timestamp

@@ -1,0 +1,72 @@
+"""Passages found by words and by meaning, in one archive or in all of an organisation.
+
+A search by meaning that fails is made by words, and says so. What is damaged is counted and not shown.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from kelpie.core.errors import StorageError
+from kelpie.core.ids import ArchiveId, OrganizationId
+from kelpie.core.passages import PassageQuery
+from kelpie.core.search import SearchMode
+from kelpie.memory.meaning import Meaning, Meant
+from kelpie.search import vectors
+from kelpie.search.vectors import Vector
+from kelpie.storage import archive_models, archives, passages
+from kelpie.storage.passages import Found
+from kelpie.world.database import Database, Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What was found, how it was looked for in the end, and why not as asked."""
+
+    found: list[Found]
+    mode: SearchMode
+    lacking: str | None = None
+    lost: int = 0  # how many more there are that were damaged on the disk
+
+
+async def search(
+    database: Database,
+    meaning: Meaning,
+    organization: OrganizationId,
+    archive_id: ArchiveId | None,
+    query: PassageQuery,
+) -> Searched:
+    """The best passages of one archive, or of all there are. Raises NotFound for an unknown archive."""
+    place = archive_id or organization
+
+    def models(tx: Tx) -> dict[str, str]:
+        if archive_id is None:
+            return archive_models.of_organization(tx, organization)
+        archives.require(tx, organization, archive_id)
+        return vectors.models_of(tx, "passage", (archive_id,))
+
+    used = await database.read(models)
+    meant = Meant()
+    if query.mode != "fts" and query.text.strip():
+        meant = await meaning.of_query(used.values(), query.text)
+    meanings = meant.by_model(query.text)
+
+    def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[Found]:
+        if archive_id is not None:
+            archives.require(tx, organization, archive_id)
+        near = passages.nearest(tx, meaning.finder, place, used, query, meanings) if meanings else ()
+        return passages.search(tx, place, query if near else replace(query, mode="fts"), near)
+
+    lacking = meant.lacking
+    if meanings:
+        try:
+            found = await database.read(partial(read, meanings=meanings))
+            return _searched(found, query.mode, lacking)
+        except StorageError as error:
+            lacking = meaning.failed(error)
+    return _searched(await database.read(partial(read, meanings={})), "fts", lacking)
+
+
+def _searched(found: list[Found], mode: SearchMode, lacking: str | None) -> Searched:
+    whole = [each for each in found if not each.passage.lost]
+    return Searched(whole, mode, lacking, len(found) - len(whole))
