@@ -1,5 +1,6 @@
 """`kelpie doctor`: what it tried on this machine, and custom tools that stand in the way of built-in ones."""
 
+import json
 import sqlite3
 import sys
 from pathlib import Path
@@ -55,3 +56,12 @@ def test_each_means_of_isolation_is_one_line_with_what_was_seen_and_the_remedy(t
         [line] = [line for line in lines if line.startswith(f"{each['name']}  ")]
         assert ("yes" if each["works"] else "no") in line.split() and each["seen"] in line
         assert (each["remedy"] or "-") in line and bool(each["remedy"]) is not each["works"]
+
+
+def test_the_sandbox_alone_is_attacked_without_a_server(tmp_path: Path) -> None:
+    with live(tmp_path / "data") as place:
+        done = place.kelpie("doctor", "--isolation", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == (0 if told["sandbox"] == "process" else 1)
+    assert told["walls"][0]["name"] == "a cell starts" and told["walls"][0]["works"] is (told["sandbox"] is not None)
+    assert all(each["remedy"] for each in told["walls"] if not each["works"])

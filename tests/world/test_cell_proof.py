@@ -73,6 +73,19 @@ async def test_a_bubblewrap_that_fails_is_told_with_its_own_words(
         await BubblewrapCells().start(PYTHON)
 
 
+async def test_what_is_installed_later_counts_without_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    await working()
+    cells = BubblewrapCells()
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", "/nowhere")
+        with pytest.raises(SandboxUnavailable):
+            await cells.start(PYTHON)
+        assert cells.lacking is not None
+    await (await cells.start(PYTHON)).kill()
+    assert cells.lacking is None
+    await cells.close()
+
+
 async def test_a_machine_of_an_unknown_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seccomp, "program", lambda: None)
     monkeypatch.setenv("PATH", "/nowhere")

@@ -98,9 +98,9 @@ class BubblewrapCells:
         if self._proven:
             return
         compileall.compile_dir(PROGRAMS, quiet=2)  # in the cell nothing can be written, so every start would do it
-        self._lacking = await lacking(self, self._kept)
-        self._proven = True
-        if self._lacking is not None and self._lowered is not None:
+        before, self._lacking = self._lacking, await lacking(self, self._kept)
+        self._proven = self._lacking is None  # else it is tried again: somebody may have done something about it
+        if self._lacking is not None and self._lacking != before and self._lowered is not None:
             self._lowered(self._lacking)
 
     async def _started(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
