@@ -18,7 +18,9 @@ from kelpie.actors import actor, mailbox
 from kelpie.agent import (
     activation,
     agents,
+    answering,
     asking,
+    call_records,
     cancelling,
     context,
     course,
@@ -31,6 +33,7 @@ from kelpie.agent import (
     turn,
     writing,
 )
+from kelpie.agent.call_records import of_answers
 from kelpie.agent.calls import run_inside
 from kelpie.agent.cancellation import Cancellation
 from kelpie.agent.conversations import Conversations
@@ -200,6 +203,27 @@ def calls_after_a_pause_are_made(patch: pytest.MonkeyPatch) -> None:
         return given_back, outcome and replace(outcome, ends_turn=None)
 
     patch.setattr(writing, "run_inside", forget)
+
+
+def permissions_are_asked_once_a_reply(patch: pytest.MonkeyPatch) -> None:
+    async def as_before(_self: Any, batch: Any, _of_step: Any) -> Any:
+        return list(batch)
+
+    patch.setattr(answering.Answering, "_still_permitted", as_before)
+
+
+def calls_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(course, "book", lambda *_: None)
+
+
+def results_of_a_crash_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(call_records, "of_orphans", lambda *_: [])
+    patch.setattr(call_records, "of_answers", _without_interrupted)
+
+
+def _without_interrupted(*arguments: Any) -> Any:
+    found = of_answers(*arguments)
+    return tuple(record for record in found if record.outcome.value != "interrupted")
 
 
 def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
@@ -570,6 +594,9 @@ MUTATIONS = (
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 20, "what an SDK repeats is not in the history"),
     Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 30),
     Mutation(an_emptied_history_stays_in_memory, _REMOVALS, 20, "an emptied history is out of sight"),
+    Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 10, "what is forbidden is not run"),
+    Mutation(calls_are_not_counted, "permissions-race-calls", 10, "a limit of calls is held"),
+    Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 10, "every call is recorded once"),
     Mutation(a_stop_is_not_stored, "stop-start-restart", 10, "a stopped agent answers 409"),
     Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 10, "what has ended lets nobody in"),
     Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 10, "what has ended lets nobody in"),

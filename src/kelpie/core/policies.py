@@ -87,6 +87,8 @@ OPEN = Warrant()
 
 def warrant(server: Policy, organization: Policy, permits: Permits | None, quota: Quota | None) -> Warrant:
     """What holds for an agent; the same `OPEN` for all that nobody has bound."""
+    if permits is None and quota is None and organization is NO_POLICY and server.open:
+        return OPEN  # as most are: nothing is made for them
     own = Policy(permits or ANYTHING, quota or UNBOUNDED)
     given = ((Layer.server, server), (Layer.organization, organization), (Layer.agent, own))
     layers = tuple((layer, policy) for layer, policy in given if not policy.open)
