@@ -24,6 +24,14 @@ class SandboxSettings(ServerSettings):
         low=1,
         high=1024,
     )
+    workspace_mb_max: int = setting(
+        "sandbox.workspace_mb_max",
+        "Megabytes that an agent may keep in its workspace, the files of its tools `shell` and `filesystem`.",
+        "KELPIE_WORKSPACE_MB_MAX",
+        default=64,
+        low=1,
+        high=1_000_000,
+    )
     sandbox_waiting_max: int = setting(
         "sandbox.waiting_max",
         "How many more may wait for their turn; past that a call is refused.",

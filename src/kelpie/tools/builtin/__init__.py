@@ -58,6 +58,7 @@ class Builtin:
 
 _CORE, _MEMORY, _SLEEPTIME = ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core
 _VOICE, _AGENTS = ToolType.letta_voice_sleeptime_core, ToolType.letta_multi_agent_core
+_CODE = ToolType.letta_builtin
 
 BUILTINS: dict[str, Builtin] = {
     builtin.name: builtin
@@ -99,6 +100,10 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, posting.send_message_to_agent_async),
+        Builtin(schemas.RUN_CODE, _CODE, None, parallel=True),
+        Builtin(schemas.RUN_CODE_WITH_TOOLS, _CODE, None),
+        Builtin(schemas.SHELL, _CODE, None),
+        Builtin(schemas.FILESYSTEM, _CODE, None),
         Builtin(schemas.WORKING_MEMORY_SET, _CORE, working_memory.working_memory_set),
         Builtin(schemas.WORKING_MEMORY_GET, _CORE, working_memory.working_memory_get),
         Builtin(schemas.WORKING_MEMORY_LIST, _CORE, working_memory.working_memory_list),
@@ -113,8 +118,6 @@ COMING = frozenset(
         "fetch_webpage",
         "grep_files",
         "open_files",
-        "run_code",
-        "run_code_with_tools",
         "semantic_search_files",
         "web_search",
     }

@@ -358,3 +358,52 @@ WORKING_MEMORY_UPDATE = _tool(
 WORKING_MEMORY_DELETE = _tool(
     "working_memory_delete", "Delete a key of your working memory.", {"key": _text(_KEY)}, ("key",)
 )
+
+RUN_CODE = _tool(
+    "run_code",
+    "Run code in a sandbox and see what it prints, its exit code and how long it took. There is no network, and nothing "
+    "is kept from one call to the next. The variables LETTA_AGENT_ID, LETTA_BASE_URL and LETTA_API_KEY let the code call "
+    "this server about yourself.",
+    {
+        "code": _text("The whole program. What it prints is what you see."),
+        "language": {
+            "type": "string",
+            "enum": ["python", "js", "ts", "r", "java"],
+            "description": "What it is written in. Told from the code if left out.",
+        },
+    },
+    ("code",),
+)
+
+RUN_CODE_WITH_TOOLS = _tool(
+    "run_code_with_tools",
+    "Run Python code in a sandbox in which your other tools are functions of the same names, called with the same "
+    "arguments. Useful to call tools many times, or to work on what they return. A tool that fails raises ToolFailed.",
+    {"code": _text("The whole program. What it prints is what you see.")},
+    ("code",),
+)
+
+SHELL = _tool(
+    "shell",
+    "Run a command with sh, in a sandbox without network, in the directory of your own files, which are kept. "
+    "You see what it prints, its exit code and how long it took.",
+    {"command": _text("The command, or several lines of them.")},
+    ("command",),
+)
+
+FILESYSTEM = _tool(
+    "filesystem",
+    "Read, write and list your own files, which are kept from one call to the next.",
+    {
+        "operation": {
+            "type": "string",
+            "enum": ["read", "write", "append", "list", "delete"],
+            "description": "What to do. 'write' replaces what was in the file; 'delete' takes files and empty directories.",
+        },
+        "path": _text("Which file or directory, from the top of your files. The top itself if left out."),
+        "content": _text("What to write or to append."),
+        "start_line": _number("Read from this line on, counted from 1."),
+        "lines": _number("Read so many lines. All if left out."),
+    },
+    ("operation",),
+)

@@ -1,0 +1,61 @@
+"""The languages in which code can be run, and how to tell which one a piece of code is written in. Pure.
+
+Telling is a guess by what is typical: whoever asked is told what was guessed, and can name the language instead.
+"""
+
+import ast
+import re
+from enum import StrEnum
+
+
+class Language(StrEnum):
+    python = "python"
+    js = "js"
+    ts = "ts"
+    r = "r"
+    java = "java"
+
+
+_JAVA = re.compile(
+    r"\b(public|final|abstract)\s+(class|interface|enum|record)\s+\w|\bstatic\s+void\s+main\s*\(|\bSystem\.out\.print|"
+    r"^\s*import\s+java[.x]",
+    re.MULTILINE,
+)
+_R = re.compile(r"^\s*[\w.]+\s*<-\s|\b(library|suppressMessages)\(\w+\)|\bpaste0?\(|\bdata\.frame\(|%>%", re.MULTILINE)
+_TYPED = re.compile(
+    r"^\s*(export\s+)?(interface\s+\w+[^({]*\{|type\s+\w+(<[^>]*>)?\s*=|enum\s+\w+\s*\{)|"
+    r"\b(const|let|var)\s+\w+\s*:\s*[\w<\[{(]|[(,]\s*\w+\??\s*:\s*(string|number|boolean|any|unknown|\w+\[\])\b|"
+    r"\)\s*:\s*(string|number|boolean|void|any|unknown|Promise<)|\bas\s+(const|string|number|any|unknown)\b",
+    re.MULTILINE,
+)
+_SCRIPT = re.compile(
+    r"\bconsole\.\w+\(|^\s*(const|let|var)\s+[\w{\[]|=>\s*[\w({\[]|^\s*(async\s+)?function\s*\w*\s*\(|"
+    r"\brequire\(\s*['\"]|^\s*(import|export)\s+.*\bfrom\s+['\"]|===|\bprocess\.\w+|\bJSON\.\w+\(",
+    re.MULTILINE,
+)
+_PYTHON = re.compile(
+    r"^\s*(def|class)\s+\w+.*:\s*(#.*)?$|^\s*(import\s+[\w.]+(\s+as\s+\w+)?|from\s+[\w.]+\s+import\s.+)\s*$|\bprint\(|"
+    r"^\s*(for|while|if|with|try|elif|else)\b.*:\s*(#.*)?$",
+    re.MULTILINE,
+)
+
+
+def detect(code: str) -> Language:
+    """The language that the code is most likely written in; Python when nothing tells."""
+    if _PYTHON.search(code) and _is_python(code):
+        return Language.python
+    if _JAVA.search(code):
+        return Language.java
+    if _SCRIPT.search(code) or _TYPED.search(code):
+        return Language.ts if _TYPED.search(code) else Language.js
+    if _R.search(code) and not _is_python(code):
+        return Language.r
+    return Language.r if _R.search(code) and "<-" in code else Language.python
+
+
+def _is_python(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

@@ -1,0 +1,56 @@
+"""What a model is told of code that ran: what it printed, how it ended, and how long it took."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from kelpie.core.confinement import MEGABYTE, Confinement
+from kelpie.sandbox.port import Ended, How
+from kelpie.tools.port import Outcome
+
+CHARS_MAX = 20_000  # of each stream; more would only push other things out of the prompt
+
+
+def report(ended: Ended, confinement: Confinement, facts: Mapping[str, Any] | None = None) -> Outcome:
+    """The outcome of code that ran to whatever end; it is a success when its exit code is 0."""
+    told: dict[str, Any] = dict(facts or {})
+    out, err = _text(ended.stdout), _text(ended.stderr)
+    told["exit_code"] = ended.code if ended.how is How.finished else None
+    told |= {"stdout": _cut(out), "stderr": _cut(err), "duration_ms": round(ended.duration_us / 1000)}
+    if note := _note(ended, confinement):
+        told["note"] = note
+    return Outcome(
+        orjson.dumps(told).decode(),
+        ok=ended.how is How.finished and ended.code == 0,
+        stdout=(out,) if out else None,
+        stderr=(err,) if err else None,
+        cpu_us=ended.cpu_us,
+        memory_peak_bytes=ended.memory_peak_bytes,
+    )
+
+
+def _note(ended: Ended, confinement: Confinement) -> str | None:
+    match ended.how:
+        case How.timed_out:
+            return f"It was ended after {confinement.wall_s:g} seconds, its time-out; give it less to do."
+        case How.out_of_memory:
+            return f"It was ended: it wanted more than {confinement.memory_bytes // MEGABYTE} MB of memory."
+        case How.too_much_output:
+            return f"It was ended: it printed far more than {confinement.output_bytes} bytes."
+        case How.crashed:
+            return "It broke down before it ended by itself."
+        case How.finished:
+            return "Of what it printed only the beginning was kept." if ended.truncated else None
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _cut(text: str) -> str:
+    """The beginning and the end, for those say most."""
+    if len(text) <= CHARS_MAX:
+        return text
+    half = CHARS_MAX // 2
+    return f"{text[:half]}\n[{len(text) - CHARS_MAX} characters are left out here]\n{text[-half:]}"

@@ -1,0 +1,69 @@
+"""`run_code`: code of any of a few languages in a cell of its own, with a way back to the agent through our API."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kelpie.core.errors import SandboxUnavailable, ToolError
+from kelpie.core.languages import Language, detect
+from kelpie.core.tool_sandbox import confined
+from kelpie.core.tools import Tool
+from kelpie.sandbox.port import Ended, Job, Sandbox
+from kelpie.sandbox.requests import read_answer
+from kelpie.tools.callback import Callback
+from kelpie.tools.code.programs import MISSING, MISSING_CODE, RUNTIMES, UNKNOWN_OPTION, request, usual
+from kelpie.tools.code.reports import report
+from kelpie.tools.port import CallContext, Outcome
+
+NO_SANDBOX = "the code was not run: this server has no sandbox, and nothing runs outside of one"
+
+
+class CodeRunner:
+    """`sandbox` is None where nothing can hold code."""
+
+    def __init__(self, sandbox: Sandbox | None, callback: Callback) -> None:
+        self._sandbox = sandbox
+        self._callback = callback
+
+    async def run_code(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+        """Runs code and gives what it printed and how it ended. Raises ToolError."""
+        sandbox, code = required(self._sandbox), str(arguments["code"])
+        if not code.strip():
+            raise ToolError("'code' is empty; nothing was run.")
+        named = arguments.get("language")
+        language = Language(named) if named else detect(code)
+        confinement = call.quota.confined(confined(tool.sandbox, usual(language)))
+        runner, asked = request(language, code)
+        with self._callback.opened(tool, call, confinement.wall_s) as way:
+            ended = await sandbox.run(Job(runner, asked, env=way.env, confinement=confinement, passport=way.passport))
+        if _is_missing(ended):
+            raise ToolError(_missing(language, guessed=not named))
+        facts = {"language": language.value} | ({} if named else {"detected": True})
+        return report(with_code(ended), confinement, facts)
+
+
+def required(sandbox: Sandbox | None) -> Sandbox:
+    """Raises SandboxUnavailable."""
+    if sandbox is None:
+        raise SandboxUnavailable(NO_SANDBOX)
+    return sandbox
+
+
+def _is_missing(ended: Ended) -> bool:
+    return (ended.code == MISSING_CODE and MISSING.encode() in ended.stderr) or UNKNOWN_OPTION in ended.stderr
+
+
+def _missing(language: Language, *, guessed: bool) -> str:
+    runtime = RUNTIMES[language]
+    told = f"{runtime.title} is not installed on this server, so the code was not run. "
+    if guessed:
+        told += f"It looked like {language.value}; if it is something else, name its language. "
+    return f"{told}Write it in Python, or ask the operator to {runtime.remedy}."
+
+
+def with_code(ended: Ended) -> Ended:
+    """A runner that answered for the code says how it ended, since the runner itself did well."""
+    if ended.result is None:
+        return ended
+    answer = read_answer(ended.result)
+    return replace(ended, code=0 if answer is not None and answer.ok else 1)

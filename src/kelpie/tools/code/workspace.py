@@ -1,0 +1,67 @@
+"""An agent's workspace in a cell: mounted, and watched while something runs that can write to it.
+
+The disk knows no bound for one directory, so it is measured now and then, and what fills it up is ended. What is over
+the bound already may stay, be read and be removed; it may not become more.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from kelpie.core.confinement import MEGABYTE, Mount
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import AgentId
+from kelpie.world.workspaces import ENTRIES_MAX, Size, Workspaces
+
+TARGET = "/workspace"
+LOOK_S = 0.25
+
+T = TypeVar("T")
+
+
+class Workspace:
+    """The workspaces of a server; None where there is no directory for them."""
+
+    def __init__(self, workspaces: Workspaces | None, mb_max: int) -> None:
+        self._workspaces = workspaces
+        self._bytes_max = mb_max * MEGABYTE
+
+    async def mount(self, agent_id: AgentId) -> Mount:
+        """Raises ToolError."""
+        if self._workspaces is None:
+            raise ToolError("this server keeps no workspaces: it has no data directory.")
+        return Mount(await self._workspaces.place(agent_id), TARGET, writable=True)
+
+    async def watched(self, agent_id: AgentId, work: Awaitable[T]) -> T:
+        """The result of work that writes to the workspace; it is ended when it fills it up. Raises ToolError."""
+        assert self._workspaces is not None, "mount() comes first"
+        before = await self._workspaces.size(agent_id)
+        async with _task(work) as running:
+            while not running.done():
+                await asyncio.wait((running,), timeout=LOOK_S)
+                if self._is_too_much(await self._workspaces.size(agent_id), before):
+                    running.cancel()
+                    await asyncio.wait((running,))
+                    raise ToolError(self._full())
+        return running.result()
+
+    def _is_too_much(self, size: Size, before: Size) -> bool:
+        return size.bytes > max(self._bytes_max, before.bytes) or size.entries > max(ENTRIES_MAX, before.entries)
+
+    def _full(self) -> str:
+        return (
+            f"It was ended: your workspace is full. It may hold {self._bytes_max // MEGABYTE} MB and {ENTRIES_MAX} "
+            "files and directories; remove some first."
+        )
+
+
+@asynccontextmanager
+async def _task(work: Awaitable[T]) -> AsyncGenerator[asyncio.Future[T]]:
+    """The work on its way; it does not outlive whoever waits for it."""
+    running = asyncio.ensure_future(work)
+    try:
+        yield running
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
