@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -47,6 +47,7 @@ from kelpie.storage.schema import ensure_schema
 from kelpie.storage.traces import Tracing
 from kelpie.storage.unfinished import InBackground
 from kelpie.tools.callback import Callback
+from kelpie.tools.code.toolbox import code_tools
 from kelpie.tools.environments import Environments
 from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import ExternalTool
@@ -63,6 +64,7 @@ from kelpie.world.minilm import MiniLm
 from kelpie.world.packages import LocalPackages, Packages
 from kelpie.world.processes import SystemProcesses
 from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.workspaces import DirectoryWorkspaces
 from kelpie.world.world import World
 
 DATABASE_FILE = "kelpie.db"
@@ -118,6 +120,7 @@ class Kelpie:
         self.waits = Waits()
         self.gate = Gate(world, settings, password_kept)
         self.passports = Passports(world.ids, world.clock)
+        self.callback = Callback(self.passports, world.clock)  # for code of tools: the way back to our API
         self.broker = LocalBroker(private=settings.egress_private)  # answers what comes out of cells
         self.sandbox = _sandbox(world, settings, self.broker)
         self._wanted = asyncio.Event()  # recovery, soon
@@ -141,7 +144,7 @@ class Kelpie:
             settings.block_rules,
             settings.context_window,
             _tracing(settings),
-            Post(world, self.dispatcher, self.waits, settings).tools(),
+            self._outside(),
             summon=self._summon,
             learn=self._extraction.hurry,
             broadcast=self._broadcast,
@@ -154,8 +157,15 @@ class Kelpie:
     def _workbench(self, packages: Packages | None) -> Workbench | None:
         if self.sandbox is None:
             return None
-        callback = Callback(self.passports, self.world.clock)
-        return Workbench(self.world, self.sandbox, Environments(packages), callback)
+        return Workbench(self.world, self.sandbox, Environments(packages), self.callback)
+
+    def _outside(self) -> Mapping[str, ExternalTool]:
+        """The built-in tools that run outside of commits."""
+        world, settings = self.world, self.settings
+        return {
+            **Post(world, self.dispatcher, self.waits, settings).tools(),
+            **code_tools(world, self.sandbox, self.callback, settings.workspace_mb_max),
+        }
 
     def doors(self, caller: Caller) -> Doors:
         """What this caller may reach."""
@@ -362,6 +372,7 @@ def open_kelpie(settings: Settings) -> Kelpie:
             kept=data_dir.path / "isolation.json",
             lowered=_warn_of_no_walls if settings.sandbox_isolation == "none" else None,
         ),
+        workspaces=DirectoryWorkspaces(data_dir.path),
     )
     return Kelpie(
         world,

@@ -305,6 +305,15 @@ SIGNATURES = {
         "message*:string match_all*:array match_some*:array",
     ),
     "send_message_to_agent_async": ("letta_multi_agent_core", False, "message*:string other_agent_id*:string"),
+    # The language may be left out; Letta wants one.
+    "run_code": ("letta_builtin", True, "code*:string language:string"),
+    "run_code_with_tools": ("letta_builtin", False, "code*:string"),
+    "shell": ("letta_builtin", False, "command*:string"),  # ours; Letta has none
+    "filesystem": (  # ours; Letta has none
+        "letta_builtin",
+        False,
+        "operation*:string path:string content:string start_line:integer lines:integer",
+    ),
     "working_memory_set": (
         "letta_core",
         False,

@@ -7,11 +7,12 @@ from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.search import order, removal
-from kelpie.storage import archives, journal_keys, run_events, tool_calls, working_memory
+from kelpie.storage import agents, archives, journal_keys, run_events, tool_calls, working_memory
 from kelpie.world.world import World
 
 PRUNE_EVERY_S = 600.0
 PRUNE_PIECE = 500  # turns: about 10 ms
+WORKSPACES_PIECE = 500
 BY_HAND_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # the record of tool calls that belong to no run
 IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
 
@@ -23,8 +24,8 @@ class Upkeep:
         self._pruned_s: float | None = None
 
     async def sweep(self) -> None:
-        """Deletes what removed archives and agents, old streams, old turns and lapsed entries have left, and puts the
-        text index in order.
+        """Deletes what removed archives and agents (files, too), old streams, old turns and lapsed entries have left,
+        and puts the text index in order.
 
         Raises StorageError.
         """
@@ -36,6 +37,7 @@ class Upkeep:
         await self._put_in_order()
         await self._drop_lapsed()
         await self._drop_streams()
+        await self._drop_workspaces()
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
             await self._prune_journal()
@@ -62,6 +64,17 @@ class Upkeep:
         database, before = self._world.database, self._world.clock.now() - int(self._stream_kept_s * MICROS_PER_SECOND)
         while await database.read(partial(run_events.is_unswept, before=before)):
             await database.transact(partial(run_events.sweep, before=before))
+
+    async def _drop_workspaces(self) -> None:
+        """Files are no part of the commit that deletes their agent, so they are looked for afterwards."""
+        workspaces = self._world.workspaces
+        names = await workspaces.names() if workspaces is not None else []
+        for at in range(0, len(names), WORKSPACES_PIECE):
+            piece = names[at : at + WORKSPACES_PIECE]
+            there = await self._world.database.read(partial(agents.existing, ids=piece))
+            for agent_id in piece:
+                if workspaces is not None and agent_id not in there:
+                    await workspaces.remove(agent_id)
 
     async def _prune_journal(self) -> None:
         database, before = self._world.database, self._world.clock.now() - IN_DOUBT

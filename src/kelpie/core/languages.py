@@ -21,7 +21,8 @@ _JAVA = re.compile(
     r"^\s*import\s+java[.x]",
     re.MULTILINE,
 )
-_R = re.compile(r"^\s*[\w.]+\s*<-\s|\b(library|suppressMessages)\(\w+\)|\bpaste0?\(|\bdata\.frame\(|%>%", re.MULTILINE)
+_ASSIGNED = re.compile(r"^\s*[\w.]+\s*<-\s", re.MULTILINE)
+_R = re.compile(r"\b(library|suppressMessages)\(\w+\)|\bpaste0?\(|\bdata\.frame\(|%>%", re.MULTILINE)
 _TYPED = re.compile(
     r"^\s*(export\s+)?(interface\s+\w+[^({]*\{|type\s+\w+(<[^>]*>)?\s*=|enum\s+\w+\s*\{)|"
     r"\b(const|let|var)\s+\w+\s*:\s*[\w<\[{(]|[(,]\s*\w+\??\s*:\s*(string|number|boolean|any|unknown|\w+\[\])\b|"
@@ -42,15 +43,15 @@ _PYTHON = re.compile(
 
 def detect(code: str) -> Language:
     """The language that the code is most likely written in; Python when nothing tells."""
+    if _ASSIGNED.search(code):  # which Python would read as a comparison that nobody looks at
+        return Language.r
     if _PYTHON.search(code) and _is_python(code):
         return Language.python
     if _JAVA.search(code):
         return Language.java
     if _SCRIPT.search(code) or _TYPED.search(code):
         return Language.ts if _TYPED.search(code) else Language.js
-    if _R.search(code) and not _is_python(code):
-        return Language.r
-    return Language.r if _R.search(code) and "<-" in code else Language.python
+    return Language.r if _R.search(code) else Language.python
 
 
 def _is_python(code: str) -> bool:

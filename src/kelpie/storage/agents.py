@@ -192,6 +192,14 @@ def remove(tx: Tx, agent_id: AgentId) -> None:
         raise NotFound("Agent", agent_id)
 
 
+_EXISTING = select(agents.c.id).where(agents.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def existing(tx: Tx, ids: Sequence[AgentId]) -> frozenset[str]:
+    """Those of the agents that are there, whoever's they are."""
+    return frozenset(tx.execute(_EXISTING, {"ids": list(ids)}).scalars())
+
+
 # --- lists ----------------------------------------------------------------------------------------------------------
 
 _PAGES = Paging(agents, "created_at", "updated_at", "last_run_completion")

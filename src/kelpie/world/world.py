@@ -10,6 +10,7 @@ from kelpie.world.embedder import Embedder
 from kelpie.world.http import Http
 from kelpie.world.ids import Ids
 from kelpie.world.processes import Processes
+from kelpie.world.workspaces import Workspaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +23,4 @@ class World:
     processes: Processes
     embedder: Embedder | None = None  # None: nothing on this machine can embed
     cells: Cells | None = None  # None: nothing here can hold code that is not ours
+    workspaces: Workspaces | None = None  # None: agents have no files of their own

@@ -361,9 +361,9 @@ WORKING_MEMORY_DELETE = _tool(
 
 RUN_CODE = _tool(
     "run_code",
-    "Run code in a sandbox and see what it prints, its exit code and how long it took. There is no network, and nothing "
-    "is kept from one call to the next. The variables LETTA_AGENT_ID, LETTA_BASE_URL and LETTA_API_KEY let the code call "
-    "this server about yourself.",
+    "Run code in a sandbox and see what it prints, its exit code and how long it took. There is no network, and "
+    "nothing is kept from one call to the next. The variables LETTA_AGENT_ID, LETTA_BASE_URL and LETTA_API_KEY let the "
+    "code call this server about yourself.",
     {
         "code": _text("The whole program. What it prints is what you see."),
         "language": {
@@ -398,7 +398,7 @@ FILESYSTEM = _tool(
         "operation": {
             "type": "string",
             "enum": ["read", "write", "append", "list", "delete"],
-            "description": "What to do. 'write' replaces what was in the file; 'delete' takes files and empty directories.",
+            "description": "'write' replaces what was in the file; 'delete' takes files and empty directories.",
         },
         "path": _text("Which file or directory, from the top of your files. The top itself if left out."),
         "content": _text("What to write or to append."),

@@ -66,4 +66,7 @@ def with_code(ended: Ended) -> Ended:
     if ended.result is None:
         return ended
     answer = read_answer(ended.result)
-    return replace(ended, code=0 if answer is not None and answer.ok else 1)
+    if answer is not None and answer.ok:
+        return replace(ended, code=0)
+    said = b"" if answer is None or answer.text.encode() in ended.stderr else f"{answer.text}\n".encode()
+    return replace(ended, code=1, stderr=ended.stderr + said)
