@@ -63,8 +63,6 @@ def read_answer(result: bytes) -> Answer | None:
         return None
     said = cast("dict[str, Any]", found)
     ok, text = said.get("ok"), said.get("text" if said.get("ok") else "error")
-    if ok and text is None:
-        text = said["value"] if isinstance(said.get("value"), str) else json.dumps(said.get("value"))
     if not isinstance(ok, bool) or not isinstance(text, str):
         return None
     way = said.get("traceback")
