@@ -51,6 +51,7 @@ class BubblewrapCells:
     ) -> None:
         self._find_groups = groups
         self._kept = kept
+        self._hidden = [str(kept.parent.resolve())] if kept is not None else []  # the server's own data
         self._lowered = lowered
         self._names = count(1)
         self._filter = seccomp.program()
@@ -92,7 +93,7 @@ class BubblewrapCells:
             raise SandboxUnavailable(NO_BUBBLEWRAP)
         if self._filter is None:
             raise SandboxUnavailable(NO_FILTER.format(machine=platform.machine()))
-        return await self._started(plan, partial(walled, plan, bwrap, self._filter))
+        return await self._started(plan, partial(walled, plan, bwrap, self._filter, self._hidden))
 
     async def _prove(self) -> None:
         if self._proven:

@@ -20,13 +20,13 @@ NO_MOUNTS = (
 _ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 97; shift; done; shift; exec "$@"'
 
 
-def walled(plan: Plan, bwrap: str, filtered: bytes, group: Group | None) -> Hold:
+def walled(plan: Plan, bwrap: str, filtered: bytes, hidden: Sequence[str], group: Group | None) -> Hold:
     """Starts bubblewrap, which builds the walls and starts the launcher behind them."""
     ours, theirs = socket.socketpair()
     information, information_end = os.pipe()
     # Options given on the command line could be read in the cell, and with them paths of the host.
     seccomp = _in_memory(filtered)
-    options = _in_memory("\0".join([*walls(plan, information_end, seccomp), ""]).encode())
+    options = _in_memory("\0".join([*walls(plan, information_end, seccomp, hidden), ""]).encode())
     command = [bwrap, "--args", str(options), "--", *program(plan, theirs.fileno())]
     try:
         process, stdout, stderr = _start(command, [theirs.fileno(), information_end, options, seccomp], "/", group)

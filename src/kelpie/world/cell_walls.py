@@ -7,6 +7,7 @@ what its plan mounts. It never sees the server's files, environment, processes o
 import json
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ SCRATCH = "/tmp"
 SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 NODE_MISSING = "Node.js is not installed on the server; install the package nodejs (18 or newer) to run JavaScript"
 
+_WIDE = ("/", "/opt", "/home", "/srv", "/var", "/mnt", "/media", "/data", "/app")
+_BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
 # What programs look for outside /usr, where it is there: certificates, the linker's cache, settings of runtimes.
 _ETC = ("alternatives", "ld.so.cache", "localtime", "ssl/certs", "ssl/openssl.cnf", "ca-certificates.conf", "R")
 _ETC_PATTERNS = ("java-*",)
@@ -46,13 +49,16 @@ def program(
     return [interpreter(), "-I", "-S", "-X", "utf8", "-c", enter, str(control), json.dumps(told)]
 
 
-def walls(plan: Plan, information: int, filtered: int | None) -> list[str]:
-    """Bubblewrap's options; the descriptors are those that it inherits for its own report and for the filter."""
+def walls(plan: Plan, information: int, filtered: int | None, hidden: Sequence[str] = ()) -> list[str]:
+    """Bubblewrap's options; the descriptors are those that it inherits for its own report and for the filter.
+
+    What is `hidden` is covered, should it lie below something that is shown.
+    """
     return [
         "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--clearenv",
         "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "cell", "--info-fd", str(information),
         *(("--seccomp", str(filtered)) if filtered is not None else ()),
-        *_host(), *_inside(),
+        *_host(), *_covers(hidden), *_inside(),
         "--perms", "1777", "--size", str(plan.scratch_bytes), "--tmpfs", SCRATCH, "--chdir", SCRATCH,
         *_mounts(plan), "--remount-ro", "/",
     ]  # fmt: skip
@@ -83,11 +89,22 @@ def _host_parts() -> Iterator[str]:
             yield from ("--symlink", str(path.readlink()), str(path))
         elif path.is_dir():
             yield from ("--ro-bind", str(path), str(path))
-    for prefix in sorted({sys.base_prefix, sys.base_exec_prefix, *_node_prefix()}):
-        if not Path(prefix).is_relative_to("/usr"):
-            yield from ("--ro-bind", prefix, prefix)
+    for path in sorted({*_python_parts(), *_node_parts()}):
+        if not Path(path).is_relative_to("/usr"):
+            yield from ("--ro-bind", path, path)
+    for name in ("/usr/src", "/usr/local/src"):  # where images often keep the application itself
+        if Path(name).is_dir():
+            yield from ("--tmpfs", name)
     for name in (*_ETC, *sorted(found.name for pattern in _ETC_PATTERNS for found in Path("/etc").glob(pattern))):
         yield from ("--ro-bind-try", f"/etc/{name}", f"/etc/{name}")
+
+
+def _covers(hidden: Sequence[str]) -> Iterator[str]:
+    shown = _host()
+    roots = [Path(shown[at + 1]) for at, word in enumerate(shown) if word == "--ro-bind"]
+    for path in hidden:
+        if any(Path(path).is_relative_to(root) for root in roots):
+            yield from ("--tmpfs", path)
 
 
 def _inside() -> Iterator[str]:
@@ -115,6 +132,26 @@ def _node() -> str:
     return str(found)
 
 
-def _node_prefix() -> tuple[str, ...]:
+def _node_parts() -> set[str]:
+    """Where Node.js is installed; only its program, where that directory holds more than Node.js."""
     found = _found_node()
-    return (str(found.parent.parent),) if found is not None else ()
+    if found is None:
+        return set()
+    prefix = found.parent.parent
+    is_its_own = any((prefix / part).is_dir() for part in ("include/node", "lib/node_modules"))
+    return {str(prefix) if is_its_own and not _too_wide(prefix) else str(found)}
+
+
+def _python_parts() -> set[str]:
+    """Where this Python is installed; only what it needs, where that directory holds more than Python."""
+    prefixes = {sys.base_prefix, sys.base_exec_prefix}
+    if not any(_too_wide(Path(prefix)) for prefix in prefixes):
+        return prefixes
+    library = Path(sysconfig.get_config_var("LIBDIR") or "/", sysconfig.get_config_var("INSTSONAME") or "")
+    stdlib = {sysconfig.get_path(name, vars=_BASE) for name in ("stdlib", "platstdlib")}
+    return {interpreter(), *stdlib, *({str(library)} if library.is_file() else ())}
+
+
+def _too_wide(prefix: Path) -> bool:
+    """Whether somebody's files lie below it, beside the programs."""
+    return Path.home().is_relative_to(prefix) or str(prefix) in _WIDE
