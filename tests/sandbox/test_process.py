@@ -179,3 +179,8 @@ async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSan
     assert answer(ended)["error"] == "TypeError: no"
     ended = await sandbox.run(job("console.log(require('fs').readdirSync('/tmp').length); process.exitCode = 4"))
     assert (ended.how, ended.code, ended.stdout) == (How.finished, 4, b"0\n")
+
+
+async def test_a_limit_that_no_cell_can_live_with_counts_as_the_least_one(sandbox: ProcessSandbox) -> None:
+    tiny = Confinement(memory_bytes=1, processes=1, cpu_share=0.0)
+    assert answer(await sandbox.run(function("def tool(): return 'lives'", most=tiny)))["value"] == "lives"

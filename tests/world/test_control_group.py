@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from kelpie.core.confinement import Confinement
+from kelpie.core.confinement import MEGABYTE, Confinement
 from kelpie.world.control_group import OWN_PROCESSES, PREFIX, Group, find
 
-MOST = Confinement(memory_bytes=1000, processes=7, cpu_share=0.5)
+MOST = Confinement(memory_bytes=64 * MEGABYTE, processes=7, cpu_share=0.5)
 
 
 def proc(tmp_path: Path, mounts: str, groups: str) -> Path:
@@ -74,7 +74,7 @@ def test_limits_are_written_where_the_kernel_has_them(tmp_path: Path) -> None:
     group.limit(MOST)
     written = {name: (tmp_path / name).read_text() for name in names}
     assert written == {
-        "memory.max": "1000", "memory.swap.max": "0", "memory.oom.group": "1", "cgroup.kill": "",
+        "memory.max": str(64 * MEGABYTE), "memory.swap.max": "0", "memory.oom.group": "1", "cgroup.kill": "",
         "pids.max": str(7 + OWN_PROCESSES), "cpu.max": "50000 100000",
     }  # fmt: skip
     group.lift()

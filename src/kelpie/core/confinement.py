@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MEGABYTE = 1024 * 1024
+MEMORY_BYTES_MIN = 32 * MEGABYTE  # what a cell needs for itself; less counts as this
 API_PORT = 8283  # inside the cell: our API, for who shows the passport of the job
 PROXY_PORT = 8284  # inside the cell: an HTTP proxy to the hosts that the job may reach
 

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kelpie.core.confinement import MEGABYTE, Confinement, Runner
+from kelpie.core.confinement import MEGABYTE, MEMORY_BYTES_MIN, Confinement, Runner
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.world.cell_pipes import CHUNK, Frame, Pipe, framed
 from kelpie.world.cells import Doors, Left, Order, Plan
@@ -197,9 +197,9 @@ class BubblewrapCell:
         limits["RLIMIT_CPU"] = int(most.wall_s * max(1.0, most.cpu_share)) + 2
         if self._hold.group is None:
             limits["RLIMIT_NPROC"] = most.processes
-            limits["RLIMIT_DATA"] = most.memory_bytes
+            limits["RLIMIT_DATA"] = max(most.memory_bytes, MEMORY_BYTES_MIN)
             if self._plan.runner is Runner.python:
-                limits["RLIMIT_AS"] = most.memory_bytes + INTERPRETER_BYTES
+                limits["RLIMIT_AS"] = limits["RLIMIT_DATA"] + INTERPRETER_BYTES
         return limits
 
     def _file_bytes(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kelpie.core.confinement import Confinement
+from kelpie.core.confinement import MEMORY_BYTES_MIN, Confinement
 
 PREFIX = "kelpie-"
 PERIOD_US = 100_000
@@ -30,11 +30,12 @@ class Group:
     def limit(self, most: Confinement) -> None:
         """Sets what its processes may take from now on."""
         quota = max(1000, int(most.cpu_share * PERIOD_US))
-        self._set("memory.max", str(most.memory_bytes))
+        memory = str(max(most.memory_bytes, MEMORY_BYTES_MIN))
+        self._set("memory.max", memory)
         self._set("memory.swap.max", "0")
         self._set("memory.oom.group", "1")
-        self._set("memory.limit_in_bytes", str(most.memory_bytes))
-        self._set("memory.memsw.limit_in_bytes", str(most.memory_bytes))
+        self._set("memory.limit_in_bytes", memory)
+        self._set("memory.memsw.limit_in_bytes", memory)
         self._set("pids.max", str(most.processes + OWN_PROCESSES))
         self._set("cpu.max", f"{quota} {PERIOD_US}")
         self._set("cpu.cfs_quota_us", str(quota))
