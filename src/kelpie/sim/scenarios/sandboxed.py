@@ -38,8 +38,9 @@ CONFINEMENT = Confinement(wall_s=30.0)
 
 async def code(http: Http, arguments: Mapping[str, Any]) -> str:
     """What the tool's code does: it makes the outside do something. Raises OSError when that does not answer."""
+    transport = http.transport()
     try:
-        async with httpx.AsyncClient(transport=http.transport(), timeout=TIMEOUT_S) as client:
+        async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S) as client:
             response = await client.post(f"http://{HOST}/do", json=dict(arguments))
             response.raise_for_status()
     except httpx.HTTPError as error:
