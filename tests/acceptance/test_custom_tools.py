@@ -266,3 +266,20 @@ async def test_javascript_and_what_is_wrong_with_it(client: Any) -> None:
     assert (told.func_return, told.stdout) == ({"sum": 3, "order": [2, 1]}, ["adding\n"])
     with pytest.raises(BadRequestError, match="line 2"):
         await got(client.tools.upsert(source_code="export function add(b, a) {\n  return b +* a }", **given))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+async def test_typescript_and_what_is_wrong_with_it(server: Served) -> None:
+    number = {"type": "number"}
+    schema = {"name": "sum", "parameters": {"type": "object", "properties": {"a": number, "b": number}}}
+    source = "enum By { one = 1 }\nexport async function sum(a: number, b: number) { return a + b + By.one }"
+    broken = "export function sum(a: number) {\n  return a +* 1\n}"
+    async with sdk_client("async", server.url) as client:
+        tool = await client.tools.upsert(source_code=source, source_type="typescript", json_schema=schema)
+        agent = await agent_with(client, tool)
+        told = await client.agents.tools.run("sum", agent_id=agent.id, args={"a": 1, "b": 2})
+        if told.status == "error" and "amaro" in str(told.stderr):
+            pytest.skip("this Node.js does not read TypeScript, and no package index can be reached")
+        assert told.func_return == 4, told
+        with pytest.raises(BadRequestError, match="line 2"):
+            await client.tools.upsert(source_code=broken, source_type="typescript", json_schema=schema)

@@ -53,16 +53,19 @@ function asText(value) {
 // Without its types. Newer versions of Node can do that, and for the others a package is there.
 function stripped(source) {
   const require = nodeModule.createRequire(path.join(scratch, "tool.js"));
-  const strip = nodeModule.stripTypeScriptTypes ?? ((code, how) => require("amaro").transformSync(code, how).code);
+  const native = nodeModule.stripTypeScriptTypes;
+  const strip = native ?? ((code, how) => require("amaro").transformSync(code, how).code);
   try {
-    return strip(source, { mode: "strip" });
+    return strip(source, { mode: native ? "strip" : "strip-only" });
   } catch (problem) {
     if (problem?.code === "MODULE_NOT_FOUND") throw new Error("TypeScript needs Node.js 22.13 or newer on the server");
   }
   try {
     return strip(source, { mode: "transform" }); // enums and the like need more than leaving the types out
   } catch (error) {
-    const [, line] = /^ *(\d+) \|.*\n *[:·] .*\^/m.exec(String(error)) ?? [];
+    const shown = String(error?.snippet ?? error);
+    const [, found] = /-\[(\d+):\d+\]/.exec(shown) ?? /^ *(\d+) \|/m.exec(shown) ?? [];
+    const line = error?.startLine ?? found;
     const said = String(error?.message ?? error).trim().split("\n")[0].replace(/^x /, "");
     throw new SyntaxError(line ? `${said} in line ${line}` : said);
   }
