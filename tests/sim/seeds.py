@@ -109,6 +109,11 @@ FOUND = (
     ),
     Found(
         "storage-corruption",
+        11,
+        "a turn was cut off after its call had been answered and the answer rotted: the call was run a second time",
+    ),
+    Found(
+        "storage-corruption",
         8,
         "a result that stood for a damaged one was damaged itself: the next one had its id, and the agent was bricked",
     ),

@@ -11,13 +11,13 @@ from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.course import Course
 from kelpie.agent.entry import Answer, Ending
 from kelpie.agent.planning import NO_WORDS, Planned, Words, barred_names, permitted, plan
-from kelpie.agent.results import interrupted
+from kelpie.agent.results import interrupted, lost
 from kelpie.agent.rows import answer_row
 from kelpie.agent.rules import made_in
 from kelpie.agent.stop import Called
 from kelpie.core.approvals import Pending
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.messages import Message, ToolCall
+from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.policies import Warrant
 from kelpie.core.runs import StopReason
 from kelpie.observe import logs
@@ -32,7 +32,8 @@ class Answering(Course):
     async def answer_open(self, reply: Message, left: tuple[ToolCall, ...]) -> bool:
         """After a crash: answers the calls that were left open, then tells whether the turn goes on.
 
-        What runs inside the commit is simply run; of what runs outside nobody knows how far it came.
+        What runs inside the commit is simply run; of what runs outside nobody knows how far it came. Where a row of
+        results is there but cannot be read, nothing is run again.
         """
         if self._turn.cancellation.wished:
             await self._end(StopReason.cancelled)
@@ -45,11 +46,12 @@ class Answering(Course):
             await self._end(StopReason.cancelled)
             return False
         open_ids = {call.id for call in left}
-        answers = tuple(
-            Answer(p, self._world.ids.uuid(), interrupted(p.call) if p.external else None)
-            for p in planned
-            if p.call.id in open_ids
-        )
+        unreadable = any(row.lost and row.role is Role.tool and row.step_id == reply.step_id for row in self._said)
+
+        def known(p: Planned) -> ToolReturn | None:
+            return lost(p.call) if unreadable else interrupted(p.call) if p.external else None
+
+        answers = tuple(Answer(p, self._world.ids.uuid(), known(p)) for p in planned if p.call.id in open_ids)
         write = self._write("recover", reply.step_id, answers=answers, ending=self._ending(planned, "tool_calls"))
         return await self._commit(write)
 

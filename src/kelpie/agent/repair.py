@@ -7,16 +7,16 @@ end is ended. What rightly waits and what a turn is at work on is never touched;
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kelpie.agent.results import lost
 from kelpie.agent.withdrawal import withdraw
 from kelpie.core.approvals import Pending
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Awaits, Message, Role, ToolCall, ToolReturn
+from kelpie.core.messages import Awaits, Message, Role, ToolCall
 from kelpie.core.time import Micros
 from kelpie.storage import approvals, contexts, messages, tools, unfinished
 from kelpie.tools.identity import stable_uuid
 from kelpie.world.database import Tx
 
-LOST = "The result of this call was lost; nobody knows whether it took effect."
 NO_TOOL = "The agent no longer has the tool."
 
 
@@ -113,7 +113,7 @@ def _lost(asker: Message, calls: Sequence[ToolCall], at: Micros) -> Message:
         agent_id=asker.agent_id,
         role=Role.tool,
         created_at=at,
-        tool_returns=tuple(ToolReturn(call.id, call.name, False, LOST) for call in calls),
+        tool_returns=tuple(map(lost, calls)),
         conversation_id=asker.conversation_id,
         name=calls[0].name,
         run_id=asker.run_id,

@@ -7,12 +7,18 @@ INTERRUPTED = (
     "check before you call it again."
 )
 CANCELLED = "Cancelled: the user cancelled this turn before the tool had a result. It may or may not have taken effect."
+LOST = "The result of this call was lost; nobody knows whether it took effect."
 PAUSED = "Interrupted by pause: it was not run, because you paused before it in the same reply."
 
 
 def interrupted(call: ToolCall) -> ToolReturn:
     """The result of a call that a crash left open."""
     return ToolReturn(call.id, call.name, False, INTERRUPTED, None, (INTERRUPTED,))
+
+
+def lost(call: ToolCall) -> ToolReturn:
+    """What stands for the result of a call that cannot be read any more."""
+    return ToolReturn(call.id, call.name, False, LOST)
 
 
 def cancelled(call: ToolCall) -> ToolReturn:

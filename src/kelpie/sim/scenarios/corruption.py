@@ -143,6 +143,7 @@ class Corruption(Play):
             self._put(table, column, rowid, before)  # the rest is about what was written, not about the disk
         # With the results themselves back, nothing needs to stand for them.
         self.stage.disk.query("DELETE FROM messages WHERE role = 'tool' AND tool_returns LIKE ?", f"%{GONE}%")
+        self.stage.disk.query("DELETE FROM context WHERE message_id NOT IN (SELECT id FROM messages)")
         await self.stage.restart()
         await super().settle()
 
