@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kelpie.agent import approvals
 from kelpie.agent.calls import since
 from kelpie.agent.equipment import Equipment
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
+from kelpie.core.chains import UNCHAINED
 from kelpie.core.errors import CallerError, NotFound, ToolError
 from kelpie.core.ids import AgentId, ToolId
+from kelpie.core.passports import Passport
 from kelpie.core.policies import Warrant
 from kelpie.core.time import Micros
 from kelpie.core.tool_calls import CallOutcome, Took
@@ -23,6 +26,7 @@ from kelpie.tools import by_hand
 from kelpie.tools.arguments import check_arguments
 from kelpie.tools.capabilities import subject_of
 from kelpie.tools.custom import make
+from kelpie.tools.letters import refuse_endless
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.tools.registry import preparation, transactional
 from kelpie.tools.tool_ending import within
@@ -56,10 +60,15 @@ class Trials:
         ours, database = self._equipment(), self._equipment().world.database
         now, uuid = ours.world.clock.now(), ours.world.ids.uuid()
         agent, tool, bounds = await database.read(lambda tx: self._find(tx, agent_id, name, now))
+        passport = self._caller.passport
         call = CallContext(
             agent,
             now,
             uuid,
+            passport.conversation_id if passport else None,
+            chain=passport.chain if passport else UNCHAINED,
+            run_id=passport.run_id if passport else None,
+            step_id=passport.step_id if passport else None,
             block_rules=ours.block_rules,
             tool=name,
             working_memory=ours.working_memory,
@@ -69,6 +78,8 @@ class Trials:
         try:
             if refusal is not None:
                 raise ToolError(refusal.told)
+            if passport is not None:
+                _check_code(agent, tool, passport)
             outcome = await _run(ours, tool, call, check_arguments(tool.json_schema, arguments))
         except (ToolError, CallerError) as error:
             outcome = _failed(tool, error)
@@ -126,6 +137,13 @@ class Trials:
         agent = agents.get(tx, agent_id)
         bounds = by_hand.warrant_of(tx, self._equipment().policy, agent.organization_id, agent, now)
         return agent, tool, bounds
+
+
+def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
+    """What the code of a tool may not make of other tools. Raises ToolError."""
+    refuse_endless(passport.chain)
+    if approvals.needs_approval(agent.tool_rules, tool.name):
+        raise ToolError(f"'{tool.name}' needs a person's approval, so code cannot call it. Call it yourself.")
 
 
 async def _run(ours: Equipment, tool: Tool, call: CallContext, arguments: dict[str, Any]) -> Outcome:
