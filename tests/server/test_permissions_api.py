@@ -111,3 +111,32 @@ async def test_a_tool_declares_what_it_reaches(client: httpx.AsyncClient) -> Non
     assert registry["rates"]["capabilities"] == ["code", "messaging", "network"]
     bad = {"source_code": source, "kelpie_sandbox": {"capabilities": ["flight"]}}
     assert (await client.post("/v1/tools/", json=bad)).status_code == 422
+
+
+async def test_calls_by_hand_are_held_to_the_same_and_count_in_a_live_agent(
+    client: httpx.AsyncClient, puppet: Puppet
+) -> None:
+    agent = await make(client, kelpie_limits={"tool_calls_per_hour": 2}, kelpie_permissions={"deny": ["memory_*"]})
+    look, run = called("conversation_search", '{"query": "x"}'), f"/v1/agents/{agent}/tools"
+    puppet.script.extend([look, said("well")])
+    await client.post(f"/v1/agents/{agent}/messages", json={"input": "go"})
+    body = {"args": {"label": "human", "new_string": "x"}}
+    refused = (await client.post(f"{run}/memory_insert/run", json=body)).json()
+    assert refused["status"] == "error" and "not permitted" in str(refused["stderr"])
+    done = (await client.post(f"{run}/conversation_search/run", json={"args": {"query": "x"}})).json()
+    assert done["status"] == "success"
+    puppet.script.extend([look, said("well")])
+    answer = (await client.post(f"/v1/agents/{agent}/messages", json={"input": "go"})).json()
+    told = [one for one in answer["messages"] if one["message_type"] == "tool_return_message"]
+    assert told[0]["status"] == "error" and "used up" in told[0]["tool_return"]
+    again = (await client.post(f"{run}/conversation_search/run", json={"args": {"query": "x"}})).json()
+    assert "used up" in str(again["stderr"])
+    calls = (await client.get(f"/v1/agents/{agent}/tool-calls")).json()
+    outcomes = [(call["outcome"], call["run_id"] is None) for call in calls]
+    assert outcomes == [
+        ("refused", True),
+        ("refused", False),
+        ("success", True),
+        ("refused", True),
+        ("success", False),
+    ]
