@@ -51,7 +51,7 @@ from kelpie.tools.code.toolbox import code_tools
 from kelpie.tools.environments import Environments
 from kelpie.tools.foresight import Foresight
 from kelpie.tools.port import ExternalTool
-from kelpie.tools.registry import ensure_builtins, tell_shadowed
+from kelpie.tools.tool_writes import ensure_builtins, tell_shadowed
 from kelpie.tools.workbench import Workbench
 from kelpie.world import password_file
 from kelpie.world.broker import Broker, LocalBroker

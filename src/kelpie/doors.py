@@ -47,8 +47,9 @@ from kelpie.memory.meaning import Meaning
 from kelpie.memory.working_memory import WorkingMemory
 from kelpie.tools.mcp_servers import McpServers
 from kelpie.tools.permissions import Permissions
-from kelpie.tools.registry import Tools, ensure_builtins
+from kelpie.tools.registry import Tools
 from kelpie.tools.sandbox_configs import SandboxConfigs
+from kelpie.tools.tool_writes import ensure_builtins
 from kelpie.tools.workbench import Workbench
 from kelpie.world.world import World
 

@@ -16,7 +16,7 @@ from kelpie.llm.models import Models
 from kelpie.memory.meaning import Meaning
 from kelpie.observe import logs
 from kelpie.storage import agents
-from kelpie.tools import registry
+from kelpie.tools import tool_writes
 from kelpie.tools.builtin import BUILTINS, COMING
 from kelpie.tools.builtin.schemas import Schema
 from kelpie.tools.identity import stable_uuid
@@ -217,7 +217,7 @@ async def test_a_custom_tool_keeps_the_name_that_a_later_version_wants(
     name, ours = "rethink_memory", BUILTINS["rethink_memory"]
     with monkeypatch.context() as before:  # a Kelpie that has no such tool yet
         before.delitem(BUILTINS, name)
-        before.setattr(registry, "RESERVED", registry.RESERVED - {name})
+        before.setattr(tool_writes, "RESERVED", tool_writes.RESERVED - {name})
         await tools.ensure_builtins()
         theirs = await tools.create(NewTool(SQUARE.replace("square", name)))
         await tools.attach(ANN, theirs.id)

@@ -11,38 +11,29 @@ from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import EVERYTHING, AgentView
-from kelpie.core.errors import Conflict, InvalidInput
-from kelpie.core.ids import DEFAULT_USER, AgentId, OrganizationId, ToolId, UserId
+from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.paging import Page
-from kelpie.core.time import Micros
 from kelpie.core.tools import NewTool, Tool, ToolQuery, ToolSearch, ToolType
 from kelpie.memory.meaning import Meaning
-from kelpie.observe import logs
 from kelpie.storage import agent_views, scope
-from kelpie.storage import agents as agent_rows
 from kelpie.storage import tools as rows
-from kelpie.tools import approvals, search, source
-from kelpie.tools.builtin import BUILTINS, RESERVED
-from kelpie.tools.builtin.pause import require_heartbeats
+from kelpie.tools import approvals, search, source, tool_writes
+from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.custom import (
     check_requirements,
     check_return_limit,
     derived_schema,
-    given_schema,
     is_python,
     make,
-    with_fingerprint,
 )
 from kelpie.tools.foresight import Preparation
 from kelpie.tools.port import TransactionalTool
 from kelpie.tools.search import FoundTools
+from kelpie.tools.tool_writes import ensure_builtins, tell_shadowed
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-_log = logs.get("tools")
-_RUNS = frozenset({"source_code", "source_type", "pip_requirements", "npm_requirements", "metadata"})
 _MADE_READY = frozenset({"source_code", "source_type", "pip_requirements", "npm_requirements"})
-_OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
 
 
 def transactional(name: str) -> TransactionalTool | None:
@@ -85,7 +76,7 @@ class Tools:
         tool = make(new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
         if self._prepare is not None:
             await self._prepare(tool)
-        after, affected = await self._world.database.transact(lambda tx: _upsert(tx, tool))
+        after, affected = await self._world.database.transact(lambda tx: tool_writes.upsert(tx, tool))
         self._touched(affected)
         return after
 
@@ -120,7 +111,7 @@ class Tools:
         now = self._world.clock.now()
         user = self._caller.user_id
         after, affected = await self._world.database.transact(
-            lambda tx: _update(tx, self._ours(tx, tool_id), changes, derived, now, user)
+            lambda tx: tool_writes.update(tx, self._ours(tx, tool_id), changes, derived, now, user)
         )
         self._touched(affected)
         return after
@@ -137,7 +128,9 @@ class Tools:
     async def delete(self, tool_id: ToolId) -> None:
         """Removes the tool, also from its agents. Raises NotFound."""
         self._touched(
-            await self._world.database.transact(lambda tx: _bumped(tx, rows.delete(tx, self._ours(tx, tool_id))))
+            await self._world.database.transact(
+                lambda tx: tool_writes.bumped(tx, rows.delete(tx, self._ours(tx, tool_id)))
+            )
         )
 
     async def of_agent(self, agent_id: AgentId, page: Page) -> list[Tool]:
@@ -148,11 +141,11 @@ class Tools:
 
     async def attach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
         """Gives the agent the tool, if it has it not, and gives the agent as it is then. Raises NotFound for either."""
-        return await self._change(agent_id, lambda tx: _attach(tx, agent_id, self._ours(tx, tool_id)))
+        return await self._change(agent_id, lambda tx: tool_writes.attach(tx, agent_id, self._ours(tx, tool_id)))
 
     async def detach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
         """Takes the tool from the agent, if it has it, and gives the agent as it is then. Raises NotFound for it."""
-        return await self._change(agent_id, lambda tx: _detach(tx, agent_id, tool_id))
+        return await self._change(agent_id, lambda tx: tool_writes.detach(tx, agent_id, tool_id))
 
     async def set_approval(self, agent_id: AgentId, tool_name: str, on: bool) -> AgentView:
         """Makes calls of a tool by the agent wait for approval, or no longer. Raises NotFound for the agent."""
@@ -193,102 +186,3 @@ class Tools:
     async def list(self, query: ToolQuery) -> list[Tool]:
         """Raises InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, query))
-
-
-# --- transactions ---------------------------------------------------------------------------------------------------
-
-
-def _bumped(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
-    for agent_id in affected:
-        agent_rows.bump(tx, agent_id)
-    return affected
-
-
-def _upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
-    if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
-        raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
-    after, affected = rows.upsert(tx, tool)
-    return after, _bumped(tx, affected) or rows.agents_with(tx, after.id)
-
-
-def _update(
-    tx: Tx,
-    tool_id: ToolId,
-    changes: dict[str, Any],
-    derived: dict[str, Any] | InvalidInput | None,
-    now: Micros,
-    user: UserId,
-) -> tuple[Tool, tuple[AgentId, ...]]:
-    before = rows.get(tx, tool_id, lock=True)
-    if before.name in BUILTINS and before.tool_type is not ToolType.custom and (ours := _OURS & changes.keys()):
-        raise Conflict(f"'{before.name}' is a built-in tool; its {', '.join(sorted(ours))} cannot be changed")
-    values = dict(changes)
-    if changes.get("json_schema"):
-        values["json_schema"] = given_schema(changes["json_schema"])
-        values["name"] = values["json_schema"]["name"]
-        if values["name"] != before.name and values["name"] in RESERVED:
-            raise Conflict(f"'{values['name']}' is the name of a built-in tool; give yours another name")
-    elif derived is not None and is_python(changes.get("source_type", before.source_type)):
-        if isinstance(derived, InvalidInput):
-            raise derived
-        if derived["name"] != before.name:
-            raise InvalidInput(
-                "source_code",
-                f"defines '{derived['name']}', but the tool is called '{before.name}'; "
-                "keep the name, send a json_schema with the new one, or register another tool",
-            )
-        values["json_schema"] = derived
-    if before.source_code is not None and _RUNS & changes.keys():
-        values["metadata"] = with_fingerprint(replace(before, **values))
-    after, _, affected = rows.update(tx, tool_id, values, now, user)
-    # Also when nothing changed: whoever sends an edit again may have lost the answer, and the holders have not heard.
-    return after, _bumped(tx, affected) or rows.agents_with(tx, after.id)
-
-
-def _custom(tool: Tool | None) -> bool:
-    return tool is not None and tool.tool_type is ToolType.custom
-
-
-def _attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
-    require_heartbeats("tool_id", agent_rows.get(tx, agent_id).agent_type, [rows.get(tx, tool_id)])
-    if rows.attach(tx, agent_id, tool_id):
-        agent_rows.bump(tx, agent_id)
-
-
-def _detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
-    if rows.detach(tx, agent_id, tool_id):
-        agent_rows.bump(tx, agent_id)
-
-
-def tell_shadowed(found: Iterable[Tool]) -> None:
-    """Logs what `ensure_builtins` gave in the place of a built-in tool."""
-    for tool in found:
-        if _custom(tool):
-            _log.warning("a custom tool keeps the name of a built-in one", tool=tool.name, tool_id=tool.id)
-
-
-def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:
-    """Brings an organisation's built-in tools up to this version; gives them, and the agents that must see the change.
-
-    What people may set on a built-in tool (its tags, limits, approval) is left as it is, and so is a custom tool that
-    has the name of one: it is older than ours, and agents rely on it. It is given in the place of ours.
-    """
-    there = rows.by_names(tx, organization, list(BUILTINS))
-    found: list[Tool] = []
-    new: list[Tool] = []
-    affected: dict[AgentId, None] = {}
-    for builtin in BUILTINS.values():
-        wanted = builtin.row(organization, now)
-        if builtin.name not in there:
-            new.append(wanted)
-            found.append(wanted)
-            continue
-        if _custom(there[builtin.name]):
-            found.append(there[builtin.name])
-            continue
-        ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
-        after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
-        found.append(after)
-        affected |= dict.fromkeys(_bumped(tx, agents))
-    rows.insert_builtin(tx, organization, new)
-    return found, tuple(affected)
