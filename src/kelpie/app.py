@@ -127,7 +127,8 @@ class Kelpie:
         self._broadcast = Broadcast()
         self._callbacks = Callbacks(world, settings)
         self.backlog = Backlog(self.dispatcher, self._wanted.set, self._callbacks.hurry)
-        self.workbench = self._workbench(packages)
+        self._environments = Environments(packages)
+        self.workbench = self._workbench()
         self._doors: OrderedDict[Caller, Doors] = OrderedDict()
         own = self.doors(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
@@ -154,17 +155,17 @@ class Kelpie:
         )
         world.database.when_in_doubt(self._look_again)
 
-    def _workbench(self, packages: Packages | None) -> Workbench | None:
+    def _workbench(self) -> Workbench | None:
         if self.sandbox is None:
             return None
-        return Workbench(self.world, self.sandbox, Environments(packages), self.callback)
+        return Workbench(self.world, self.sandbox, self._environments, self.callback)
 
     def _outside(self) -> Mapping[str, ExternalTool]:
         """The built-in tools that run outside of commits."""
         world, settings = self.world, self.settings
         return {
             **Post(world, self.dispatcher, self.waits, settings).tools(),
-            **code_tools(world, self.sandbox, self.callback, settings.workspace_mb_max),
+            **code_tools(world, self.sandbox, self.callback, self._environments, settings.workspace_mb_max),
         }
 
     def doors(self, caller: Caller) -> Doors:

@@ -1,5 +1,6 @@
 """The built-in tools that run code, in real cells: what the model is told, what is kept, and what stays closed."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ from kelpie.tools.code.files import Filesystem
 from kelpie.tools.code.running import CodeRunner
 from kelpie.tools.code.shell import Shell
 from kelpie.tools.code.workspace import Workspace
+from kelpie.tools.environments import Environments
 from kelpie.tools.port import CallContext, ExternalTool, Outcome
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
@@ -61,7 +63,7 @@ async def bench(cells: BubblewrapCells, tmp_path: Path) -> AsyncIterator[Bench]:
     callback, workspaces = Callback(passports, clock), DirectoryWorkspaces(tmp_path)
     workspace = Workspace(workspaces, 1)
     tools: dict[str, ExternalTool] = {
-        "run_code": CodeRunner(sandbox, callback).run_code,
+        "run_code": CodeRunner(sandbox, callback, Environments(None)).run_code,
         "shell": Shell(sandbox, callback, workspace),
         "filesystem": Filesystem(sandbox, workspace),
     }
@@ -99,6 +101,15 @@ async def test_other_languages_run_where_they_are_installed(
     assert (told["stdout"], told["exit_code"]) == (printed, 0), told
 
 
+async def test_typescript_runs_or_is_told_with_its_remedy(bench: Bench) -> None:
+    call = bench.told("run_code", code="const x: number = 1; console.log(x + 1)")
+    (told,) = await asyncio.gather(call, return_exceptions=True)
+    if isinstance(told, BaseException):
+        assert isinstance(told, ToolError) and "install Node.js" in str(told)
+    else:
+        assert (told["language"], told["stdout"]) == ("ts", "2\n")
+
+
 async def test_code_knows_its_agent_and_its_passport_ends_with_it(bench: Bench) -> None:
     told = await bench.told(
         "run_code", code="import os\nprint(os.environ['LETTA_AGENT_ID'], os.environ['LETTA_API_KEY'])"
@@ -128,7 +139,7 @@ async def test_nothing_is_run_for_empty_code_or_without_a_sandbox(bench: Bench) 
         await bench("run_code", code=" \n")
     with pytest.raises(ToolError, match="empty"):
         await bench("shell", command="")
-    none = CodeRunner(None, Callback(bench.passports, SystemClock())).run_code
+    none = CodeRunner(None, Callback(bench.passports, SystemClock()), Environments(None)).run_code
     with pytest.raises(SandboxUnavailable, match="no sandbox"):
         await replace(bench, tools={"run_code": none})("run_code", code="print(1)")
 

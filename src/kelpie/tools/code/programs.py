@@ -8,10 +8,11 @@ import orjson
 from kelpie.core.confinement import DEFAULT_CONFINEMENT, MEGABYTE, Confinement, Runner
 from kelpie.core.languages import Language
 from kelpie.sandbox.requests import function_call
+from kelpie.tools.environments import PYTHON_PACKAGES
 
 MISSING_CODE = 127
 MISSING = "kelpie: there is no such runtime here"
-UNKNOWN_OPTION = b"bad option: --experimental-strip-types"  # what an older Node.js says
+NO_TYPES = b"TypeScript needs Node.js"  # what the runner says of a Node.js that is too old
 # Its arguments: the program to look for, the file to write, and the command. What is not there is told, not tried.
 _SCRIPT = f"""
 command -v "$1" >/dev/null 2>&1 || {{ echo "{MISSING}" >&2; exit {MISSING_CODE}; }}
@@ -33,11 +34,7 @@ class Runtime:
 RUNTIMES = {
     Language.js: Runtime("Node.js", "main.js", ("node",), "install the package nodejs", 512 * MEGABYTE),
     Language.ts: Runtime(
-        "A Node.js that runs TypeScript (22.6 or newer)",
-        "main.ts",
-        ("node", "--experimental-strip-types", "--no-warnings"),
-        "install Node.js 22.6 or newer",
-        512 * MEGABYTE,
+        "A Node.js that runs TypeScript", "main.ts", ("node",), "install Node.js 22.13 or newer", 512 * MEGABYTE
     ),
     Language.r: Runtime("R", "main.R", ("Rscript", "--vanilla"), "install the package r-base-core", 512 * MEGABYTE),
     Language.java: Runtime(
@@ -48,6 +45,9 @@ RUNTIMES = {
         768 * MEGABYTE,
     ),
 }
+
+# The languages that packages can be installed for, by the names that tools know them by.
+SOURCE_TYPES = {Language.python: "python", Language.js: "javascript", Language.ts: "typescript"}
 
 
 def usual(language: Language) -> Confinement:
@@ -60,7 +60,9 @@ def request(language: Language, code: str) -> tuple[Runner, bytes]:
     """What runs the code, and what it is told."""
     runtime = RUNTIMES.get(language)
     if runtime is None:
-        return Runner.python, function_call(code, None, {})
+        return Runner.python, function_call(code, None, {}, paths=[PYTHON_PACKAGES])
+    if language is Language.ts:
+        return Runner.node, function_call(code, None, {}, typescript=True)
     return Runner.command, command(
         "sh", "-c", _SCRIPT, "sh", runtime.command[0], runtime.file, *runtime.command, runtime.file, stdin=code
     )

@@ -1,6 +1,7 @@
 """`run_code`: code of any of a few languages in a cell of its own, with a way back to the agent through our API."""
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,9 @@ from kelpie.core.tools import Tool
 from kelpie.sandbox.port import Ended, Job, Sandbox
 from kelpie.sandbox.requests import read_answer
 from kelpie.tools.callback import Callback
-from kelpie.tools.code.programs import MISSING, MISSING_CODE, RUNTIMES, UNKNOWN_OPTION, request, usual
+from kelpie.tools.code.programs import MISSING, MISSING_CODE, NO_TYPES, RUNTIMES, SOURCE_TYPES, request, usual
 from kelpie.tools.code.reports import report
+from kelpie.tools.environments import Environments
 from kelpie.tools.port import CallContext, Outcome
 
 NO_SANDBOX = "the code was not run: this server has no sandbox, and nothing runs outside of one"
@@ -21,9 +23,10 @@ NO_SANDBOX = "the code was not run: this server has no sandbox, and nothing runs
 class CodeRunner:
     """`sandbox` is None where nothing can hold code."""
 
-    def __init__(self, sandbox: Sandbox | None, callback: Callback) -> None:
+    def __init__(self, sandbox: Sandbox | None, callback: Callback, environments: Environments) -> None:
         self._sandbox = sandbox
         self._callback = callback
+        self._environments = environments
 
     async def run_code(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """Runs code and gives what it printed and how it ended. Raises ToolError."""
@@ -34,8 +37,13 @@ class CodeRunner:
         language = Language(named) if named else detect(code)
         confinement = call.quota.confined(confined(tool.sandbox, usual(language)))
         runner, asked = request(language, code)
-        with self._callback.opened(tool, call, confinement.wall_s) as way:
-            ended = await sandbox.run(Job(runner, asked, env=way.env, confinement=confinement, passport=way.passport))
+        source_type = SOURCE_TYPES.get(language)
+        async with AsyncExitStack() as stack:
+            mounts = ()
+            if source_type is not None:  # packages that the operator has given the tool, and what the language needs
+                mounts = await stack.enter_async_context(self._environments.of(replace(tool, source_type=source_type)))
+            way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
+            ended = await sandbox.run(Job(runner, asked, way.env, mounts, confinement, way.passport))
         if _is_missing(ended):
             raise ToolError(_missing(language, guessed=not named))
         facts = {"language": language.value} | ({} if named else {"detected": True})
@@ -50,7 +58,7 @@ def required(sandbox: Sandbox | None) -> Sandbox:
 
 
 def _is_missing(ended: Ended) -> bool:
-    return (ended.code == MISSING_CODE and MISSING.encode() in ended.stderr) or UNKNOWN_OPTION in ended.stderr
+    return (ended.code == MISSING_CODE and MISSING.encode() in ended.stderr) or NO_TYPES in ended.stderr
 
 
 def _missing(language: Language, *, guessed: bool) -> str:

@@ -9,17 +9,22 @@ from kelpie.tools.code.files import Filesystem
 from kelpie.tools.code.running import CodeRunner
 from kelpie.tools.code.shell import Shell
 from kelpie.tools.code.workspace import Workspace
+from kelpie.tools.environments import Environments
 from kelpie.tools.port import ExternalTool
 from kelpie.world.world import World
 
 
 def code_tools(
-    world: World, sandbox: Sandbox | None, callback: Callback, workspace_mb_max: int
+    world: World,
+    sandbox: Sandbox | None,
+    callback: Callback,
+    environments: Environments,
+    workspace_mb_max: int,
 ) -> Mapping[str, ExternalTool]:
     """They are there on every server; where there is no sandbox they say so when they are called."""
     workspace = Workspace(world.workspaces, workspace_mb_max)
     return {
-        "run_code": CodeRunner(sandbox, callback).run_code,
+        "run_code": CodeRunner(sandbox, callback, environments).run_code,
         with_tools.NAME: with_tools.CodeWithTools(sandbox, callback, world.database),
         "shell": Shell(sandbox, callback, workspace),
         "filesystem": Filesystem(sandbox, workspace),
