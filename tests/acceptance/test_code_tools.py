@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from letta_client import BadRequestError
 
 from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served, wait_for
@@ -35,7 +36,8 @@ said = {"messages": [{"role": "user", "content": "hello"}]}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, model: WireModel) -> Iterator[Served]:
-    with served(tmp_path_factory.mktemp("data"), **wires(model.url)) as running:
+    settings = wires(model.url) | {"KELPIE_SANDBOX_PACKAGES": "true"}
+    with served(tmp_path_factory.mktemp("data"), **settings) as running:
         yield running
 
 
@@ -134,6 +136,27 @@ except ToolFailed as error:
         assert status == "success", told
         assert told["stdout"].startswith("6 10\n") and "approval" in told["stdout"]
         assert "likes sums" in (await client.agents.blocks.retrieve("human", agent_id=agent.id)).value
+
+
+async def test_a_ready_client_is_there_where_its_package_is(server: Served) -> None:
+    """Skips where no package can be had."""
+    async with sdk_client("async", server.url) as client:
+        agent = await _agent(client, "run_code", name="Ann")
+        (tool,) = agent.tools
+        wanted: list[Any] = [{"name": "letta-client", "version": "1.12.1"}]
+        try:
+            await client.tools.update(tool.id, pip_requirements=wanted)
+        except BadRequestError as error:
+            pytest.skip(f"no package index can be reached: {error}")
+        code = """
+import os
+own = os.environ["LETTA_AGENT_ID"]
+print(client.agents.retrieve(own).name)
+client.agents.blocks.update("human", agent_id=own, value="Ada")
+"""
+        done = await client.agents.tools.run("run_code", agent_id=agent.id, args={"code": code})
+        assert (done.status, done.stdout) == ("success", ["Ann\n"]), done
+        assert (await client.agents.blocks.retrieve("human", agent_id=agent.id)).value == "Ada"
 
 
 async def test_their_names_are_taken(client: Any) -> None:
