@@ -135,7 +135,7 @@ _POSTINGS = text(
 
 
 def _postings(tx: Connection, places: Sequence[int]) -> dict[int, bytes]:
-    rows = tx.execute(_POSTINGS, {"places": str(list(places))})
+    rows = tx.execute(_POSTINGS, {"places": str(list(places))}) if places else ()
     return {place: stored for place, stored, checksum in rows if _is_whole(stored, checksum, place)}
 
 
