@@ -1,5 +1,7 @@
 """Lists of patterns and limits: what they say of a tool, what they refuse, and that no layer widens another."""
 
+from dataclasses import replace
+
 import pytest
 
 from kelpie.core.confinement import DEFAULT_CONFINEMENT, MEGABYTE
@@ -93,8 +95,13 @@ def test_limits_refuse_what_they_count():
     assert refusal is not None and "5 s of processor time" in refusal.told
 
 
-def test_memory_narrows_and_never_widens():
+def test_what_holds_for_one_call_narrows_and_never_widens():
     assert Quota(memory_bytes=64 * MEGABYTE).confined(DEFAULT_CONFINEMENT).memory_bytes == 64 * MEGABYTE
+    tight = Quota(wall_s=2.5, cpu_share=0.5, processes=3, output_bytes=1000, memory_bytes=4096 * MEGABYTE)
+    assert tight.confined(DEFAULT_CONFINEMENT) == replace(
+        DEFAULT_CONFINEMENT, wall_s=2.5, cpu_share=0.5, processes=3, output_bytes=1000
+    )
+    assert tight.within(Quota(wall_s=1, processes=9, tokens=5)) == replace(tight, wall_s=1, tokens=5)
     assert Quota(memory_bytes=4096 * MEGABYTE).confined(DEFAULT_CONFINEMENT) is DEFAULT_CONFINEMENT
     assert Quota().confined(DEFAULT_CONFINEMENT) is DEFAULT_CONFINEMENT
 

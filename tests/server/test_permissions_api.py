@@ -18,7 +18,9 @@ async def make(client: httpx.AsyncClient, **fields: Any) -> str:
 
 
 async def test_lists_and_limits_of_an_agent_come_back(client: httpx.AsyncClient) -> None:
-    permits, limits = {"allow": ["memory_*"], "deny": ["kind:custom"]}, {"tool_calls_per_hour": 5, "memory_mb": 64}
+    permits = {"allow": ["memory_*"], "deny": ["kind:custom"]}
+    of_one_call = {"memory_mb": 64, "timeout_s": 2.5, "cpu_share": 0.5, "processes": 8, "output_mb": 0.5}
+    limits = {"tool_calls_per_hour": 5, **of_one_call}
     agent = await make(client, kelpie_permissions=permits, kelpie_limits=limits)
     found = (await client.get(f"/v1/agents/{agent}")).json()
     assert found["kelpie_permissions"] == permits
@@ -39,6 +41,8 @@ async def test_lists_and_limits_of_an_agent_come_back(client: httpx.AsyncClient)
         ({"kelpie_permissions": {"deny": [1]}}, "deny"),
         ({"kelpie_limits": {"tool_calls_per_hour": -1}}, "tool_calls_per_hour"),
         ({"kelpie_limits": {"memory_mb": 1}}, "memory_mb"),
+        ({"kelpie_limits": {"timeout_s": 0}}, "timeout_s"),
+        ({"kelpie_limits": {"processes": 0}}, "processes"),
         ({"kelpie_limits": {"seconds": 1}}, "seconds"),
     ],
 )

@@ -53,12 +53,26 @@ def limits(
     tokens: options.Tokens = None,
     cpu_seconds: options.CpuSeconds = None,
     memory_mb: options.MemoryMb = None,
+    timeout: options.Timeout = None,
+    cpu_share: options.CpuShare = None,
+    processes: options.Processes = None,
+    output_mb: options.OutputMb = None,
     clear: options.Clear = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """Show what an agent may use in an hour and has used, or set it."""
-    server, given = client(url), options.limits(tool_calls, tokens, cpu_seconds, memory_mb)
+    server = client(url)
+    given = options.limits(
+        tool_calls_per_hour=tool_calls,
+        tokens_per_hour=tokens,
+        cpu_seconds_per_hour=cpu_seconds,
+        memory_mb=memory_mb,
+        timeout_s=timeout,
+        cpu_share=cpu_share,
+        processes=processes,
+        output_mb=output_mb,
+    )
     options.check_clear(clear, given)
     found = find(server, agent)
     if given is not None or clear:

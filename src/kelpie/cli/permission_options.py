@@ -13,6 +13,10 @@ ToolCalls = Annotated[int | None, typer.Option("--tool-calls", min=0, help="Tool
 Tokens = Annotated[int | None, typer.Option("--tokens", min=0, help="Tokens in each hour.")]
 CpuSeconds = Annotated[float | None, typer.Option("--cpu-seconds", min=0, help="Processor time in each hour.")]
 MemoryMb = Annotated[int | None, typer.Option("--memory-mb", min=16, help="Megabytes that one call may have.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", min=0.001, help="Seconds that one call may take.")]
+CpuShare = Annotated[float | None, typer.Option("--cpu-share", min=0.001, help="Cores that one call may keep busy.")]
+Processes = Annotated[int | None, typer.Option("--processes", min=1, help="Processes that one call may have.")]
+OutputMb = Annotated[float | None, typer.Option("--output-mb", min=0.001, help="Megabytes that one call may print.")]
 
 
 def permits(allow: list[str] | None, deny: list[str] | None) -> dict[str, Any] | None:
@@ -20,16 +24,8 @@ def permits(allow: list[str] | None, deny: list[str] | None) -> dict[str, Any] |
     return {"allow": allow or None, "deny": deny or []} if allow or deny else None
 
 
-def limits(
-    tool_calls: int | None, tokens: int | None, cpu_seconds: float | None, memory_mb: int | None
-) -> dict[str, Any] | None:
-    """The limits as they are sent; None when none is given."""
-    given = {
-        "tool_calls_per_hour": tool_calls,
-        "tokens_per_hour": tokens,
-        "cpu_seconds_per_hour": cpu_seconds,
-        "memory_mb": memory_mb,
-    }
+def limits(**given: float | None) -> dict[str, Any] | None:
+    """The limits as they are sent, by their names there; None when none is given."""
     return given if any(value is not None for value in given.values()) else None
 
 
@@ -54,6 +50,10 @@ def limits_line(shape: dict[str, Any] | None) -> str:
         "tokens_per_hour": "{:g} tokens an hour",
         "cpu_seconds_per_hour": "{:g} s of processor time an hour",
         "memory_mb": "{:g} MB a call",
+        "timeout_s": "{:g} s a call",
+        "cpu_share": "{:g} cores a call",
+        "processes": "{:g} processes a call",
+        "output_mb": "{:g} MB of output a call",
     }
     given = [text.format(shape[name]) for name, text in words.items() if shape and shape[name] is not None]
     return ", ".join(given) or "none"

@@ -67,13 +67,26 @@ def policy(
     tokens: options.Tokens = None,
     cpu_seconds: options.CpuSeconds = None,
     memory_mb: options.MemoryMb = None,
+    timeout: options.Timeout = None,
+    cpu_share: options.CpuShare = None,
+    processes: options.Processes = None,
+    output_mb: options.OutputMb = None,
     clear: options.Clear = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
     """Show what all agents of the organization may use, or set it."""
     server, permits = client(url), options.permits(allow, deny)
-    limits = options.limits(tool_calls, tokens, cpu_seconds, memory_mb)
+    limits = options.limits(
+        tool_calls_per_hour=tool_calls,
+        tokens_per_hour=tokens,
+        cpu_seconds_per_hour=cpu_seconds,
+        memory_mb=memory_mb,
+        timeout_s=timeout,
+        cpu_share=cpu_share,
+        processes=processes,
+        output_mb=output_mb,
+    )
     options.check_clear(clear, permits, limits)
     if clear or permits is not None or limits is not None:
         shown = server.put("/v1/kelpie/policy", {"permissions": permits or {}, "limits": limits or {}})

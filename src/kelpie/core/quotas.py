@@ -4,6 +4,7 @@ The record of calls and that of steps are what is counted, so nothing is kept tw
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kelpie.core.budgets import Budget, Period
 from kelpie.core.confinement import MEGABYTE, Confinement
@@ -12,12 +13,16 @@ from kelpie.core.time import MICROS_PER_SECOND, Micros
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Bounds for one agent; None is none. Memory is what one call may have at once, the rest is for each hour."""
+    """Bounds for one agent; None is none. The first three are for each hour, the others for one call in a sandbox."""
 
     tool_calls: int | None = None
     tokens: int | None = None
     cpu_us: int | None = None
     memory_bytes: int | None = None
+    wall_s: float | None = None
+    cpu_share: float | None = None  # of one core
+    processes: int | None = None
+    output_bytes: int | None = None
 
     @property
     def open(self) -> bool:
@@ -35,21 +40,20 @@ class Quota:
 
     def within(self, other: "Quota") -> "Quota":
         """The tighter of both, each by each."""
-        return Quota(
-            _least(self.tool_calls, other.tool_calls),
-            _least(self.tokens, other.tokens),
-            _least(self.cpu_us, other.cpu_us),
-            _least(self.memory_bytes, other.memory_bytes),
-        )
+        return Quota(**{name: _least(getattr(self, name), getattr(other, name)) for name in Quota.__slots__})
 
     def confined(self, confinement: Confinement) -> Confinement:
         """How a job is held that must keep to this as well."""
-        if self.memory_bytes is None or self.memory_bytes >= confinement.memory_bytes:
-            return confinement
-        return replace(confinement, memory_bytes=self.memory_bytes)
+        tighter = {
+            name: most
+            for name in _OF_ONE_CALL
+            if (most := getattr(self, name)) is not None and most < getattr(confinement, name)
+        }
+        return replace(confinement, **tighter) if tighter else confinement
 
 
 UNBOUNDED = Quota()
+_OF_ONE_CALL = ("memory_bytes", "wall_s", "cpu_share", "processes", "output_bytes")  # as a confinement names them
 _HOURLY = Budget(period=Period.hour)
 
 
@@ -87,5 +91,5 @@ def megabytes(size: int | None) -> int | None:
     return None if size is None else size // MEGABYTE
 
 
-def _least(one: int | None, other: int | None) -> int | None:
+def _least(one: Any, other: Any) -> Any:
     return other if one is None else one if other is None else min(one, other)

@@ -114,7 +114,8 @@ class _HeldMembers:
                 found[row.id] = Members.unpacked(row.members) if whole else None
         there = {number: members for number, members in found.items() if members is not None}
         self._held |= {keys[number]: members for number, members in there.items()}
-        self._forget()
+        if unknown:
+            self._forget()
         return there
 
     def _forget(self) -> None:

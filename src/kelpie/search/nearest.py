@@ -139,7 +139,8 @@ class Nearest:
     def _current(self, tx: Connection, key: tuple[str, str, str], now: Any) -> _Held:
         known = self._held.get(key, _NONE)
         if (known.version, known.rewrites) == (now.version, now.rewrites):
-            self._keep(key, known)
+            self._held.pop(key, None)
+            self._held[key] = known
             return known
         # Older snapshots may ask after newer ones were held; what only grew since is a beginning of it.
         grown = known if known.rewrites == now.rewrites and known.version < now.version else _NONE

@@ -29,7 +29,7 @@ class PermitsBody(BaseModel):
 
 
 class LimitsBody(BaseModel):
-    """What may be used in each hour (of UTC), and the memory of one call; null is no limit."""
+    """What may be used in each hour (of UTC), and by one call in a sandbox; null is no limit."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -37,11 +37,26 @@ class LimitsBody(BaseModel):
     tokens_per_hour: Count | None = None
     cpu_seconds_per_hour: Annotated[float, Field(ge=0, le=1_000_000_000)] | None = None
     memory_mb: Annotated[int, Field(ge=16, le=1024 * 1024)] | None = None
+    timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
+    cpu_share: Annotated[float, Field(gt=0, le=1024)] | None = None
+    processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    output_mb: Annotated[float, Field(gt=0, le=1024)] | None = None
 
     def quota(self) -> Quota:
-        cpu = None if self.cpu_seconds_per_hour is None else round(self.cpu_seconds_per_hour * MICROS_PER_SECOND)
-        memory = None if self.memory_mb is None else self.memory_mb * MEGABYTE
-        return Quota(self.tool_calls_per_hour, self.tokens_per_hour, cpu, memory)
+        return Quota(
+            tool_calls=self.tool_calls_per_hour,
+            tokens=self.tokens_per_hour,
+            cpu_us=_times(self.cpu_seconds_per_hour, MICROS_PER_SECOND),
+            memory_bytes=_times(self.memory_mb, MEGABYTE),
+            wall_s=self.timeout_s,
+            cpu_share=self.cpu_share,
+            processes=self.processes,
+            output_bytes=_times(self.output_mb, MEGABYTE),
+        )
+
+
+def _times(given: float | None, unit: int) -> int | None:
+    return None if given is None else round(given * unit)
 
 
 def permits_shape(permits: Permits | None) -> dict[str, Any] | None:
@@ -56,6 +71,10 @@ def limits_shape(quota: Quota | None) -> dict[str, Any] | None:
         "tokens_per_hour": quota.tokens,
         "cpu_seconds_per_hour": cpu_seconds(quota.cpu_us),
         "memory_mb": megabytes(quota.memory_bytes),
+        "timeout_s": quota.wall_s,
+        "cpu_share": quota.cpu_share,
+        "processes": quota.processes,
+        "output_mb": None if quota.output_bytes is None else quota.output_bytes / MEGABYTE,
     }
 
 
