@@ -1,4 +1,4 @@
-"""Sandbox configurations and their environment variables, kept for the engine that will run the code of tools."""
+"""Sandbox configurations and their environment variables, which every custom tool finds in its environment."""
 
 from typing import Annotated
 
