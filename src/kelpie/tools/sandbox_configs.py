@@ -1,6 +1,7 @@
 """The door to sandbox configurations: how the code of tools is to be run, and with which environment variables.
 
-They are kept for the engine that will run such code; this version of Kelpie runs none.
+Custom tools find the variables of the local one in their environment. Where and how code runs is the server's own
+business; what a configuration says of that is kept and told, and nothing more.
 """
 
 import re
