@@ -27,7 +27,7 @@ WORDS = ("human", SHARED, "search", "missing")
 MANNERS = ("whole", "steps", "tokens")
 
 
-@pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(200, marks=pytest.mark.soak)])
 async def test_a_killed_server_loses_and_doubles_nothing(tmp_path: Path, rounds: int) -> None:
     with scripted_model() as model:
         server = Served(tmp_path / "data", OPENAI_BASE_URL=model, OPENAI_API_KEY="none", KELPIE_MODEL_ATTEMPTS="1")

@@ -21,6 +21,8 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "README.md": ["it fetches this repository", "the package is installed with the tests"],
     "docs/auth.md": ["it would be reachable from other machines"],
+    "docs/cli.md": ["its exit code depends on the machine"],
+    "docs/security.md": ["its exit code depends on the machine"],
     "docs/quickstart.md": ["the package is installed with the tests"],
 }
 WRITTEN_URL = "http://127.0.0.1:8283"

@@ -84,7 +84,7 @@ async def test_a_wrong_key_is_told_and_not_tried_again() -> None:
 async def test_a_server_that_stays_silent_is_given_up() -> None:
     async with fake() as made:
         made.will(silence)
-        error = await failure(made, "a", attempts=1, first_byte_s=0.05)
+        error = await failure(made, "a", attempts=1, total_s=0.05)
     assert error.kind is ModelFault.timeout
 
 

@@ -34,6 +34,8 @@ CASES: list[tuple[KelpieError, int]] = [
     (tree.ConfigurationError("OPENAI_API_KEY", "set it"), 400),
     (tree.InvariantBroken("secret details"), 500),
     (tree.ToolError("for the model"), 500),
+    (tree.SandboxUnavailable("bubblewrap is not installed"), 500),
+    (tree.NoSuchVersion("block-1", 7, 2, 5), 404),
 ]
 
 MODEL_CASES = {

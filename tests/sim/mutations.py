@@ -79,7 +79,7 @@ from kelpie.world.cells import Cell
 
 @dataclass(frozen=True)
 class Mutation:
-    """`scenario` turns red within `seeds` seeds; `broken` is the invariant it names, where only one can be."""
+    """`scenario` turns red within `seeds` seeds; `broken` is a pattern of the invariants that may say so."""
 
     apply: Callable[[pytest.MonkeyPatch], None]
     scenario: str
@@ -244,7 +244,8 @@ def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> Non
 def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
     async def answer_open(self: turn.TurnLoop, reply: Any, left: Any) -> bool:
         earlier = [row for row in self._said if row.step_id != reply.step_id]
-        again = [each for each in self._plan(reply.tool_calls, earlier) if each.call in left]
+        planned = await self._planned(reply.tool_calls, earlier, reply.step_id, self._words(reply))
+        again = [each for each in planned if each.call in left]
         return await self._answer_one_by_one(reply.step_id, again)
 
     patch.setattr(turn.TurnLoop, "answer_open", answer_open)
@@ -356,7 +357,7 @@ def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> 
 
 
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(course, "book", lambda hot, step: None)
+    patch.setattr(course, "book", lambda *_: None)
 
 
 def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch) -> None:
@@ -504,6 +505,7 @@ _HISTORY = "block-history"
 _LANES = "lanes-of-one-agent"
 _BEHIND = "background-runs-and-readers"
 _DOUBTS = "edits-in-doubt"
+_STALE = "a prompt is not older than the last edit|a live agent sees what is stored"
 _CUT_OFF = "turns-cut-off"
 _REMOVALS = "delete-and-reset"
 _RECORDS = "records-under-storage-faults"
@@ -589,7 +591,7 @@ MUTATIONS = (
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),
     Mutation(history_is_ordered_by_the_clock, "clock-jumps", 15, "the history is read as it was written"),
     Mutation(edits_are_told_to_nobody, _SHARED, 10, "a prompt is not older than the last edit"),
-    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 60, "a prompt is not older than the last edit"),
+    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 60, _STALE),
     Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 20, "a live agent sees what is stored"),
     Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 20, "what an SDK repeats is not in the history"),
     Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 30),

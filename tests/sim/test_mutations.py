@@ -1,5 +1,7 @@
 """The simulation is able to find bugs: cutting one fault, or one propagation of an error, turns it red."""
 
+import re
+
 import pytest
 
 from kelpie.sim.faults import Fault
@@ -13,7 +15,7 @@ def test_a_broken_propagation_turns_its_scenario_red(mutation: Mutation, monkeyp
     mutation.apply(monkeypatch)
     found = search(SCENARIOS[mutation.scenario], range(mutation.seeds)).broken
     assert found is not None, f"{mutation.seeds} seeds of {mutation.scenario} did not notice"
-    assert mutation.broken in (found.broken or "")
+    assert re.search(mutation.broken, found.broken or "")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -20,13 +20,12 @@ ROOT = Path(__file__).parents[2]
 SHARE = 12
 SHARE_OF_RARE = 20
 RARE = ("calls-that-wait",)  # whose named faults take more seeds to fire
-SHARE_OF_LONG = 8
+SHARE_OF_LONG = 10
 LONG = (
     "many-agents",
     "shared-block-edits",
     "block-history",
     "two-servers-one-disk",
-    "everything-at-once",
     "waits-that-expire",
     "working-memory-and-checkpoints",
     "permissions-race-calls",

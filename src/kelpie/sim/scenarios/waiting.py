@@ -230,7 +230,7 @@ WAITING = scenario(
     "calls-that-wait",
     Deciding,
     faults=(
-        *(Aim(fault, "journal.step", rate=0.05, times_max=1) for fault in (BEFORE, AFTER)),
+        *(Aim(fault, "journal.step", rate=0.3, times_max=1) for fault in (BEFORE, AFTER)),
         *(Aim(fault, "journal.result", rate=0.15, times_max=1) for fault in (BEFORE, AFTER)),
         *(Aim(fault, "journal.recover", rate=0.3, times_max=1) for fault in (BEFORE, AFTER)),
         *(Aim(fault, "outside.effect", rate=0.1, times_max=1) for fault in (BEFORE, AFTER)),
