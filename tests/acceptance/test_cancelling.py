@@ -115,6 +115,15 @@ async def test_a_background_stream_ends_in_order_and_is_read_again_as_it_was(
     assert [one.message_type for one in kept] == ["system_message", "user_message", "assistant_message"]
 
 
+async def _under_way(client: Any, agent_id: str) -> Any:
+    """The one run of the agent; the model may be asked while it is still being written down."""
+    async with asyncio.timeout(WAIT_S):
+        while not (found := await every(client.runs.list(agent_id=agent_id, active=True))):
+            await asyncio.sleep(0.05)  # between two looks
+    [run] = found
+    return run
+
+
 async def test_by_run_by_conversation_and_what_is_not_there(client: Any, server: Served, model: SlowModel) -> None:
     agent_id = await new(client)
     with pytest.raises(ConflictError):
@@ -125,7 +134,7 @@ async def test_by_run_by_conversation_and_what_is_not_there(client: Any, server:
         model.hold(pieces=1)
         sent = Sent(server.url, agent_id, "steps")
         await asyncio.to_thread(wait_for, "the model is asked", lambda: model.asking == 1, WAIT_S)
-        [run] = [one for one in await every(client.runs.list(agent_id=agent_id, active=True)) if one.status]
+        run = await _under_way(client, agent_id)
         unknown = "run-00000000-0000-4000-8000-000000000001"
         if how == "run":
             told = await got(client.agents.messages.cancel(agent_id, run_ids=[run.id, unknown]))

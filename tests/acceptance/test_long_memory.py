@@ -36,7 +36,7 @@ FACTS = {
 SAFE, FILED = 5, "Safe: heliotrope opens it."
 STREAMING = cycle((False, True))  # every other question
 FILLER = "The weather report for day {number} says clouds and some wind from the west. " * 5
-FOUND_S = 90.0
+FOUND_S = 240.0
 
 
 class Friend(WireModel):
@@ -154,4 +154,4 @@ async def _embedded(client: Any, agent_id: str) -> None:
             hits = await got(client.messages.search(query=FACTS[2], agent_id=agent_id, search_mode="vector", limit=1))
             if [hit.content for hit in hits] == [FACTS[2]]:
                 return
-            await asyncio.sleep(0.2)  # between two looks
+            await asyncio.sleep(1.0)  # between two looks

@@ -108,6 +108,8 @@ class BubblewrapCell:
         """What there is of the order by now."""
         for pipe in self._pipes:
             pipe.drain()
+        while self._replied():  # it may have ended sooner than all that it said was read
+            pass
         stdout, stderr = self._pipes
         group = self._hold.group
         result = self._result.complete()
@@ -173,20 +175,23 @@ class BubblewrapCell:
         self._gone.set()
         self._over.set()
 
-    def _replied(self) -> None:
+    def _replied(self) -> bool:
+        """Takes a piece of the result; whether there may be more."""
+        if self._result.complete() is not None or self._flooded:
+            self._loop.remove_reader(self._hold.control)
+            return False
         try:
             data = self._hold.control.recv(CHUNK)
         except BlockingIOError:
-            return
+            return False
         except ConnectionResetError:
             data = b""
-        if not data:
-            self._loop.remove_reader(self._hold.control)
-            return
         self._result.add(data)
-        if self._result.complete() is not None:
+        if not data or self._result.complete() is not None:
             self._loop.remove_reader(self._hold.control)
+        if self._result.complete() is not None:
             self._over.set()
+        return bool(data)
 
     def _flood(self) -> None:
         self._flooded = True
