@@ -118,10 +118,12 @@ async def test_a_background_stream_ends_in_order_and_is_read_again_as_it_was(
 async def _under_way(client: Any, agent_id: str) -> Any:
     """The one run of the agent; the model may be asked while it is still being written down."""
     async with asyncio.timeout(WAIT_S):
-        while not (found := await every(client.runs.list(agent_id=agent_id, active=True))):
+        while True:
+            found = await every(client.runs.list(agent_id=agent_id, active=True))
+            if found:
+                [run] = found
+                return run
             await asyncio.sleep(0.05)  # between two looks
-    [run] = found
-    return run
 
 
 async def test_by_run_by_conversation_and_what_is_not_there(client: Any, server: Served, model: SlowModel) -> None:
