@@ -28,7 +28,7 @@ class LeanClient:
 
     async def call(self, method: str, path: str, body: Any = None) -> bytes:
         """The body of the answer; ends the measurement for anything but a 200."""
-        if self._streams is None:
+        if self._streams is None or self._streams[0].at_eof():  # the server ends connections that rest too long
             host, port = self._address.split(":")
             self._streams = await asyncio.open_connection(host, int(port), limit=2**20)
         reader, writer = self._streams
