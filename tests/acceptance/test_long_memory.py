@@ -37,6 +37,7 @@ SAFE, FILED = 5, "Safe: heliotrope opens it."
 STREAMING = cycle((False, True))  # every other question
 FILLER = "The weather report for day {number} says clouds and some wind from the west. " * 5
 FOUND_S = 240.0
+NUTS = "kid sick after nuts"  # no word of it was ever said, so that words alone do not find it
 
 
 class Friend(WireModel):
@@ -159,7 +160,7 @@ async def _embedded(client: Any, agent_id: str) -> None:
     """Waits until the background has come to the oldest of the messages: it begins with the newest."""
     async with asyncio.timeout(FOUND_S):
         while True:
-            hits = await got(client.messages.search(query=FACTS[2], agent_id=agent_id, search_mode="vector", limit=1))
+            hits = await got(client.messages.search(query=NUTS, agent_id=agent_id, search_mode="vector", limit=1))
             if [hit.content for hit in hits] == [FACTS[2]]:
                 return
             await asyncio.sleep(1.0)  # between two looks
