@@ -6,6 +6,21 @@ from typing import Any
 from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement
 from kelpie.sandbox.port import Job, Mount, Runner
 
+# Tells how many processes it could start.
+FORKS = """
+import os
+def tool():
+    children = 0
+    try:
+        while children < 1000:
+            if os.fork() == 0:
+                os.read(os.pipe()[0], 1)
+            children += 1
+    except OSError:
+        pass
+    return children
+"""
+
 
 def script(source: str, most: Confinement = DEFAULT_CONFINEMENT, mounts: tuple[Mount, ...] = ()) -> Job:
     return Job(Runner.python, json.dumps({"source": source}).encode(), confinement=most, mounts=mounts)

@@ -9,21 +9,7 @@ from kelpie.core.confinement import Confinement, Mount
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
-from tests.sandbox.jobs import function, script
-
-FORKS = """
-import os
-def tool():
-    children = 0
-    try:
-        while children < 1000:
-            if os.fork() == 0:
-                os.read(os.pipe()[0], 1)
-            children += 1
-    except OSError:
-        pass
-    return children
-"""
+from tests.sandbox.jobs import FORKS, function, script
 
 
 async def main() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import shutil
 import socket
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.broker import API_PORT, PROXY_PORT, Served
 from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.cells import Plan
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import command, function, script
 
@@ -184,3 +186,28 @@ async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSan
 async def test_a_limit_that_no_cell_can_live_with_counts_as_the_least_one(sandbox: ProcessSandbox) -> None:
     tiny = Confinement(memory_bytes=1, processes=1, cpu_share=0.0)
     assert answer(await sandbox.run(function("def tool(): return 'lives'", most=tiny)))["value"] == "lives"
+
+
+async def test_a_server_out_of_descriptors_says_so_and_keeps_nothing(cells: BubblewrapCells) -> None:
+    def held() -> tuple[list[str], list[str]]:
+        groups = [str(each) for top in cells.groups.tops for each in top.glob("*/")] if cells.groups else []
+        return sorted(each.name for each in Path("/proc/self/fd").iterdir()), sorted(groups)
+
+    before = held()
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    refused = 0
+    for highest in range(3, 300):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest, usual[1]))
+        try:
+            cell = await cells.start(Plan(Runner.command))
+        except SandboxUnavailable:
+            refused += 1
+        else:
+            await cell.kill()
+            break
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+        assert held() == before, f"below descriptor {highest} something stayed"
+    else:
+        pytest.fail("it never worked")
+    assert refused > 10, "every step of a start was refused once"

@@ -1,10 +1,14 @@
 """Control groups of both kinds, on directories that stand for the kernel's."""
 
 import os
+import signal
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from kelpie.core.confinement import MEGABYTE, Confinement
-from kelpie.world.control_group import OWN_PROCESSES, PREFIX, Group, find
+from kelpie.world.control_group import OWN_PROCESSES, PREFIX, ControlGroups, Group, find
 
 MOST = Confinement(memory_bytes=64 * MEGABYTE, processes=7, cpu_share=0.5)
 
@@ -92,3 +96,18 @@ def test_what_it_used_is_read_from_either_kind(tmp_path: Path) -> None:
     assert (group.cpu_us(), group.memory_peak_bytes(), group.ran_out_of_memory()) == (1500, 4096, True)
     (tmp_path / "cpuacct.usage").write_text("2500000\n")
     assert group.cpu_us() == 2500
+
+
+def test_a_process_that_ended_by_itself_is_no_trouble(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        (tmp_path / "cgroup.procs").write_text(f"4194304\n{process.pid}\n")  # the first is beyond every process number
+        Group((tmp_path,)).kill_each()
+        assert process.wait() == -signal.SIGKILL
+
+
+def test_a_group_that_cannot_be_made_in_full_is_not_made(tmp_path: Path) -> None:
+    memory, pids = tmp_path / "memory", tmp_path / "pids"
+    memory.mkdir()
+    with pytest.raises(FileNotFoundError):
+        ControlGroups([memory, pids]).make("cell-1")
+    assert not list(memory.iterdir())

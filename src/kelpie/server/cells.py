@@ -16,6 +16,7 @@ from kelpie.core.access import Scope as AccessScope
 from kelpie.core.accounts import Caller
 from kelpie.core.errors import Unauthorized
 from kelpie.server import reach
+from kelpie.server.http_config import http_config
 from kelpie.world.broker import Listener
 
 if TYPE_CHECKING:
@@ -59,18 +60,7 @@ class CellServer:
 
     def _loaded(self) -> uvicorn.Config:
         if self._config is None:
-            self._config = uvicorn.Config(
-                self._app,
-                http="httptools",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                limit_concurrency=CONNECTIONS_MAX,
-            )
+            self._config = http_config(self._app, limit_concurrency=CONNECTIONS_MAX)
             self._config.load()
         return self._config
 

@@ -17,6 +17,7 @@ from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings import Settings
 from kelpie.observe import logs
 from kelpie.server.app import create_app
+from kelpie.server.http_config import http_config
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -59,18 +60,10 @@ async def serve(kelpie: "Kelpie", settings: Settings, ready: Callable[[str, int]
 
 
 def _config(kelpie: "Kelpie", settings: Settings) -> uvicorn.Config:
-    return uvicorn.Config(
+    return http_config(
         create_app(kelpie),
         host=settings.host,
         port=settings.port,
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
         backlog=BACKLOG,
         timeout_keep_alive=max(1, round(settings.keep_alive_s)),
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),

@@ -105,14 +105,12 @@ class BubblewrapCells:
             self._lowered(self._lacking)
 
     async def _started(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
-        group = self.groups.make(f"cell-{next(self._names)}") if self.groups is not None else None
         try:
-            hold = launch(group)
-        except BaseException:  # raised again: without a cell nobody would take the group back
-            if group is not None:
-                group.remove()
-            raise
-        cell = BubblewrapCell(hold, plan)
+            return await self._ready(self._launched(plan, launch))
+        except OSError as error:  # there are no more descriptors, processes or groups to be had
+            raise SandboxUnavailable(f"a cell cannot be started on this server now: {error.strerror}") from error
+
+    async def _ready(self, cell: BubblewrapCell) -> BubblewrapCell:
         try:
             async with asyncio.timeout(START_S):
                 await cell.ready()
@@ -125,6 +123,21 @@ class BubblewrapCells:
             await cell.kill()
             raise
         return cell
+
+    def _launched(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
+        """A cell whose processes are started. Raises OSError, and then leaves nothing behind."""
+        group = self.groups.make(f"cell-{next(self._names)}") if self.groups is not None else None
+        try:
+            hold = launch(group)
+            try:
+                return BubblewrapCell(hold, plan)
+            except OSError:
+                hold.release()
+                raise
+        except BaseException:  # raised again: without a cell nobody would take the group back
+            if group is not None:
+                group.remove()
+            raise
 
     async def close(self) -> None:
         if (groups := self.__dict__.get("groups")) is not None:

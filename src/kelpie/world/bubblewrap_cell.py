@@ -5,13 +5,14 @@ the first process in the cell's process namespace is the end of all of them: the
 """
 
 import asyncio
+import errno
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kelpie.core.confinement import MEGABYTE, MEMORY_BYTES_MIN, Confinement, Runner
@@ -20,10 +21,10 @@ from kelpie.world.cell_pipes import CHUNK, Frame, Pipe, framed
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.control_group import Group
 
-READY_BYTES_MAX = 4096
+READY_BYTES_MAX, DOORS = 4096, 2
 FILES_MAX = 1024
 WORKSPACE_FILE_BYTES = 256 * MEGABYTE  # the largest file where a workspace is mounted; its owner bounds the whole
-BURY_EVERY_S = 0.002
+BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
 INTERPRETER_BYTES = 192 * MEGABYTE  # of addresses that Python takes without using the memory behind them
 
 
@@ -40,9 +41,26 @@ class Hold:
     information: int | None = None  # where bubblewrap tells of the first process; None: there are no walls
     scratch: str | None = None  # a directory of the host that goes with it
 
+    def release(self) -> None:
+        """Ends it and gives everything back, where no cell could be made of it."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.stdout)
+        os.close(self.stderr)
+        self.close()
+
+    def close(self) -> None:
+        """Gives back what is not a cell's pipe."""
+        self.control.close()
+        if self.information is not None:
+            os.close(self.information)
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
 
 class BubblewrapCell:
     def __init__(self, hold: Hold, plan: Plan) -> None:
+        self._outer: int | None = os.pidfd_open(hold.process.pid)  # first: nothing below can fail
         self._hold = hold
         self._plan = plan
         self._loop = asyncio.get_running_loop()
@@ -58,7 +76,6 @@ class BubblewrapCell:
         hold.control.setblocking(False)
         self._result = Frame(self._flood)
         self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
-        self._outer: int | None = os.pidfd_open(hold.process.pid)
         self._loop.add_reader(self._outer, self._ended)
 
     @property
@@ -66,34 +83,42 @@ class BubblewrapCell:
         return not self._given and not self._over.is_set() and self._killed is None
 
     async def ready(self) -> None:
-        """Waits until the launcher has finished the walls and handed out the doors. Raises SandboxUnavailable."""
+        """Waits until the launcher has finished the walls and handed out the doors. Raises SandboxUnavailable, or
+        OSError where this process has no descriptor left for them."""
         seen = asyncio.Event()
         self._loop.add_reader(self._hold.control, seen.set)
         try:
             await seen.wait()
         finally:
             self._loop.remove_reader(self._hold.control)
-        message, descriptors, _, _ = socket.recv_fds(self._hold.control, READY_BYTES_MAX, 2)
+        message, descriptors, _, _ = socket.recv_fds(self._hold.control, READY_BYTES_MAX, DOORS)
         doors = [socket.socket(fileno=each) for each in descriptors]
         if not message:
             await self._over.wait()
             self._pipes[1].drain()
             raise SandboxUnavailable(_trouble(self._pipes[1].data.decode("utf-8", "replace")))
-        for door in doors:
-            door.setblocking(False)
         if self._hold.information is not None:
+            if len(doors) != DOORS:  # the kernel drops what there is no room for
+                _close_all(doors)
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            for door in doors:
+                door.setblocking(False)
             self.doors = Doors(*doors)
             told = json.loads(os.read(self._hold.information, READY_BYTES_MAX))
             self._first = os.pidfd_open(told["child-pid"])
 
     async def run(self, order: Order) -> None:
-        """Gives it its one order and waits until the result is there, or the program ended, or flooded us."""
+        """Gives it its one order and waits until the result is there, or the program ended, or flooded us.
+        Raises SandboxUnavailable."""
         assert not self._given, "a cell takes one order"
         self._given = True
         for pipe in self._pipes:
             pipe.bytes_max = order.confinement.output_bytes
         if self._hold.group is not None:
-            self._hold.group.limit(order.confinement)
+            try:
+                self._hold.group.limit(order.confinement)
+            except OSError as error:
+                raise SandboxUnavailable(f"the limits of a cell could not be set: {error.strerror}") from error
             self._cpu_before_us = self._hold.group.cpu_us()
         header = {"env": {**self._hold.env, **order.env}, "limits": self._limits(order.confinement)}
         self._loop.add_reader(self._hold.control, self._replied)
@@ -144,23 +169,20 @@ class BubblewrapCell:
         await self._gone.wait()
         if self._first is not None:
             await _readable(self._loop, self._first)
+        pause = BURY_EVERY_S
         while group is not None and not group.remove():
-            for process in group.processes():
-                os.kill(process, signal.SIGKILL)
-            await asyncio.sleep(BURY_EVERY_S)
+            group.kill_each()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, BURY_EVERY_S_MAX)  # what the kernel holds on to keeps its place, and nothing busy
         self._close()
 
     def _close(self) -> None:
         self._loop.remove_reader(self._hold.control)
-        self._hold.control.close()
         for pipe in self._pipes:
             pipe.close()
         if self.doors is not None:
             self.doors.close()
-        if self._hold.information is not None:
-            os.close(self._hold.information)
-        if self._hold.scratch is not None:
-            shutil.rmtree(self._hold.scratch, ignore_errors=True)
+        self._hold.close()
         if self._first is not None:
             os.close(self._first)
 
@@ -210,6 +232,11 @@ class BubblewrapCell:
     def _file_bytes(self) -> int:
         writable = any(mount.writable for mount in self._plan.mounts)
         return max(self._plan.scratch_bytes, WORKSPACE_FILE_BYTES) if writable else self._plan.scratch_bytes
+
+
+def _close_all(doors: Iterable[socket.socket]) -> None:
+    for door in doors:
+        door.close()
 
 
 def _kill(process: int) -> None:

@@ -1,11 +1,14 @@
-"""Starting the processes of a cell, with nothing of ours but the descriptors they are meant to have."""
+"""Starting the processes of a cell, with nothing of ours but the descriptors they are meant to have.
+
+What cannot be started raises OSError, and leaves neither a descriptor nor a directory.
+"""
 
 import os
 import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import ExitStack
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.world.bubblewrap_cell import Hold
@@ -22,70 +25,66 @@ _ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 97; shift; done; shift;
 
 def walled(plan: Plan, bwrap: str, filtered: bytes, hidden: Sequence[str], group: Group | None) -> Hold:
     """Starts bubblewrap, which builds the walls and starts the launcher behind them."""
-    ours, theirs = socket.socketpair()
-    information, information_end = os.pipe()
-    # Options given on the command line could be read in the cell, and with them paths of the host.
-    seccomp = _in_memory(filtered)
-    options = _in_memory("\0".join([*walls(plan, information_end, seccomp, hidden), ""]).encode())
-    command = [bwrap, "--args", str(options), "--", *program(plan, theirs.fileno())]
-    try:
-        process, stdout, stderr = _start(command, [theirs.fileno(), information_end, options, seccomp], "/", group)
-    except BaseException:  # raised again; the descriptors must not stay open
-        ours.close()
-        os.close(information)
-        raise
-    finally:
-        theirs.close()
-        _close(information_end, options, seccomp)
-    return Hold(process, ours, stdout, stderr, group, environment(), information)
+    with ExitStack() as kept, ExitStack() as given:
+        ours, theirs = _sockets(kept, given)
+        information, information_end = _pipe(kept, given)
+        # Options given on the command line could be read in the cell, and with them paths of the host.
+        seccomp = _in_memory(filtered, given)
+        options = _in_memory("\0".join([*walls(plan, information_end, seccomp, hidden), ""]).encode(), given)
+        command = [bwrap, "--args", str(options), "--", *program(plan, theirs)]
+        process, stdout, stderr = _start(command, [theirs, information_end, options, seccomp], "/", group)
+        kept.pop_all()
+        return Hold(process, ours, stdout, stderr, group, environment(), information)
 
 
 def unwalled(plan: Plan, group: Group | None) -> Hold:
     """Starts the launcher alone: what it runs is held by rlimits, Landlock where it is there, and nothing else."""
     if plan.mounts:
         raise SandboxUnavailable(NO_MOUNTS)
-    scratch = tempfile.mkdtemp(prefix="kelpie-scratch-")
+    with ExitStack() as kept, ExitStack() as given:
+        scratch = tempfile.mkdtemp(prefix="kelpie-scratch-")
+        kept.callback(os.rmdir, scratch)
+        ours, theirs = _sockets(kept, given)
+        command = program(plan, theirs, inside=str(PROGRAMS), writable=[scratch], ports=())
+        process, stdout, stderr = _start(command, [theirs], scratch, group)
+        kept.pop_all()
+        return Hold(process, ours, stdout, stderr, group, environment(scratch), scratch=scratch)
+
+
+def _sockets(kept: ExitStack, given: ExitStack) -> tuple[socket.socket, int]:
+    """Our end of the cell's socket, which is kept, and the number of the end that is given to it."""
     ours, theirs = socket.socketpair()
-    command = program(plan, theirs.fileno(), inside=str(PROGRAMS), writable=[scratch], ports=())
-    try:
-        process, stdout, stderr = _start(command, [theirs.fileno()], scratch, group)
-    except BaseException:  # raised again; neither the descriptor nor the directory must stay
-        ours.close()
-        Path(scratch).rmdir()
-        raise
-    finally:
-        theirs.close()
-    return Hold(process, ours, stdout, stderr, group, environment(scratch), scratch=scratch)
+    kept.callback(ours.close)
+    given.callback(theirs.close)
+    return ours, theirs.fileno()
 
 
 def _start(
-    command: Sequence[str], given: Sequence[int], directory: str, group: Group | None
+    command: Sequence[str], descriptors: Sequence[int], directory: str, group: Group | None
 ) -> tuple[subprocess.Popen[bytes], int, int]:
     """The process and our ends of its standard output and standard error."""
     if group is not None:
         command = ["/bin/sh", "-c", _ENTER, "sh", *group.entries(), "--", *command]
-    stdout, stdout_end = os.pipe()
-    stderr, stderr_end = os.pipe()
-    try:
+    with ExitStack() as kept, ExitStack() as given:
+        (stdout, stdout_end), (stderr, stderr_end) = _pipe(kept, given), _pipe(kept, given)
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=stdout_end, stderr=stderr_end, pass_fds=given, env={},
+            command, stdin=subprocess.DEVNULL, stdout=stdout_end, stderr=stderr_end, pass_fds=descriptors, env={},
             cwd=directory, start_new_session=True,
         )  # fmt: skip
-    except OSError as error:
-        _close(stdout, stderr)
-        raise SandboxUnavailable(f"a cell cannot be started: {error.strerror}") from None
-    finally:
-        _close(stdout_end, stderr_end)
-    return process, stdout, stderr
+        kept.pop_all()
+        return process, stdout, stderr
 
 
-def _in_memory(data: bytes) -> int:
+def _pipe(kept: ExitStack, given: ExitStack) -> tuple[int, int]:
+    ours, theirs = os.pipe()
+    kept.callback(os.close, ours)
+    given.callback(os.close, theirs)
+    return ours, theirs
+
+
+def _in_memory(data: bytes, given: ExitStack) -> int:
     descriptor = os.memfd_create("kelpie")
+    given.callback(os.close, descriptor)
     os.write(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
-
-
-def _close(*descriptors: int) -> None:
-    for each in descriptors:
-        os.close(each)

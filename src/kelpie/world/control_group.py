@@ -5,7 +5,9 @@ groups in it, which usually takes root. A machine with neither has no groups; wh
 """
 
 import os
+import signal
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +51,11 @@ class Group:
         """Where the kernel can do it, kills all at once."""
         self._set("cgroup.kill", "1")
 
-    def processes(self) -> list[int]:
-        return [int(line) for line in (self._read("cgroup.procs") or "").split()]
+    def kill_each(self) -> None:
+        """Kills those that are there right now; one that ends by itself meanwhile is no trouble."""
+        for process in (self._read("cgroup.procs") or "").split():
+            with suppress(ProcessLookupError):
+                os.kill(int(process), signal.SIGKILL)
 
     def ran_out_of_memory(self) -> bool:
         told = (self._read("memory.events") or self._read("memory.oom_control") or "").split()
@@ -97,16 +102,21 @@ class ControlGroups:
     """The place below which groups are made, one directory for this process in each hierarchy."""
 
     def __init__(self, tops: Sequence[Path]) -> None:
-        self._tops = tuple(tops)
+        self.tops = tuple(tops)
 
     def make(self, name: str) -> Group:
-        directories = tuple(top / name for top in self._tops)
-        for directory in directories:
-            directory.mkdir()
-        return Group(directories)
+        """Raises OSError, and then leaves nothing behind."""
+        group = Group(tuple(top / name for top in self.tops))
+        try:
+            for directory in group.directories:
+                directory.mkdir()
+        except OSError:
+            group.remove()
+            raise
+        return group
 
     def close(self) -> None:
-        Group(self._tops).remove()
+        Group(self.tops).remove()
 
 
 def find(proc: Path = Path("/proc")) -> ControlGroups | None:

@@ -150,4 +150,5 @@ def _settle(part: Path, place: Path) -> None:
     if size > SET_BYTES_MAX:
         raise ToolError(f"the packages take {size // 1024**2} MB, and a set may take {SET_BYTES_MAX // 1024**2} MB")
     if not place.is_dir():
+        os.sync()  # a name that outlives a power cut must not stand for files that did not
         part.rename(place)
