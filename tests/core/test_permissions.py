@@ -53,7 +53,22 @@ def test_a_refusal_names_the_pattern():
 
 @pytest.mark.parametrize(
     "pattern",
-    ["", "a b", "shell;rm", "kind:", "kind:robot", "capability:flight", "type:custom", "x" * 201, "ümlaut", "a\nb"],
+    [
+        "",
+        "a b",
+        "shell;rm",
+        "kind:",
+        "kind:robot",
+        "capability:flight",
+        "type:custom",
+        "x" * 201,
+        "ümlaut",
+        "a\nb",
+        "[",
+        "sh[ell",
+        "a]",
+        "a!",
+    ],
 )
 def test_what_is_no_pattern(pattern: str):
     with pytest.raises(InvalidInput, match=r"^deny: "):

@@ -71,7 +71,7 @@ async def test_the_installer_knows_nothing_of_the_servers_secrets(
 @pytest.mark.parametrize(
     ("done", "told"),
     [
-        (Finished(1, b"", b"ERROR: No matching distribution"), "No matching distribution"),
+        (Finished(1, b"", b"WARNING: an index of ours\nERROR: No such version"), r"cowsay==1: ERROR: No such version$"),
         (Finished(-9, b"", b"", timed_out=True), "took longer than 300 s"),
         (FileNotFoundError(2, "No such file or directory"), "No such file"),
     ],

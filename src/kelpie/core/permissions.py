@@ -17,7 +17,7 @@ from kelpie.core.errors import InvalidInput
 PATTERNS_MAX = 200  # of one list
 PATTERN_CHARS_MAX = 200
 KIND, CAPABILITY = "kind:", "capability:"
-_WRITTEN = re.compile(r"(kind:|capability:)?[A-Za-z0-9_.*?!\[\]-]+")
+_WRITTEN = re.compile(r"(kind:|capability:)?([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]+\])+")
 
 
 class Capability(StrEnum):

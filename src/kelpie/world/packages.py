@@ -140,8 +140,9 @@ def _check(wanted: Needed, done: Finished) -> None:
     if done.timed_out:
         raise ToolError(f"installing {names} with {wanted.index} took longer than {INSTALL_S:g} s and was given up")
     if done.code != 0:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-TOLD_CHARS_MAX:]
-        raise ToolError(f"{wanted.index} could not install {names}: {said}")
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
+        why = "\n".join(line for line in said if not line.startswith("WARNING")).strip()[-TOLD_CHARS_MAX:]
+        raise ToolError(f"{wanted.index} could not install {names}: {why}")
 
 
 def _settle(part: Path, place: Path) -> None:
