@@ -10,7 +10,7 @@ import pytest
 from kelpie.core.confinement import Confinement
 from kelpie.core.errors import ToolError
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.broker import Listener, LocalBroker
+from kelpie.world.broker import Listener, LocalBroker, socket_of
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import script
@@ -39,7 +39,7 @@ class Api:
             writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + passport.encode())
             writer.close()
 
-        self.servers.append(await asyncio.start_server(answer, sock=listener))
+        self.servers.append(await asyncio.start_server(answer, sock=socket_of(listener)))
         return _Closing(self.servers[-1])
 
 

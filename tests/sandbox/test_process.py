@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import shutil
-import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from kelpie.core.confinement import Confinement, Isolation
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.broker import API_PORT, PROXY_PORT, Served
+from kelpie.world.broker import API_PORT, PROXY_PORT, Listener, Served, socket_of
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.cells import Plan
 from kelpie.world.clock import SystemClock
@@ -135,11 +134,11 @@ async def test_a_job_with_a_passport_reaches_who_answers_its_door_and_one_withou
     class OneWord:
         """Answers every connection with a word, as the API would with more."""
 
-        async def serve_api(self, listener: socket.socket, passport: str) -> Served:
-            server = await asyncio.start_server(lambda _, writer: self._say(writer, passport), sock=listener)
+        async def serve_api(self, listener: Listener, passport: str) -> Served:
+            server = await asyncio.start_server(lambda _, writer: self._say(writer, passport), sock=socket_of(listener))
             return _Closing(server)
 
-        async def serve_proxy(self, listener: socket.socket, hosts: Sequence[str]) -> Served:
+        async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
             raise AssertionError("nobody asked for the network")
 
         async def _say(self, writer: asyncio.StreamWriter, word: str) -> None:

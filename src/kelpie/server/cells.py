@@ -17,7 +17,7 @@ from kelpie.core.accounts import Caller
 from kelpie.core.errors import Unauthorized
 from kelpie.server import reach
 from kelpie.server.http_config import http_config
-from kelpie.world.broker import Listener
+from kelpie.world.broker import Listener, socket_of
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -52,10 +52,10 @@ class CellServer:
     async def serve(self, listener: Listener, passport: str) -> "_Serving":
         """Answers the listener until it is closed."""
         config = copy.copy(self._loaded())
-        config.loaded_app = _Marked(self._app, passport)
+        config.loaded_app = CellApi(self._app, passport)
         state = ServerState()
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: HttpToolsProtocol(config, state, {}), sock=listener)
+        server = await loop.create_server(lambda: HttpToolsProtocol(config, state, {}), sock=socket_of(listener))
         return _Serving(server, state)
 
     def _loaded(self) -> uvicorn.Config:
@@ -78,7 +78,7 @@ class _Serving:
                 transport.abort()
 
 
-class _Marked:
+class CellApi:
     """The application as one cell sees it."""
 
     def __init__(self, app: ASGIApp, passport: str) -> None:

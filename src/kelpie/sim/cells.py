@@ -1,17 +1,21 @@
 """The `Cells` port in the simulation: no process is started; what would run in a cell is a function of the scenario.
 
 Cells take time to start and to die, die while they wait, are refused by an exhausted machine, and break under their
-code before or after its effect. The function stands for the code of a tool; the server sees only what it leaves.
+code: before or after its effect, or in the middle of what it asks of our API. The function stands for the code of a
+tool; the server sees only what it leaves, and what it asks for at the door of its cell.
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kelpie.core.errors import SandboxUnavailable
+from kelpie.sim.asgi import Response, SimClient
+from kelpie.sim.doors import SimDoor
 from kelpie.sim.faults import Fault, Faults
-from kelpie.sim.loop import SimLoop
+from kelpie.sim.network import ConnectionLost, Network
 from kelpie.sim.node import Node
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.http import Http
@@ -19,22 +23,75 @@ from kelpie.world.http import Http
 START_S = (0.01, 0.2)
 KILL_S = (0.001, 0.1)
 FOR_EVER_S = 24 * 3600.0
+STRUCK_S = (0.0, 0.05)  # into a request to our API, when the cell breaks under it
 KILLED = 137
 
-Code = Callable[[Http, Mapping[str, Any]], Awaitable[Any]]
+_CALLING = "cells.calling"
 
 
-async def no_code(http: Http, arguments: Mapping[str, Any]) -> Any:
+class CellBroke(Exception):
+    """The code runs no further; how it ended is what the cell leaves."""
+
+    def __init__(self, left: Left) -> None:
+        super().__init__("the cell broke")
+        self.left = left
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What code finds in its cell."""
+
+    cells: "SimCells"
+    request: Mapping[str, Any]
+    env: Mapping[str, str]
+    door: SimClient
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return self.request.get("arguments") or {}
+
+    @property
+    def http(self) -> Http:
+        """The world outside, as far as a scenario lets code reach it."""
+        return self.cells.http
+
+    async def ask(self, method: str, path: str, body: Any = None, *, passport: str | None = None) -> Response:
+        """Asks our API, with the passport of this cell or another one. Raises ConnectionLost."""
+        headers = {"authorization": f"Bearer {passport or self.env.get('LETTA_API_KEY', '')}"}
+        asking = self.door.request(method, path, body, headers=headers, timeout_s=FOR_EVER_S)
+        faults = self.cells.faults
+        if faults.fires(Fault.process_crash, _CALLING):
+            raise CellBroke(await self._struck(asking, _broken(b"killed while it asked")))
+        if faults.fires(Fault.out_of_memory, _CALLING):
+            raise CellBroke(await self._struck(asking, _OUT_OF_MEMORY))
+        if faults.fires(Fault.process_timeout, _CALLING):
+            await self._struck(asking, _OUT_OF_MEMORY)
+            await asyncio.sleep(FOR_EVER_S)
+        return await asking
+
+    async def _struck(self, asking: Awaitable[Response], left: Left) -> Left:
+        """Lets the request go on for a moment, in which much or nothing may come of it."""
+        task = asyncio.ensure_future(asking)
+        await asyncio.wait((task,), timeout=self.cells.rng.uniform(*STRUCK_S))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return left
+
+
+Code = Callable[[Inside], Awaitable[Any]]
+
+
+async def no_code(inside: Inside) -> Any:
     """What runs where a scenario names nothing: it gives its arguments back."""
-    return dict(arguments)
+    return dict(inside.arguments)
 
 
 class SimCell:
     """One cell. What it did is on `left`, as with a real one."""
 
-    doors: Doors | None = None
-
-    def __init__(self, cells: "SimCells") -> None:
+    def __init__(self, cells: "SimCells", door: SimDoor) -> None:
+        self.doors: Doors | None = Doors(api=door, egress=_Shut())
+        self._door = door
         self._cells = cells
         self._left = Left(code=None, result=None, stdout=b"", stderr=b"")
         self._dead = cells.faults.fires(Fault.process_crash, "cells.waiting")
@@ -51,16 +108,19 @@ class SimCell:
         if faults.fires(Fault.process_crash, "cells.before"):
             self._left = _broken(b"killed before it began")
             return
-        arguments = json.loads(order.request).get("arguments") or {}
+        inside = Inside(self._cells, json.loads(order.request), order.env, self._door.client(faults))
         try:
-            value = await self._cells.code(self._cells.http, arguments)
+            value = await self._cells.code(inside)
             told = {"ok": True, "value": value, "text": str(value)}
-        except OSError as error:
+        except (OSError, ConnectionLost) as error:
             told = {"ok": False, "error": f"OSError: {error}", "traceback": ""}
+        except CellBroke as broke:
+            self._left = broke.left
+            return
         if faults.fires(Fault.process_timeout, "cells.run"):
             await asyncio.sleep(FOR_EVER_S)
         if faults.fires(Fault.out_of_memory, "cells.run"):
-            self._left = Left(code=KILLED, result=None, stdout=b"", stderr=b"", out_of_memory=True)
+            self._left = _OUT_OF_MEMORY
             return
         if faults.fires(Fault.process_crash, "cells.after"):
             self._left = _broken(b"killed after its effect")
@@ -72,6 +132,7 @@ class SimCell:
 
     async def kill(self) -> None:
         self._dead = True
+        self._door.close()
         await asyncio.sleep(self._cells.rng.uniform(*KILL_S))
 
 
@@ -80,20 +141,34 @@ class SimCells:
 
     lacking: str | None = None
 
-    def __init__(self, loop: SimLoop, faults: Faults, node: Node, http: Http, code: Code) -> None:
+    def __init__(self, network: Network, faults: Faults, node: Node, http: Http, code: Code) -> None:
         self.faults = faults
         self.http = http
         self.code = code
-        self.rng = loop.rng(f"cells/{node}")
+        self.rng = network.loop.rng(f"cells/{node}")
+        self._network = network
+        self._node = node
+        self._started = 0
 
     async def start(self, plan: Plan) -> SimCell:
         await asyncio.sleep(self.rng.uniform(*START_S))
         if self.faults.fires(Fault.process_resource_exhaustion, "cells.start"):
             raise SandboxUnavailable("a cell cannot be started: Resource temporarily unavailable")
-        return SimCell(self)
+        self._started += 1
+        return SimCell(self, SimDoor(self._network, self._node, f"cell-{self._started}"))
 
     async def close(self) -> None:
         return
+
+
+class _Shut:
+    """A door that leads nowhere."""
+
+    def close(self) -> None:
+        return
+
+
+_OUT_OF_MEMORY = Left(code=KILLED, result=None, stdout=b"", stderr=b"", out_of_memory=True)
 
 
 def _broken(stderr: bytes) -> Left:

@@ -37,14 +37,15 @@ class ResponseHead:
 class Server:
     """Where clients reach one node."""
 
-    def __init__(self, network: Network, node: Node, app: App) -> None:
+    def __init__(self, network: Network, node: Node, app: App, place: str = PLACE) -> None:
         self._network = network
         self._app = app
+        self._place = place  # where the faults of its connections are
         self.node = node
 
     def accept(self, client: str) -> Connection:
         """A new connection, and the task that serves it."""
-        connection = self._network.connect(self.node, f"{client}-{self.node.name}", PLACE)
+        connection = self._network.connect(self.node, f"{client}-{self.node.name}", self._place)
         serving = _Cycle(self._network, connection, self._app).run()
         self._network.loop.create_task(serving, name="request", context=self.node.context())
         return connection

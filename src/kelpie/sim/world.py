@@ -55,5 +55,5 @@ class SimWorld:
             http=http,
             processes=SimProcesses(self._programs),
             embedder=SimEmbedder(self.loop, self.faults, node),
-            cells=SimCells(self.loop, self.faults, node, http, lambda http, arguments: self.code(http, arguments)),
+            cells=SimCells(self.network, self.faults, node, http, lambda inside: self.code(inside)),
         )

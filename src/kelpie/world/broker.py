@@ -9,11 +9,10 @@ from typing import Protocol
 
 from kelpie.core.confinement import API_PORT, PROXY_PORT
 from kelpie.core.errors import InvalidInput, ToolError
+from kelpie.world.cells import Listener
 from kelpie.world.egress import EgressProxy
 
-__all__ = ["API_PORT", "PROXY_PORT", "Broker", "Listener", "LocalBroker", "ServeApi", "Served"]
-
-Listener = socket.socket
+__all__ = ["API_PORT", "PROXY_PORT", "Broker", "Listener", "LocalBroker", "ServeApi", "Served", "socket_of"]
 
 _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
 # How programs find the proxy.
@@ -32,6 +31,12 @@ class Served(Protocol):
 
 
 ServeApi = Callable[[Listener, str], Awaitable[Served]]
+
+
+def socket_of(listener: Listener) -> socket.socket:
+    """The socket of a real cell; the simulation answers its own doors."""
+    assert isinstance(listener, socket.socket)
+    return listener
 
 
 class Broker(Protocol):
@@ -62,7 +67,7 @@ class LocalBroker:
         except InvalidInput as error:
             listener.close()
             raise ToolError(f"The tool was not run: {error}") from error
-        return await proxy.serve(listener)
+        return await proxy.serve(socket_of(listener))
 
 
 class _Closed:

@@ -4,7 +4,6 @@ A cell is started before anybody knows what will run in it and waits; it is give
 whatever became of it. Nothing is ever run in a cell twice.
 """
 
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -48,12 +47,18 @@ class Left:
     memory_peak_bytes: int = 0
 
 
+class Listener(Protocol):
+    """A listening socket of a cell's own loopback; in the simulation, something that stands for one."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Doors:
     """Listening sockets of the cell's own loopback that only we hold: who connects to them inside talks to us."""
 
-    api: socket.socket
-    egress: socket.socket
+    api: Listener
+    egress: Listener
 
     def close(self) -> None:
         self.api.close()
@@ -63,7 +68,7 @@ class Doors:
 class Cell(Protocol):
     @property
     def doors(self) -> Doors | None:
-        """Its ways to us, shut by whoever does not serve them; None in the simulation."""
+        """Its ways to us, shut by whoever does not serve them; None where there are no walls."""
         ...
 
     @property

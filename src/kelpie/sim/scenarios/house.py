@@ -10,6 +10,7 @@ from kelpie.app import Kelpie
 from kelpie.core.settings import Settings
 from kelpie.server.app import create_app
 from kelpie.sim.database import SimDatabase
+from kelpie.sim.doors import serve_doors
 from kelpie.sim.scenarios.finder import FailingFinder
 from kelpie.sim.scenarios.journal_points import JournalPoints
 from kelpie.sim.scenarios.outside import OutsideTool
@@ -53,4 +54,6 @@ async def boot(world: World, settings: Settings, external: ExternalTool | None =
     world = replace(world, database=JournalPoints(world.database))
     kelpie = Kelpie(world, settings, external=external or OutsideTool(world), finder=finder)
     await kelpie.start()
-    return RunningKelpie(create_app(kelpie), kelpie)
+    app = create_app(kelpie)
+    kelpie.broker.api = serve_doors(app)
+    return RunningKelpie(app, kelpie)

@@ -17,6 +17,7 @@ from kelpie.core.errors import ToolError
 from kelpie.core.settings import Settings
 from kelpie.core.tools import Tool
 from kelpie.sandbox.port import Ended, How, Job, Runner
+from kelpie.sim.cells import Inside
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.house import SETTINGS, RunningKelpie, boot
@@ -26,7 +27,6 @@ from kelpie.sim.scenarios.play import Play, scenario, together
 from kelpie.sim.stage import Stage
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.tools.workbench import Workbench
-from kelpie.world.http import Http
 from kelpie.world.world import World
 
 AGENTS = 4
@@ -36,12 +36,12 @@ WAITING = 1
 CONFINEMENT = Confinement(wall_s=30.0)
 
 
-async def code(http: Http, arguments: Mapping[str, Any]) -> str:
+async def code(inside: Inside) -> str:
     """What the tool's code does: it makes the outside do something. Raises OSError when that does not answer."""
-    transport = http.transport()
+    transport = inside.http.transport()
     try:
         async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S) as client:
-            response = await client.post(f"http://{HOST}/do", json=dict(arguments))
+            response = await client.post(f"http://{HOST}/do", json=dict(inside.arguments))
             response.raise_for_status()
     except httpx.HTTPError as error:
         raise ConnectionError(type(error).__name__) from error

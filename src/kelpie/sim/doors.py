@@ -1,0 +1,77 @@
+"""The door of a simulated cell to our API: code inside connects to it, and the node that holds the cell answers.
+
+What answers is the gate of a real cell and behind it the real application. Once the door is shut nobody gets through,
+and who was talking is cut off, as with a socket.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from kelpie.server.cells import CellApi
+from kelpie.sim.asgi import SimClient
+from kelpie.sim.faults import Faults
+from kelpie.sim.network import Connection, Network
+from kelpie.sim.node import Node
+from kelpie.sim.server import App, Server
+from kelpie.world.broker import Served
+from kelpie.world.cells import Listener
+
+PLACE = "cells.door"  # a cell's own loopback, on which nothing is lost or late
+
+
+class SimDoor:
+    """The listener of one cell; it is shut until somebody answers it."""
+
+    def __init__(self, network: Network, node: Node, name: str) -> None:
+        self._network = network
+        self._node = node
+        self._name = name
+        self._server: _Answering | None = None
+
+    def client(self, faults: Faults) -> SimClient:
+        """For the code inside."""
+        return SimClient(self._name, lambda: self._server, faults)
+
+    def answer(self, app: App) -> None:
+        """Lets this application answer who connects."""
+        self._server = _Answering(self._network, self._node, app, PLACE)
+
+    def close(self) -> None:
+        """Nobody gets in any more, and who was in is cut off."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.cut()
+
+
+class _Answering(Server):
+    """A server that knows whom it talks to."""
+
+    def __init__(self, network: Network, node: Node, app: App, place: str) -> None:
+        super().__init__(network, node, app, place)
+        self._accepted: list[Connection] = []
+
+    def accept(self, client: str) -> Connection:
+        self._accepted.append(connection := super().accept(client))
+        return connection
+
+    def cut(self) -> None:
+        for connection in self._accepted:
+            connection.reset()
+
+
+class _Serving:
+    def __init__(self, door: SimDoor) -> None:
+        self._door = door
+
+    async def close(self) -> None:
+        self._door.close()
+
+
+def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[Served]]:
+    """What serves our API to simulated cells, in place of `CellServer.serve`."""
+
+    async def serve(listener: Listener, passport: str) -> Served:
+        assert isinstance(listener, SimDoor)
+        listener.answer(CellApi(app, passport))  # pyright: ignore[reportArgumentType]
+        return _Serving(listener)
+
+    return serve
