@@ -10,13 +10,17 @@ from dataclasses import replace
 from kelpie.agent.commands import DEFAULT_LANE, NOBODY_WAITS, Send
 from kelpie.agent.waits import Waits
 from kelpie.core.chains import HOPS_MAX
-from kelpie.core.errors import Conflict, ToolError
+from kelpie.core.errors import Conflict, Forbidden, ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.passports import Passport
 
 
 def on_behalf(send: Send, other: AgentId, passport: Passport) -> Send:
-    """The send, with whose it is and who waits for it. Raises Conflict for a cycle, and when the chain is spent."""
+    """The send, with whose it is and who waits for it.
+
+    Raises Conflict for a cycle and when the chain is spent, and Forbidden for what is more than saying something.
+    """
+    _check_plain(send)
     chain = passport.chain
     if other in chain.waiting:
         raise Conflict(
@@ -31,6 +35,23 @@ def on_behalf(send: Send, other: AgentId, passport: Passport) -> Send:
         chain = replace(chain, waiting=())
     messages = tuple(replace(message, sender_id=passport.agent_id) for message in send.messages)
     return replace(send, messages=messages, chain=chain)
+
+
+def _check_plain(send: Send) -> None:
+    """Raises Forbidden: code speaks to agents, but it is no person, and says nothing of how they answer.
+
+    A callback would be a way to the network for code that has none, and an approval a person's word.
+    """
+    more = {
+        "approvals": send.answers,
+        "callback_url": send.callback_url,
+        "client_tools": send.client_tools,
+        "override_model": send.override_model,
+        "override_system, system, client_skills": send.override,
+    }
+    for field, value in more.items():
+        if value:
+            raise Forbidden(f"{field}: the code of a tool can send messages, and nothing more; leave it out.")
 
 
 def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str) -> ExitStack:

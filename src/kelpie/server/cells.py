@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from kelpie.core.access import ALL_ACCESS, Pass
@@ -17,6 +16,7 @@ from kelpie.core.accounts import Caller
 from kelpie.core.errors import Unauthorized
 from kelpie.server import reach
 from kelpie.server.http_config import http_config
+from kelpie.server.http_protocol import BoundedProtocol
 from kelpie.world.broker import Listener, socket_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class CellServer:
         config.loaded_app = CellApi(self._app, passport)
         state = ServerState()
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(lambda: HttpToolsProtocol(config, state, {}), sock=socket_of(listener))
+        server = await loop.create_server(lambda: _CellProtocol(config, state, {}), sock=socket_of(listener))
         return _Serving(server, state)
 
     def _loaded(self) -> uvicorn.Config:
@@ -63,6 +63,12 @@ class CellServer:
             self._config = http_config(self._app, limit_concurrency=CONNECTIONS_MAX)
             self._config.load()
         return self._config
+
+
+class _CellProtocol(BoundedProtocol):
+    """A connection out of a cell; those beyond the bound would take descriptors of the whole server."""
+
+    connections_max = CONNECTIONS_MAX
 
 
 class _Serving:

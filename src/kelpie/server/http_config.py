@@ -5,12 +5,14 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from kelpie.server.http_protocol import BoundedProtocol
+
 
 def http_config(app: ASGIApp, **own: Any) -> uvicorn.Config:
     """What all listeners have in common, with the `own` options of one."""
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
