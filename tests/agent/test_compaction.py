@@ -6,16 +6,18 @@ from dataclasses import replace
 import pytest
 
 from kelpie.agent.compaction import Compacted
+from kelpie.agent.compaction_request import RUN_TYPE
 from kelpie.agent.events import Compacting
 from kelpie.agent.history import weight
 from kelpie.agent.summary import NOTHING_TOLD, read_summary
 from kelpie.agent.turn import TurnLoop
 from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.agents import NewAgent
+from kelpie.core.budgets import Budget, Spent
 from kelpie.core.errors import CallerError, InvalidInput, ModelError, ModelFault
 from kelpie.core.messages import MessageQuery, Role, Usage
 from kelpie.core.paging import Page
-from kelpie.core.runs import StepQuery, StopReason
+from kelpie.core.runs import RunQuery, RunStatus, StepQuery, StopReason
 from kelpie.core.tokens import estimate, tokens_in
 from kelpie.llm.port import ModelInfo, Reply
 from kelpie.storage import steps
@@ -350,6 +352,30 @@ async def test_a_context_is_compacted_on_request(house):
     assert (everything.before, everything.after) == (11, 2)
     again = await compact(house, agent)
     assert (again.summary, again.before, again.after) == (everything.summary, 2, 2)
+
+
+async def spent(house, agent) -> Spent:
+    return await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
+
+
+async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_budget(house):
+    agent = await make(house, window=100_000)
+    await fill(house, agent, 6, size=5)
+    before = await spent(house, agent)
+    done = await compact(house, agent)
+    assert done.step is not None and done.step.usage.total_tokens > 0
+    after = await spent(house, agent)
+    assert (after.tokens - before.tokens, after.calls - before.calls) == (done.step.usage.total_tokens, 1)
+    (run,) = [run for run in await house.kelpie.runs.list(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
+    assert (run.status, run.usage, run.step_count) == (RunStatus.completed, done.step.usage, 1)
+    await house.kelpie.agents.update(agent.id, {"budget": Budget(tokens=after.tokens)})
+    summed_up = len(house.model.summing)
+    with pytest.raises(CallerError, match="budget is used up"):
+        await compact(house, agent, mode="all")
+    assert len(house.model.summing) == summed_up
+    await house.kelpie.agents.update(agent.id, {"budget": Budget(tokens=after.tokens + 1)})
+    assert (await compact(house, agent, mode="all")).after == 2
+    assert ended(await house.say(agent.id, "more")).stop_reason is StopReason.insufficient_credits
 
 
 async def test_a_short_history_is_not_compacted_on_request(house):

@@ -13,7 +13,7 @@ from kelpie.agent.approvals import refuse_while
 from kelpie.agent.cancellation import Cancelled
 from kelpie.agent.commands import Send
 from kelpie.agent.compaction import Compacted
-from kelpie.agent.compaction_request import on_request
+from kelpie.agent.compaction_request import RUN_TYPE, on_request
 from kelpie.agent.context import load_context
 from kelpie.agent.equipment import Equipment
 from kelpie.agent.events import TurnEnded
@@ -169,10 +169,12 @@ class Activation:
         await self.recover(conversation)
         lane = await enter(world.database, self._hot, conversation)
         thread = ConversationId(conversation) if conversation else None
-        run = Run(world.ids.new(RunId), self.agent_id, RunStatus.running, world.clock.now(), conversation_id=thread)
+        now, told = world.clock.now(), {"run_type": RUN_TYPE}
+        run = Run(world.ids.new(RunId), self.agent_id, RunStatus.running, now, conversation_id=thread, metadata=told)
         with self._hot.using(lane), logs.bind(agent_id=self.agent_id):
             position = Position(self._hot.claim, run, 0, conversation)
-            return await on_request(world, self._equipment.models, lane, position, given)
+            bounds = lane.bounds(self._equipment.policy)
+            return await on_request(world, self._equipment.models, self._hot, lane, position, bounds, given)
 
     async def _mend(self, lane: Lane) -> None:
         """Makes the repairs last that the prompt would need again and again. Raises StorageError."""

@@ -7,7 +7,7 @@ everything.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kelpie.agent import journal
+from kelpie.agent import journal, side_runs
 from kelpie.agent.compaction_plan import Occasion, Plan
 from kelpie.agent.context import Context
 from kelpie.agent.events import MessageCommitted
@@ -40,7 +40,7 @@ class Compacted:
     stats: CompactionStats
     before: int  # messages in the context, with the system message
     after: int
-    step: Step | None = None  # the record of who summed up, within a turn
+    step: Step | None = None  # the record of who summed up
 
 
 class Compactor:
@@ -63,13 +63,16 @@ class Compactor:
         row_id, otid = world.ids.new(MessageId), world.ids.uuid() if in_turn else None
         row = summary_row(position.run, row_id, plan.text, stats if in_turn else None, now, otid)
         row = replace(row, step_id=occasion.step_id)
-        step = self._summing_up(position.run, plan, now) if in_turn else None  # no run stands behind a request
+        step = self._summing_up(position.run, plan, now)
+        organization = lane.agent.organization_id
         horizon, kept = context.entries[-1].message.id, list(dict.fromkeys(m.id for m in plan.cut.kept))
 
         def body(tx: Tx) -> tuple[int, int]:
             counts = _replace(tx, row, position.conversation, horizon, kept)
-            if step is not None:
-                steps.add(tx, step, lane.agent.organization_id)
+            if step is not None and in_turn:
+                steps.add(tx, step, organization)
+            elif step is not None:
+                side_runs.write(tx, side_runs.over(position.run, [step], now), [step], organization)
             if record is not None:
                 keep(tx, position.run, record, [MessageCommitted(row)], now)
             return counts

@@ -8,21 +8,31 @@ from kelpie.agent.compaction_plan import Occasion, Planner
 from kelpie.agent.context import Context
 from kelpie.agent.freshness import catch_up
 from kelpie.agent.journal import Position
-from kelpie.agent.lanes import Lane
+from kelpie.agent.lanes import Hot, Lane
+from kelpie.agent.ledger import Exhausted, afford, book
 from kelpie.agent.summary import read_summary
 from kelpie.core.compaction import Trigger
 from kelpie.core.errors import CallerError, StorageBusy
 from kelpie.core.messages import Role
+from kelpie.core.policies import Warrant
 from kelpie.llm.models import Models
 from kelpie.world.world import World
 
+RUN_TYPE = "kelpie_compaction"
 CHANGES_MAX = 3  # of the history, while it is summed up
 
 
 async def on_request(
-    world: World, models: Models, lane: Lane, position: Position, given: Mapping[str, Any] | None
+    world: World,
+    models: Models,
+    hot: Hot,
+    lane: Lane,
+    position: Position,
+    bounds: Warrant,
+    given: Mapping[str, Any] | None,
 ) -> Compacted:
-    """Raises CallerError when the context would not become shorter, InvalidInput, ModelError, StorageError."""
+    """Raises CallerError when the context would not become shorter or there is nothing left to spend on it,
+    InvalidInput, ModelError, StorageError."""
     planner, compactor = Planner(world, models, lane), Compactor(world, lane)
     occasion = Occasion(Trigger.asked_for, given=given)
     for _ in range(CHANGES_MAX):
@@ -35,9 +45,14 @@ async def on_request(
                 "There is too little in this context to compact: it would not become shorter. Send more messages "
                 "first, or use another mode in compaction_settings, such as 'all'."
             )
+        try:
+            await afford(world.database, models, hot, lane, bounds, world.clock.now())
+        except Exhausted as error:
+            raise CallerError(str(error)) from error
         plan = await planner.plan(context, occasion)
         compacted = plan and await compactor.carry_out(position, context, occasion, plan)
         if compacted:
+            book(hot, compacted.step)
             return compacted
     raise StorageBusy("The history changed faster than it could be compacted. Ask again.")
 

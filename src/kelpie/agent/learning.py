@@ -3,7 +3,7 @@ that it took, all in the commit that also moves how far was looked. It happens a
 
 from dataclasses import replace
 
-from kelpie.agent.endings import ended
+from kelpie.agent import side_runs
 from kelpie.agent.fact_answer import HeardFact
 from kelpie.agent.fact_question import Call, Material, Reading
 from kelpie.agent.rows import answered_by, named_after, step_record
@@ -17,9 +17,7 @@ from kelpie.core.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.core.time import Micros
 from kelpie.memory.meaning import Meaning
 from kelpie.search import vectors
-from kelpie.storage import entities, fact_states, facts, runs, steps
-from kelpie.storage.heads import NOBODY
-from kelpie.storage.run_input import Given
+from kelpie.storage import entities, fact_states, facts
 from kelpie.tools.builtin import dates
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -67,10 +65,7 @@ class Learning:
             for each in told:
                 fact = replace(each.fact, subject=names.get(key(each.fact.subject), each.fact.subject))
                 facts.learn(tx, replace(each, fact=fact), meant.vectors.get(fact.statement, ()) if meant else ())
-            runs.open_run(tx, replace(run, status=RunStatus.running), agent.organization_id, Given((), 1), NOBODY)
-            for step in calls:
-                steps.add(tx, step, agent.organization_id)
-            runs.finish(tx, run)
+            side_runs.write(tx, run, calls, agent.organization_id)
             return True
 
         return await self._world.database.transact(write)
@@ -99,13 +94,11 @@ class Learning:
         return Told(fact, self._world.ids.new(FactId), ends, known.id if known else None)
 
     def _record(self, agent: Agent, calls: tuple[Call, ...], now: Micros) -> tuple[Run, list[Step]]:
-        """A run that is over, with a step for each call: what it cost counts, and can be looked up."""
+        """A run that is over, with a step for each call."""
         began = min((call.at for call in calls), default=now)
         run = Run(self._world.ids.new(RunId), agent.id, RunStatus.running, began, metadata={"run_type": RUN_TYPE})
         made = [self._step(agent, run, call) for call in calls]
-        for step in made:
-            run = replace(run, usage=run.usage + step.usage, step_count=run.step_count + 1)
-        return ended(run, StopReason.end_turn, now), made
+        return side_runs.over(run, made, now), made
 
     def _step(self, agent: Agent, run: Run, call: Call) -> Step:
         step = step_record(run, agent, self._world.ids.new(StepId), StepStatus.success, call.at)
