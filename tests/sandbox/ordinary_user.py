@@ -3,13 +3,20 @@
 import asyncio
 import json
 import os
+import shutil
 import sys
 
-from kelpie.core.confinement import Confinement, Mount
+from kelpie.core.confinement import Confinement, Mount, Runner
+from kelpie.sandbox.port import Job
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import FORKS, function, script
+
+
+def node(body: str) -> Job:
+    told = {"source": f"function tool() {{ {body} }}", "function": "tool", "arguments": {}, "order": []}
+    return Job(Runner.node, json.dumps(told).encode(), confinement=Confinement(wall_s=20))
 
 
 async def main() -> None:
@@ -23,6 +30,14 @@ async def main() -> None:
         "network": function("import socket\ndef tool(): socket.create_connection(('127.0.0.1', 8283), 3)"),
         "write": function("def tool(): open('/usr/planted', 'w')"),
     }
+    if shutil.which("node") is not None:
+        jobs["node"] = node("return 1")
+        jobs["node_memory"] = node("const held = []; for (;;) held.push(Buffer.alloc(16 << 20, 1))")
+        jobs["node_forks"] = node(
+            "const { spawn } = require('child_process'); let made = 0;"
+            "for (let n = 0; n < 200; n++) { const child = spawn('sleep', ['9']); child.on('error', () => {});"
+            "if (child.pid) made++ } return made"
+        )
     told: dict[str, object] = {"user": os.getuid(), "groups": cells.groups is not None}
     for name, job in jobs.items():
         ended = await sandbox.run(job)

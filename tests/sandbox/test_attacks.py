@@ -304,6 +304,61 @@ def tool():
     assert ended.code != 0 and ended.stdout == b""
 
 
+async def test_no_program_is_left_that_runs_as_its_owner(attacked: Attacked, tmp_path: Path) -> None:
+    """Whose code owns a file in a workspace is the server's own user outside: root, where that is root."""
+    source = """
+import os
+def attempt(deed):
+    try:
+        deed()
+        print("done")
+    except PermissionError:
+        print("refused")
+open("/data/program", "w").close()
+for bits in (0o4755, 0o2755):
+    attempt(lambda: os.chmod("/data/program", bits))
+    held = os.open("/data/program", os.O_RDONLY)
+    attempt(lambda: os.fchmod(held, bits))
+    attempt(lambda: os.open("/data/new", os.O_CREAT | os.O_WRONLY, bits))
+    attempt(lambda: os.mknod("/data/other", bits | 0o100000))
+    attempt(lambda: os.chmod("program", bits, dir_fd=os.open("/data", os.O_RDONLY)))
+attempt(lambda: os.chmod("/data/program", 0o755))
+attempt(lambda: os.open("/data/program", os.O_RDONLY, 0o4755))
+"""
+    ended = await attacked.by(script(source, mounts=(Mount(str(tmp_path), "/data", writable=True),)))
+    assert ended.stdout.split() == [b"refused"] * 10 + [b"done"] * 2, ended
+    assert not (tmp_path / "program").stat().st_mode & 0o6000
+
+
+async def test_room_on_the_disk_is_not_taken_without_writing(attacked: Attacked, tmp_path: Path) -> None:
+    source = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+held = os.open("/data/large", os.O_CREAT | os.O_WRONLY)
+print(libc.fallocate(held, 0, ctypes.c_long(0), ctypes.c_long(200 << 20)), os.strerror(ctypes.get_errno()))
+os.posix_fallocate(held, 0, 1 << 20)
+print(os.stat("/data/large").st_size)
+"""
+    ended = await attacked.by(script(source, mounts=(Mount(str(tmp_path), "/data", writable=True),)))
+    assert ended.stdout == b"-1 Operation not supported\n1048576\n", ended
+
+
+async def test_parts_of_the_network_that_nobody_needs_are_closed(attacked: Attacked) -> None:
+    source = """
+def tool():
+    told = [attempt(lambda: socket.socket(family, kind, protocol).close())
+            for family in (2, 10) for kind, protocol in ((1, 262), (2, 136), (1, 132), (5, 132), (2, 115))]
+    plain = [attempt(lambda: socket.socket(family, kind, protocol).close())
+             for family, kind, protocol in ((2, 1, 0), (2, 1, 6), (2, 2, 17), (1, 1, 0), (10, 1, 6))]
+    with socket.socket() as out:
+        ulp = attempt(lambda: out.setsockopt(6, 31, b"tls"))
+        plain.append(attempt(lambda: out.setsockopt(6, 1, 1)))
+    return [set(told) == {"EPROTONOSUPPORT"}, set(plain), ulp]
+"""
+    source = source.replace("set(plain)", "sorted(set(plain))")
+    assert await attacked.told_by(source) == [True, ["got None"], "ENOPROTOOPT"]
+
+
 async def test_nothing_of_the_server_shows_through_proc(
     attacked: Attacked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -335,6 +390,12 @@ def tool():
 """)
     kinds = [each.removeprefix("got '").partition(":")[0].strip("'") for each in told]
     assert kinds == ["/dev/null", "pipe", "pipe", "socket"], told
+
+
+async def test_a_command_is_given_its_three_streams_and_no_way_to_answer_for_itself(attacked: Attacked) -> None:
+    ended = await attacked.by(command("sh", "-c", "ls -l /proc/self/fd | sed -n 's/.* -> //p'"))
+    kinds = [each.partition(b":")[0] for each in ended.stdout.split(b"\n")[:-1]]
+    assert [each for each in kinds if not each.startswith(b"/proc")] == [b"/memfd", b"pipe", b"pipe"], ended
 
 
 async def test_signals_reach_nobody_outside(attacked: Attacked) -> None:

@@ -186,6 +186,26 @@ async def test_a_full_workspace_ends_what_fills_it_and_can_be_cleared(
     assert (await bench("filesystem", operation="write", path="small", content="x")).ok
 
 
+async def test_what_is_written_where_nobody_sees_it_leaves_the_disk_room(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(workspace_module, "FREE_BYTES_MIN", 1 << 60)
+    with pytest.raises(ToolError, match="disk has only"):
+        await bench("shell", command="exec 3> gone; rm gone; head -c 100000000 /dev/zero >&3; sleep 20")
+    assert (await bench.told("shell", command="ls"))["stdout"] == "", "what took nothing is not blamed"
+
+
+async def test_no_depth_hides_what_fills_a_workspace(bench: Bench) -> None:
+    deep = (
+        "import os\nfor _ in range(40): os.mkdir('d' * 200); os.chdir('d' * 200)\nopen('f', 'w').write('x' * 3 * 10**6)"
+    )
+    with pytest.raises(ToolError, match="your workspace is full"):
+        await bench("shell", command=f'python3 -c "{deep}"')
+    await bench("shell", command="rm -r d*")
+    assert (await bench("filesystem", operation="write", path="small", content="x")).ok
+
+
 async def test_a_removed_workspace_leaves_nothing(bench: Bench) -> None:
     await bench("shell", command="mkdir -p a/b; echo x > a/b/c; ln -s / root; chmod 000 a/b a")
     assert await bench.workspaces.names() == [ONE]

@@ -51,6 +51,11 @@ def test_the_walls_hold_for_an_ordinary_user() -> None:
     assert "ConnectionRefusedError" in told["network"][2]["error"]
     assert "Read-only file system" in told["write"][2]["error"]
     assert told["memory"][0] == "out_of_memory" or "MemoryError" in told["memory"][3]
+    if "node" in told:
+        assert told["node"][:2] == ["finished", 0] and told["node"][2]["value"] == 1, told["node"]
+        assert told["node_forks"][2] is None or told["node_forks"][2]["value"] < 64, told["node_forks"]
+        assert told["node_memory"][2] is None or not told["node_memory"][2]["ok"], told["node_memory"]
+        assert told["node_memory"][0] != "timed_out", "it took all it wanted"
 
 
 def test_cells_die_with_a_server_that_is_killed(tmp_path: Path) -> None:

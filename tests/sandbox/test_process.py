@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.confinement import Confinement, Isolation
+from kelpie.core.confinement import MEGABYTE, Confinement, Isolation
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
 from kelpie.sandbox.process import ProcessSandbox
@@ -180,6 +180,25 @@ async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSan
     assert answer(ended)["error"] == "TypeError: no"
     ended = await sandbox.run(job("console.log(require('fs').readdirSync('/tmp').length); process.exitCode = 4"))
     assert (ended.how, ended.code, ended.stdout) == (How.finished, 4, b"0\n")
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+async def test_every_runner_is_held_by_the_same_limits(sandbox: ProcessSandbox) -> None:
+    show = json.dumps({"source": "console.log(require('fs').readFileSync('/proc/self/limits', 'utf8'))"}).encode()
+    most = Confinement(wall_s=10)
+    python = await sandbox.run(script("print(open('/proc/self/limits').read())", most))
+    node = await sandbox.run(Job(Runner.node, show, confinement=most))
+    plain = await sandbox.run(command("cat", "/proc/self/limits", most=most))
+    bounds = [_bounds(ended.stdout.decode()) for ended in (python, node, plain)]
+    assert bounds[0]["Max file size"] == 64 * MEGABYTE and bounds[0]["Max cpu time"] == 12
+    assert bounds[0] == bounds[1] == bounds[2]
+
+
+def _bounds(told: str) -> dict[str, int]:
+    """The hard limits that were set, by the names that the kernel has for them."""
+    named = ("Max cpu time", "Max file size", "Max core file size", "Max open files")
+    rows = {line[:26].strip(): line[26:].split() for line in told.splitlines()}
+    return {name: int(rows[name][1]) for name in named}
 
 
 async def test_a_limit_that_no_cell_can_live_with_counts_as_the_least_one(sandbox: ProcessSandbox) -> None:

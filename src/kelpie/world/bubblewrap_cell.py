@@ -15,17 +15,14 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kelpie.core.confinement import MEGABYTE, MEMORY_BYTES_MIN, Confinement, Runner
+from kelpie.core.confinement import Confinement
 from kelpie.core.errors import SandboxUnavailable
+from kelpie.world import cell_greeting, cell_limits
 from kelpie.world.cell_pipes import CHUNK, Frame, Pipe, framed
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.control_group import Group
 
-READY_BYTES_MAX, DOORS = 4096, 2
-FILES_MAX = 1024
-WORKSPACE_FILE_BYTES = 256 * MEGABYTE  # the largest file where a workspace is mounted; its owner bounds the whole
 BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
-INTERPRETER_BYTES = 192 * MEGABYTE  # of addresses that Python takes without using the memory behind them
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,13 @@ class BubblewrapCell:
         self._given = False
         self._killed: asyncio.Task[None] | None = None
         self._first: int | None = None  # the first process in the cell
+        self._runner = 0  # the process that waits for the order
         self._flooded = False
         self._cpu_before_us = 0
         self._code: int | None = None
         self.doors: Doors | None = None
         hold.control.setblocking(False)
+        cell_greeting.expect(hold.control)
         self._result = Frame(self._flood)
         self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
         self._loop.add_reader(self._outer, self._ended)
@@ -91,20 +90,20 @@ class BubblewrapCell:
             await seen.wait()
         finally:
             self._loop.remove_reader(self._hold.control)
-        message, descriptors, _, _ = socket.recv_fds(self._hold.control, READY_BYTES_MAX, DOORS)
-        doors = [socket.socket(fileno=each) for each in descriptors]
-        if not message:
+        greeting = cell_greeting.receive(self._hold.control)
+        if greeting is None:
             await self._over.wait()
             self._pipes[1].drain()
             raise SandboxUnavailable(_trouble(self._pipes[1].data.decode("utf-8", "replace")))
+        self._runner, doors = greeting.process, greeting.doors
         if self._hold.information is not None:
-            if len(doors) != DOORS:  # the kernel drops what there is no room for
+            if len(doors) != cell_greeting.DOORS:  # the kernel drops what there is no room for
                 _close_all(doors)
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             for door in doors:
                 door.setblocking(False)
             self.doors = Doors(*doors)
-            told = json.loads(os.read(self._hold.information, READY_BYTES_MAX))
+            told = json.loads(os.read(self._hold.information, cell_greeting.BYTES_MAX))
             self._first = os.pidfd_open(told["child-pid"])
 
     async def run(self, order: Order) -> None:
@@ -114,13 +113,8 @@ class BubblewrapCell:
         self._given = True
         for pipe in self._pipes:
             pipe.bytes_max = order.confinement.output_bytes
-        if self._hold.group is not None:
-            try:
-                self._hold.group.limit(order.confinement)
-            except OSError as error:
-                raise SandboxUnavailable(f"the limits of a cell could not be set: {error.strerror}") from error
-            self._cpu_before_us = self._hold.group.cpu_us()
-        header = {"env": {**self._hold.env, **order.env}, "limits": self._limits(order.confinement)}
+        self._limit(order.confinement)
+        header = {"env": {**self._hold.env, **order.env}}
         self._loop.add_reader(self._hold.control, self._replied)
         try:
             await self._loop.sock_sendall(self._hold.control, framed(json.dumps(header).encode()))
@@ -219,19 +213,18 @@ class BubblewrapCell:
         self._flooded = True
         self._over.set()
 
-    def _limits(self, most: Confinement) -> dict[str, int]:
-        limits = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": FILES_MAX, "RLIMIT_FSIZE": self._file_bytes()}
-        limits["RLIMIT_CPU"] = int(most.wall_s * max(1.0, most.cpu_share)) + 2
-        if self._hold.group is None:
-            limits["RLIMIT_NPROC"] = most.processes
-            limits["RLIMIT_DATA"] = max(most.memory_bytes, MEMORY_BYTES_MIN)
-            if self._plan.runner is Runner.python:
-                limits["RLIMIT_AS"] = limits["RLIMIT_DATA"] + INTERPRETER_BYTES
-        return limits
-
-    def _file_bytes(self) -> int:
-        writable = any(mount.writable for mount in self._plan.mounts)
-        return max(self._plan.scratch_bytes, WORKSPACE_FILE_BYTES) if writable else self._plan.scratch_bytes
+    def _limit(self, most: Confinement) -> None:
+        """Raises SandboxUnavailable."""
+        group = self._hold.group
+        try:
+            cell_limits.limit(self._runner, self._plan, most, grouped=group is not None)
+            if group is not None:
+                group.limit(most)
+                self._cpu_before_us = group.cpu_us()
+        except ProcessLookupError:
+            return  # it is gone already, and its end will tell how
+        except OSError as error:
+            raise SandboxUnavailable(f"the limits of a cell could not be set: {error.strerror}") from error
 
 
 def _close_all(doors: Iterable[socket.socket]) -> None:

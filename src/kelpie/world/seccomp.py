@@ -11,10 +11,15 @@ import struct
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24  # where the kernel puts them; of arguments the lower half
+# Where the kernel puts them; of arguments the lower half.
+_NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD, _FOURTH = 0, 4, 16, 24, 32, 40
 _X32 = 0x40000000  # a second set of numbers on x86-64, through which a list of the first would be passed by
 _NAMESPACES = 0x7E020000  # every CLONE_NEW flag that clone knows
 _FAMILIES = (1, 2, 10)  # Unix, IPv4, IPv6: enough for a network that is empty
+_PROTOCOLS = (0, 1, 6, 17, 58)  # any, ICMP, TCP, UDP; others would load parts of the kernel that nobody needs
+_TCP, _TCP_ULP = 6, 31  # TLS and the like within the kernel
+_SET_ID = 0o6000  # a program that runs as its owner, who is the server's user outside of the cell
+_MAKES_A_FILE = 0x400040  # O_CREAT or O_TMPFILE: only then open looks at a mode
 _TERMINAL_TRICKS = (0x5412, 0x541C)  # TIOCSTI and TIOCLINUX type into the terminal they share
 _PLAIN_PERSONALITIES = (0, 0xFFFFFFFF)
 
@@ -49,8 +54,18 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
 # For these a program has another way when it is told that the kernel does not know them.
 _UNKNOWN: dict[str, tuple[int, int]] = {
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "openat2": (437, 437),
 }  # fmt: skip
+# It takes room on the disk faster than anybody could look; told that a file cannot do it, programs write instead.
+_FALLOCATE = (285, 47)
 _CLONE, _SOCKET, _SOCKETPAIR, _IOCTL, _PERSONALITY = (56, 220), (41, 198), (53, 199), (16, 29), (135, 92)
+_SETSOCKOPT = (54, 208)
+# Calls that give a file its mode, and where that is; for those that open one, also where the flags are.
+_MODES: tuple[tuple[tuple[int | None, int | None], int, int | None], ...] = (
+    ((90, None), _SECOND, None), ((91, 52), _SECOND, None), ((268, 53), _THIRD, None), ((452, 452), _THIRD, None),
+    ((133, None), _SECOND, None), ((259, 33), _THIRD, None), ((85, None), _SECOND, None),
+    ((2, None), _THIRD, _SECOND), ((257, 56), _FOURTH, _THIRD),
+)  # fmt: skip
 
 
 def program(machine: str | None = None) -> bytes | None:
@@ -68,10 +83,17 @@ def program(machine: str | None = None) -> bytes | None:
             steps += [_step(_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
     for call in _UNKNOWN.values():
         steps += [_step(_EQUAL, call[column], 0, 1), _refuse(errno.ENOSYS)]
+    steps += [_step(_EQUAL, _FALLOCATE[column], 0, 1), _refuse(errno.EOPNOTSUPP)]
     steps += _argument(_CLONE[column], _FIRST, [_step(_ANY_BIT, _NAMESPACES, 0, 1), _refuse(errno.EPERM)])
     for call in (_SOCKET, _SOCKETPAIR):
-        steps += _argument(call[column], _FIRST, _only(_FAMILIES, errno.EAFNOSUPPORT))
+        families, protocols = _only(_FAMILIES, errno.EAFNOSUPPORT), _only(_PROTOCOLS, errno.EPROTONOSUPPORT)
+        steps += _argument(call[column], _FIRST, [*families, _step(_LOAD, _THIRD), *protocols])
     steps += _argument(_PERSONALITY[column], _FIRST, _only(_PLAIN_PERSONALITIES, errno.EPERM))
+    ulp = [_step(_EQUAL, _TCP, 0, 3), _step(_LOAD, _THIRD), _step(_EQUAL, _TCP_ULP, 0, 1), _refuse(errno.ENOPROTOOPT)]
+    steps += _argument(_SETSOCKOPT[column], _SECOND, ulp)
+    for numbers, mode, flags in _MODES:
+        if (number := numbers[column]) is not None:
+            steps += _mode(number, mode, flags)
     tricks = [each for code in _TERMINAL_TRICKS for each in (_step(_EQUAL, code, 0, 1), _refuse(errno.EPERM))]
     steps += _argument(_IOCTL[column], _SECOND, tricks)
     return b"".join([*steps, _step(_RETURN, _ALLOW)])
@@ -84,8 +106,15 @@ def _argument(number: int, where: int, judge: list[bytes]) -> list[bytes]:
 
 
 def _only(values: tuple[int, ...], error: int) -> list[bytes]:
-    allowed = [each for value in values for each in (_step(_EQUAL, value, 0, 1), _step(_RETURN, _ALLOW))]
-    return [*allowed, _refuse(error)]
+    """Goes on behind itself for one of the values, and refuses others."""
+    return [*(_step(_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)), _refuse(error)]
+
+
+def _mode(number: int, mode: int, flags: int | None) -> list[bytes]:
+    judge = [_step(_ANY_BIT, _SET_ID, 0, 1), _refuse(errno.EPERM)]
+    if flags is None:
+        return _argument(number, mode, judge)
+    return _argument(number, flags, [_step(_ANY_BIT, _MAKES_A_FILE, 0, 3), _step(_LOAD, mode), *judge])
 
 
 def _refuse(error: int) -> bytes:

@@ -1,19 +1,18 @@
 """The workspaces of agents: a directory of each under the data directory, where its files outlive its calls.
 
 What lies in one was written by somebody else's code. So nothing here follows a link or opens a file: directories are
-made, measured and removed, and whoever reads or writes does so from within a cell.
+made, measured and removed (`foreign_tree.py`), and whoever reads or writes does so from within a cell.
 """
 
 import asyncio
 import os
-import shutil
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId
+from kelpie.world import foreign_tree
 
 DIRECTORY = "workspaces"
 ENTRIES_MAX = 10_000  # files and directories of one workspace
@@ -25,6 +24,7 @@ class Size:
 
     bytes: int = 0
     entries: int = 0
+    free_bytes: int | None = None  # on the disk that it lies on; None: nobody knows
 
 
 class Workspaces(Protocol):
@@ -54,7 +54,9 @@ class DirectoryWorkspaces:
     async def place(self, agent_id: AgentId) -> str:
         path = self._root / agent_id
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._root.chmod(0o700)  # whose agent's code owns its own directory, and can open that for everybody
+            path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise ToolError(f"the workspace cannot be made on the server: {error.strerror}") from error
         return str(path)
@@ -66,24 +68,16 @@ class DirectoryWorkspaces:
         return await asyncio.to_thread(_names, self._root)
 
     async def remove(self, agent_id: AgentId) -> None:
-        await asyncio.to_thread(_remove, self._root / agent_id)
+        await asyncio.to_thread(foreign_tree.remove, str(self._root / agent_id))
 
 
 def _size(path: Path) -> Size:
-    """Counts until it is clear that there is too much; what vanishes meanwhile does not count."""
-    total, entries, left = 0, 0, [str(path)]
-    while left and entries <= ENTRIES_MAX:
-        try:
-            with os.scandir(left.pop()) as found:
-                for entry in found:
-                    entries += 1
-                    about = entry.stat(follow_symlinks=False)
-                    total += about.st_blocks * 512
-                    if stat.S_ISDIR(about.st_mode):
-                        left.append(entry.path)
-        except OSError:
-            continue
-    return Size(total, entries)
+    total, entries = foreign_tree.measure(str(path), ENTRIES_MAX)
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return Size(total, entries)
+    return Size(total, entries, disk.f_bavail * disk.f_frsize)
 
 
 def _names(root: Path) -> list[AgentId]:
@@ -92,12 +86,3 @@ def _names(root: Path) -> list[AgentId]:
             return sorted(AgentId(entry.name) for entry in found if entry.is_dir(follow_symlinks=False))
     except FileNotFoundError:
         return []
-
-
-def _remove(path: Path) -> None:
-    for place, directories, _ in os.walk(path):  # which goes on into them only after this
-        for name in directories:
-            inner = Path(place, name)
-            if not inner.is_symlink():
-                inner.chmod(stat.S_IRWXU)  # its owner may have closed it for itself
-    shutil.rmtree(path, ignore_errors=True)

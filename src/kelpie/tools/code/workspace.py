@@ -1,7 +1,8 @@
 """An agent's workspace in a cell: mounted, and watched while something runs that can write to it.
 
 The disk knows no bound for one directory, so it is measured now and then, and what fills it up is ended. What is over
-the bound already may stay, be read and be removed; it may not become more.
+the bound already may stay, be read and be removed; it may not become more. A file that was removed and is still open
+is not seen by that, so what is left of the disk is looked at as well.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from kelpie.world.workspaces import ENTRIES_MAX, Size, Workspaces
 
 TARGET = "/workspace"
 LOOK_S = 0.25
+FREE_BYTES_MIN = 1024 * MEGABYTE  # of the disk: what writes is ended when less is left
+FREE_BYTES_TAKEN = 32 * MEGABYTE  # since it began, before it is thought to be the one who takes them
 
 T = TypeVar("T")
 
@@ -40,20 +43,24 @@ class Workspace:
         async with _task(work) as running:
             while not running.done():
                 await asyncio.wait((running,), timeout=LOOK_S)
-                if self._is_too_much(await self._workspaces.size(agent_id), before):
+                if (reason := self._excess(await self._workspaces.size(agent_id), before)) is not None:
                     running.cancel()
                     await asyncio.wait((running,))
-                    raise ToolError(self._full())
+                    raise ToolError(reason)
         return running.result()
 
-    def _is_too_much(self, size: Size, before: Size) -> bool:
-        return size.bytes > max(self._bytes_max, before.bytes) or size.entries > max(ENTRIES_MAX, before.entries)
-
-    def _full(self) -> str:
-        return (
-            f"It was ended: your workspace is full. It may hold {self._bytes_max // MEGABYTE} MB and {ENTRIES_MAX} "
-            "files and directories; remove some first."
-        )
+    def _excess(self, size: Size, before: Size) -> str | None:
+        """Why it must not go on."""
+        if size.bytes > max(self._bytes_max, before.bytes) or size.entries > max(ENTRIES_MAX, before.entries):
+            return (
+                f"It was ended: your workspace is full. It may hold {self._bytes_max // MEGABYTE} MB and {ENTRIES_MAX} "
+                "files and directories; remove some first."
+            )
+        if size.free_bytes is None or before.free_bytes is None or size.free_bytes >= FREE_BYTES_MIN:
+            return None
+        if before.free_bytes - size.free_bytes < FREE_BYTES_TAKEN:
+            return None
+        return f"It was ended: the server's disk has only {size.free_bytes // MEGABYTE} MB left. Write less."
 
 
 @asynccontextmanager

@@ -8,7 +8,6 @@ instead of `socket` spares a good part of the start.
 import _socket
 import json
 import os
-import resource
 import select
 import struct
 import sys
@@ -45,11 +44,10 @@ def main() -> None:
         python_runner.prepare(lambda: bool(select.select([control], (), (), 0)[0]))
     header: dict[str, Any] = json.loads(_read_frame(control))
     request = _read_frame(control)
-    for name, most in header["limits"].items():
-        resource.setrlimit(getattr(resource, name), (most, most))
     os.environ.clear()
     os.environ.update(header["env"])
     if plan["runner"] == "command":
+        os.set_inheritable(control.fileno(), False)
         _become(json.loads(request))
     python_runner.run(request, lambda result: control.sendall(FRAME.pack(len(result)) + result))
 

@@ -1,0 +1,107 @@
+"""Directories whose contents somebody else wrote, and may be writing now: measured and removed without trusting them.
+
+No link is followed out, however often one takes the place of a directory; no depth and no length of names is too much,
+and what its owner closed for itself is opened. Nothing of a file is ever read.
+"""
+
+import os
+import stat
+import uuid
+from pathlib import Path
+
+_ANCHOR_CHARS = 2000  # the kernel takes paths of twice that; behind longer ones a new start is made
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LEVELS = 32  # removed at one go
+_PASSES_MAX = 10_000
+
+
+class _Anchor:
+    """An open directory that paths begin at; it is closed when no path does any more."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
+def measure(top: str, entries_max: int) -> tuple[int, int]:
+    """Bytes on the disk and entries below a directory, counted until it is clear that there are too many; what
+    vanishes meanwhile does not count."""
+    total, entries = 0, 0
+    left = [(_Anchor(), top)]
+    while left and entries <= entries_max:
+        anchor, path = left.pop()
+        try:
+            opened = _Anchor(_opened(path, anchor.descriptor))
+            anchor, before = (opened, "") if len(path) > _ANCHOR_CHARS else (anchor, f"{path}/")
+            for entry in _listed(opened):
+                entries += 1
+                about = entry.stat(follow_symlinks=False)
+                total += about.st_blocks * 512
+                if stat.S_ISDIR(about.st_mode):
+                    left.append((anchor, before + entry.name))
+        except OSError:
+            continue
+    return total, entries
+
+
+def remove(top: str) -> None:
+    """Removes a directory with all that lies in it, as far as it can; one that is not there is no trouble."""
+    try:
+        root = _Anchor(_opened(top, None))
+    except OSError:
+        return
+    _unlock(top, None)
+    for _ in range(_PASSES_MAX):
+        removed = [_gone(entry, root, root, _LEVELS) for entry in _listed(root)]
+        if not any(removed):
+            break
+    try:
+        Path(top).rmdir()
+    except OSError:
+        return  # somebody writes to it still: it is found again the next time
+
+
+def _gone(entry: "os.DirEntry[str]", within: _Anchor, root: _Anchor, levels: int) -> bool:
+    """Removes an entry. What lies too far below it comes up to the root instead, so that no way down is ever long."""
+    try:
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.name, dir_fd=within.descriptor)
+            return True
+        _unlock(entry.name, within.descriptor)
+        if levels == 0:
+            os.rename(entry.name, uuid.uuid4().hex, src_dir_fd=within.descriptor, dst_dir_fd=root.descriptor)
+            return True
+        inside = _Anchor(_opened(entry.name, within.descriptor))
+        for each in _listed(inside):
+            _gone(each, inside, root, levels - 1)
+        os.rmdir(entry.name, dir_fd=within.descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _listed(directory: _Anchor) -> "list[os.DirEntry[str]]":
+    assert directory.descriptor is not None
+    with os.scandir(directory.descriptor) as found:
+        return list(found)
+
+
+def _opened(path: str, beneath: int | None) -> int:
+    """Raises OSError."""
+    try:
+        return os.open(path, _DIRECTORY, dir_fd=beneath)
+    except PermissionError:
+        _unlock(path, beneath)
+        return os.open(path, _DIRECTORY, dir_fd=beneath)
+
+
+def _unlock(path: str, beneath: int | None) -> None:
+    """Lets its owner into a directory. Raises OSError, also for a link that took its place."""
+    held = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=beneath)
+    try:
+        Path(f"/proc/self/fd/{held}").chmod(stat.S_IRWXU)
+    finally:
+        os.close(held)
