@@ -3,11 +3,11 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from kelpie.world.egress import EgressProxy, Resolve, look_up
+from kelpie.world.egress import CONNECTIONS_MAX, EgressProxy, Resolve, look_up
 
 DEADLINE_S = 10.0
 
@@ -156,6 +156,19 @@ async def test_a_name_is_looked_up_once_and_what_was_looked_at_is_connected_to()
         (b"POST http://ok.test/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
         (b"POST http://ok.test/ HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
         (b"\xff\xfe nonsense\r\n\r\n", b"400"),
+        (b"GET http://ok.test/ HTTP/1.1\r\nA: b\nHost: other.test\r\n\r\n", b"400"),
+        (b"GET http://ok.test/ HTTP/1.1\r\nA: b\n\nGET /second HTTP/1.1\nHost: other.test\r\n\r\n", b"400"),
+        (b"GET http://ok.test/ HTTP/1.1\r\nA: b\rHost: other.test\r\n\r\n", b"400"),
+        (b"GET http://ok.test/ HTTP/1.1\r\nA: b\r\n Host: other.test\r\n\r\n", b"400"),
+        (b"GET http://ok.test/ HTTP/1.1\r\nHost : other.test\r\n\r\n", b"400"),
+        (b"GET http://ok.test/ HTTP/1.1\r\nno field\r\n\r\n", b"400"),
+        (b"GET http://ok.test/ HTTP/1.1\r\nTransfer-Encoding\x0b: chunked\r\n\r\n", b"400"),
+        (b"GET http://ok.test/x HTTP/1.1\nHost:other.test HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET\nX http://ok.test/ HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET http://ok.test\\.other.test/ HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET http://ok.test%2eother.test/ HTTP/1.1\r\n\r\n", b"400"),
+        (b"POST http://ok.test/ HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", b"400"),
+        (b"CONNECT ok.test:99999 HTTP/1.1\r\n\r\n", b"400"),
     ],
 )
 async def test_what_is_no_request_to_a_proxy_is_refused(asked: bytes, status: bytes) -> None:
@@ -183,3 +196,68 @@ async def test_closing_ends_what_is_under_way() -> None:
             await reader.readexactly(1)
     with pytest.raises(OSError):
         await asyncio.open_connection(*address)
+
+
+@pytest.mark.parametrize("host", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "localhost.", "[::1]"])
+async def test_other_ways_of_writing_this_machine_lead_nowhere(host: str) -> None:
+    async with _proxy(["*"], private=False) as address:
+        answer = await _ask(address, f"GET http://{host}/ HTTP/1.1\r\n\r\n".encode())
+    assert answer.split(b" ")[1] in (b"403", b"502"), answer
+
+
+async def test_a_name_that_can_be_none_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with _proxy(["*"], private=False) as address:
+        answer = await _ask(address, b"GET http://" + b"a" * 70 + b".test/ HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 502 ") and b"cannot be a name" in answer
+    assert not caplog.records
+
+
+async def test_the_name_of_a_host_is_written_anew() -> None:
+    async with _origin() as origin, _proxy([f"ok.test:{origin.port}"], resolve=_here) as address:
+        await _ask(address, f"GET http://OK.test.:{origin.port} HTTP/1.0\r\n\r\n".encode())
+    assert origin.heads[0].startswith(f"GET / HTTP/1.1\r\nHost: ok.test:{origin.port}\r\n".encode())
+
+
+async def test_connections_of_one_cell_are_bounded() -> None:
+    async with _proxy(["ok.test"]) as address:
+        held = [await asyncio.open_connection(*address) for _ in range(CONNECTIONS_MAX + 10)]
+        for reader, _ in held[CONNECTIONS_MAX:]:
+            with suppress(ConnectionError):
+                assert await reader.read(1) == b""
+        for _, writer in held:
+            writer.close()
+
+
+async def test_a_host_that_ends_first_ends_the_upload() -> None:
+    """Else whoever answers early would leave a connection behind that waits for the rest of a body."""
+    async with _origin() as origin, _proxy([f"ok.test:{origin.port}"], resolve=_here) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(f"CONNECT ok.test:{origin.port} HTTP/1.1\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"\x16hello")
+        assert await reader.read() == b"\x16hello", "it is closed although this side said nothing of an end"
+        writer.close()
+
+
+async def test_nothing_is_connected_to_once_it_is_closed() -> None:
+    resolved, going_on = asyncio.Event(), asyncio.Event()
+
+    async def late(host: str, port: int) -> list[str]:
+        resolved.set()
+        await going_on.wait()
+        return ["127.0.0.1"]
+
+    async with _origin() as origin:
+        listener = socket.create_server(("127.0.0.1", 0))
+        proxy = await EgressProxy([f"ok.test:{origin.port}"], private=True, resolve=late).serve(listener)
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(f"GET http://ok.test:{origin.port}/ HTTP/1.1\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE_S):
+            await resolved.wait()
+            before = len(asyncio.all_tasks())
+            await proxy.close()
+            going_on.set()
+            with suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+        assert len(asyncio.all_tasks()) < before and origin.heads == []

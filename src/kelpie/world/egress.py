@@ -1,57 +1,48 @@
 """The proxy through which code in a cell reaches the web: HTTP requests and TLS tunnels to the hosts it may reach.
 
 A name is looked up once and what was looked at is what is connected to, so a name that changes its mind leads nowhere
-else. Every request has a connection of its own, and its head names the host that was allowed and no other.
+else. Every request has a connection of its own, and its head names the host that was allowed and no other. No
+connection outlives its cell, which bounds how long one can take.
 """
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from typing import Any
 
 from kelpie.core.egress import Entry, allows, entries
 from kelpie.core.hosts import is_address, is_public
 from kelpie.observe import logs
+from kelpie.world.egress_head import Asked, Refused, read
 
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_S = 30.0
 CONNECT_S = 15.0
-IDLE_S = 60.0
 CONNECTIONS_MAX = 64  # of one cell at once
+LOOK_UPS_MAX = 4  # of one cell at once
 CHUNK_BYTES = 64 * 1024
 _TLS_HANDSHAKE = 0x16
-_HOP_BY_HOP = ("connection", "keep-alive", "host", "te", "trailer", "upgrade")
 
 _log = logs.get("egress")
+# Names that are answered by nobody hold up these threads, and not those that the server works with.
+_threads = ThreadPoolExecutor(8, thread_name_prefix="egress")
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
-class _Refused(Exception):
-    """The request is answered with a status and a sentence."""
-
-    def __init__(self, status: str, words: str) -> None:
-        super().__init__(words)
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The head of a request to the proxy."""
-
-    host: str
-    port: int
-    tunnel: bool
-    head: bytes = b""  # what goes to the host, for a plain request
-    body_bytes: int = 0
-
-
 async def look_up(host: str, port: int) -> list[str]:
-    """The addresses of a name, in the system's order."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
+    """The addresses of a name, in the system's order. Raises OSError."""
+
+    def ask() -> list[str]:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise OSError("this cannot be a name") from error
+        return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+    return await asyncio.get_running_loop().run_in_executor(_threads, ask)
 
 
 class EgressProxy:
@@ -62,7 +53,8 @@ class EgressProxy:
         self._private = private
         self._resolve = resolve
         self._server: asyncio.Server | None = None
-        self._open: set[asyncio.StreamWriter] = set()
+        self._looking = asyncio.Semaphore(LOOK_UPS_MAX)
+        self._answering: set[asyncio.Task[None]] = set()
 
     async def serve(self, listener: socket.socket) -> "EgressProxy":
         self._server = await asyncio.start_server(self._answer, sock=listener, limit=HEAD_BYTES_MAX)
@@ -72,19 +64,25 @@ class EgressProxy:
         """Ends the listener and every connection that came through it."""
         if self._server is not None:
             self._server.close()
-        for writer in self._open:
-            writer.transport.abort()
+        answering = list(self._answering)
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._open) >= CONNECTIONS_MAX:
+    def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._answering) >= CONNECTIONS_MAX:
             writer.transport.abort()
             return
-        self._open.add(writer)
+        task = asyncio.create_task(self._answered(reader, writer))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(HEAD_S):
-                asked = _read(await reader.readuntil(b"\r\n\r\n"))
+                asked = read(await reader.readuntil(b"\r\n\r\n"))
             await self._carry(asked, reader, writer)
-        except _Refused as refused:
+        except Refused as refused:
             body = f"{refused}\n".encode()
             head = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
@@ -92,39 +90,47 @@ class EgressProxy:
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
             pass  # one of the two went away, or said nothing that can be understood
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         finally:
-            self._open.discard(writer)
             writer.close()
 
-    async def _carry(self, asked: _Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there = await self._connect(asked.host, asked.port)
-        self._open.add(there)
         try:
-            if asked.tunnel:
-                await _tunnel(reader, writer, there_reader, there)
-            else:
+            if not asked.tunnel:
                 there.write(asked.head)
-                await asyncio.gather(_some(reader, there, asked.body_bytes), _all(there_reader, writer))
+                await _until_answered(_some(reader, there, asked.body_bytes), _all(there_reader, writer))
+                return
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            first = await reader.read(CHUNK_BYTES)
+            if first[:1] == bytes([_TLS_HANDSHAKE]):
+                there.write(first)
+                await _until_answered(_all(reader, there), _all(there_reader, writer))
         finally:
-            self._open.discard(there)
-            there.close()
+            there.transport.abort()
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Raises _Refused."""
+        """Raises Refused."""
         if not allows(self._listed, host, port):
             _log.warning("code in a cell asked for a host that it may not reach", host=host, port=port)
-            raise _Refused(
+            raise Refused(
                 "403 Forbidden", f"This tool may not reach {host} at port {port}; its egress list names it not."
             )
         try:
             async with asyncio.timeout(CONNECT_S):
-                found = [host] if is_address(host) else await self._resolve(host, port)
+                found = [host] if is_address(host) else await self._addresses(host, port)
                 if not self._private and not all(is_public(address) for address in found):
                     _log.warning("code in a cell asked for an address that is not public", host=host, addresses=found)
-                    raise _Refused("403 Forbidden", f"{host} leads into a private network; only the internet is open.")
+                    raise Refused("403 Forbidden", f"{host} leads into a private network; only the internet is open.")
                 return await self._first(found, port)
         except (OSError, TimeoutError) as error:
-            raise _Refused("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error
+            raise Refused("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        async with self._looking:
+            return await self._resolve(host, port)
 
     async def _first(self, found: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to the first of the addresses that takes one. Raises OSError."""
@@ -137,70 +143,23 @@ class EgressProxy:
         raise failed
 
 
-def _read(head: bytes) -> _Asked:
-    """Raises _Refused."""
-    line, *lines = head.decode("latin-1").split("\r\n")
-    method, _, rest = line.partition(" ")
-    target, _, version = rest.rpartition(" ")
+async def _until_answered(up: Coroutine[Any, Any, None], down: Coroutine[Any, Any, None]) -> None:
+    """Carries both ways until the host has said all. Raises OSError."""
+    asking, answering = asyncio.ensure_future(up), asyncio.ensure_future(down)
     try:
-        parts = urlsplit(f"//{target}" if method == "CONNECT" else target)
-        host, port = (parts.hostname or "").rstrip("."), parts.port
-    except ValueError:
-        parts, host, port = urlsplit(""), "", None
-    if not host or not version.startswith("HTTP/1."):
-        raise _Refused(
-            "400 Bad Request", "This is a proxy: CONNECT host:port, or a method with a whole http:// address."
-        )
-    if method == "CONNECT":
-        return _Asked(host, port or 443, tunnel=True)
-    if parts.scheme != "http" or parts.username is not None:
-        raise _Refused("400 Bad Request", "Only http:// addresses can be asked for; use CONNECT for https.")
-    fields = [(name.strip(), value.strip()) for name, found, value in (text.partition(":") for text in lines) if found]
-    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    kept = [
-        f"{name}: {value}"
-        for name, value in fields
-        if name.lower() not in _HOP_BY_HOP and not name.lower().startswith("proxy-")
-    ]
-    told = "\r\n".join((f"{method} {path} HTTP/1.1", f"Host: {parts.netloc}", *kept, "Connection: close", "", ""))
-    return _Asked(host, port or 80, False, told.encode("latin-1"), _length(fields))
-
-
-def _length(fields: Sequence[tuple[str, str]]) -> int:
-    """Of the body. Raises _Refused: a length that two might read differently could hide a second request."""
-    named = [value for name, value in fields if name.lower() == "content-length"]
-    if any(name.lower() == "transfer-encoding" for name, _ in fields):
-        raise _Refused("411 Length Required", "Send the body with a Content-Length.")
-    if len(named) > 1 or not all(value.isascii() and value.isdigit() for value in named):
-        raise _Refused("400 Bad Request", "Content-Length: must be one whole number.")
-    return int(named[0]) if named else 0
-
-
-async def _tunnel(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    there_reader: asyncio.StreamReader,
-    there: asyncio.StreamWriter,
-) -> None:
-    """Carries TLS both ways, and nothing else. Raises OSError, TimeoutError."""
-    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    async with asyncio.timeout(IDLE_S):
-        first = await reader.read(CHUNK_BYTES)
-    if first[:1] != bytes([_TLS_HANDSHAKE]):
-        return
-    there.write(first)
-    back = asyncio.create_task(_all(there_reader, writer))
-    try:
-        await _all(reader, there)
-        await back
+        await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
+        if asking.done():
+            asking.result()
+        await answering
     finally:
-        back.cancel()
+        asking.cancel()
+        answering.cancel()
+        await asyncio.wait((asking, answering))
 
 
 async def _some(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
     while count:
-        async with asyncio.timeout(IDLE_S):
-            chunk = await reader.read(min(CHUNK_BYTES, count))
+        chunk = await reader.read(min(CHUNK_BYTES, count))
         if not chunk:
             return
         writer.write(chunk)
@@ -209,11 +168,7 @@ async def _some(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coun
 
 
 async def _all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while True:
-        async with asyncio.timeout(IDLE_S):
-            chunk = await reader.read(CHUNK_BYTES)
-        if not chunk:
-            break
+    while chunk := await reader.read(CHUNK_BYTES):
         writer.write(chunk)
         await writer.drain()
     if writer.can_write_eof():
