@@ -38,7 +38,7 @@ async def main() -> None:
             "for (let n = 0; n < 200; n++) { const child = spawn('sleep', ['9']); child.on('error', () => {});"
             "if (child.pid) made++ } return made"
         )
-    told: dict[str, object] = {"user": os.getuid(), "groups": cells.groups is not None}
+    told: dict[str, object] = {"user": os.getuid(), "groups": cells.has_groups}
     for name, job in jobs.items():
         ended = await sandbox.run(job)
         result = json.loads(ended.result) if ended.result else None

@@ -66,7 +66,7 @@ class Attacked:
 @pytest.fixture
 async def attacked(cells: BubblewrapCells) -> AsyncIterator[Attacked]:
     sandbox = ProcessSandbox(cells, SystemClock(), warm_max=1)
-    yield Attacked(sandbox, cells.groups is not None)
+    yield Attacked(sandbox, cells.has_groups)
     await sandbox.close()
 
 

@@ -43,6 +43,7 @@ class PlainCells:
     failing: bool = False
     closed: bool = False
     lacking: str | None = None
+    unbounded: str | None = None
 
     async def start(self, plan: Plan) -> PlainCell:
         await asyncio.sleep(0)

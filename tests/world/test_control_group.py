@@ -1,6 +1,5 @@
-"""Control groups of both kinds, on directories that stand for the kernel's."""
+"""Limits of control groups of both kinds, on directories that stand for the kernel's."""
 
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -8,66 +7,9 @@ from pathlib import Path
 import pytest
 
 from kelpie.core.confinement import MEGABYTE, Confinement
-from kelpie.world.control_group import OWN_PROCESSES, PREFIX, ControlGroups, Group, find
+from kelpie.world.control_group import OWN_PROCESSES, ControlGroups, Group
 
 MOST = Confinement(memory_bytes=64 * MEGABYTE, processes=7, cpu_share=0.5)
-
-
-def proc(tmp_path: Path, mounts: str, groups: str) -> Path:
-    found = tmp_path / "proc"
-    (found / "self").mkdir(parents=True)
-    (found / "self/mounts").write_text(mounts)
-    (found / "self/cgroup").write_text(groups)
-    return found
-
-
-def unified(tmp_path: Path, controllers: str) -> tuple[Path, Path]:
-    """A hierarchy in which this process is in the group `kelpie.service`."""
-    top = tmp_path / "cgroup"
-    own = top / "kelpie.service"
-    (own / f"{PREFIX}{os.getpid()}").mkdir(parents=True)
-    for name, text in (
-        ("cgroup.controllers", controllers),
-        ("cgroup.subtree_control", ""),
-        ("cgroup.procs", "41\n42\n"),
-    ):
-        (own / name).write_text(text)
-    return own, proc(tmp_path, f"cgroup2 {top} cgroup2 rw 0 0\n", "0::/kelpie.service\n")
-
-
-def test_a_delegated_group_is_divided_with_our_processes_in_a_leaf(tmp_path: Path) -> None:
-    own, where = unified(tmp_path, "cpu memory pids")
-    groups = find(where)
-    assert groups is not None
-    assert (own / "server/cgroup.procs").read_text() == "42", "every process went into the leaf, one write each"
-    assert (own / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
-    group = groups.make("cell-1")
-    assert group.entries() == [str(own / f"{PREFIX}{os.getpid()}/cell-1/cgroup.procs")]
-    assert group.remove() and group.remove()
-
-
-def test_a_group_without_controllers_is_none(tmp_path: Path) -> None:
-    _, where = unified(tmp_path, "cpu")
-    assert find(where) is None
-
-
-def test_a_machine_without_any_has_none(tmp_path: Path) -> None:
-    assert find(proc(tmp_path, "proc /proc proc rw 0 0\n", "")) is None
-
-
-def test_the_older_kind_has_a_directory_for_each_controller(tmp_path: Path) -> None:
-    mounts, groups = "", ""
-    for number, name in enumerate(("memory", "pids", "cpu", "cpuset")):
-        (tmp_path / "cgroup" / name / "ours").mkdir(parents=True)
-        mounts += f"cgroup {tmp_path}/cgroup/{name} cgroup rw,{name} 0 0\n"
-        groups += f"{number}:{name}:/ours\n"
-    old = tmp_path / f"cgroup/memory/ours/{PREFIX}4000000/cell-9"
-    old.mkdir(parents=True)
-    found = find(proc(tmp_path, mounts, groups))
-    assert found is not None and not old.parent.exists(), "what an earlier life left is removed"
-    group = found.make("cell-1")
-    assert [Path(each).parts[-5] for each in group.entries()] == ["memory", "pids", "cpu"]
-    found.close()
 
 
 def test_limits_are_written_where_the_kernel_has_them(tmp_path: Path) -> None:
@@ -98,9 +40,31 @@ def test_what_it_used_is_read_from_either_kind(tmp_path: Path) -> None:
     assert group.cpu_us() == 2500
 
 
+def test_a_limit_that_matters_and_is_not_there_is_an_error(tmp_path: Path) -> None:
+    group = Group((tmp_path,))
+    with pytest.raises(OSError, match="no limits of memory and processes"):
+        group.limit(MOST)
+    (tmp_path / "memory.max").write_text("")
+    with pytest.raises(OSError, match="no limits of memory and processes"):
+        group.limit(MOST)
+    (tmp_path / "pids.max").write_text("")
+    group.limit(MOST)
+    group.lift()
+    group.kill()
+
+
+def test_one_that_wanted_more_of_the_processor_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cpu.stat").write_text("usage_usec 9\nnr_periods 3\nnr_throttled 0\n")
+    assert not Group((tmp_path,)).was_throttled()
+    (tmp_path / "cpu.stat").write_text("usage_usec 9\nnr_periods 3\nnr_throttled 2\n")
+    assert Group((tmp_path,)).was_throttled()
+
+
 def test_a_process_that_ended_by_itself_is_no_trouble(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
-        (tmp_path / "cgroup.procs").write_text(f"4194304\n{process.pid}\n")  # the first is beyond every process number
+        (tmp_path / "cgroup.procs").write_text(
+            f"0\n4194304\n{process.pid}\n"
+        )  # 0: none we see; the next: none there is
         Group((tmp_path,)).kill_each()
         assert process.wait() == -signal.SIGKILL
 

@@ -6,6 +6,7 @@ from typing import Any
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.cli.output import print_json, print_rows, waiting
 from kelpie.core.confinement import Isolation
+from kelpie.world import control_group_place
 from kelpie.world.bubblewrap import proven
 from kelpie.world.isolation import isolation
 
@@ -21,7 +22,7 @@ def isolation_told() -> dict[str, Any]:
         "sandbox": Isolation.process.value if proof.lacking is None else None,
         "note": HOLDS if proof.lacking is None else REFUSED + proof.lacking,
         "walls": [asdict(each) for each in proof.tried],
-        "machine": [asdict(each) for each in isolation()],
+        "machine": [asdict(each) for each in (*isolation(), control_group_place.tried())],
     }
 
 

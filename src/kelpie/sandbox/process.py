@@ -80,6 +80,11 @@ class ProcessSandbox:
         """Why no code can run here, as far as it was tried."""
         return self._cells.lacking
 
+    @property
+    def unbounded(self) -> str | None:
+        """Why the limits of a call hold for each of its processes only, as far as it was tried."""
+        return self._cells.unbounded
+
     def counts(self) -> dict[str, int]:
         """What the pool has and did, how many jobs run, wait for a place, or are being taken down."""
         running = len(self._running) - len(self._burials)

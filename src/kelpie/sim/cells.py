@@ -140,6 +140,7 @@ class SimCells:
     """The cells of one life of a node."""
 
     lacking: str | None = None
+    unbounded: str | None = None
 
     def __init__(self, network: Network, faults: Faults, node: Node, http: Http, code: Code) -> None:
         self.faults = faults

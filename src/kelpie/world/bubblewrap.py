@@ -10,18 +10,20 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world import control_group, seccomp
+from kelpie.observe import logs
+from kelpie.world import control_group_place, seccomp
 from kelpie.world.bubblewrap_cell import BubblewrapCell, Hold
 from kelpie.world.cell_launch import unwalled, walled
 from kelpie.world.cell_proof import Proof, lacking, prove
 from kelpie.world.cell_walls import PROGRAMS
 from kelpie.world.cells import Plan
 from kelpie.world.control_group import ControlGroups, Group
+from kelpie.world.control_group_place import NoGroups
 
 START_S = 20.0
 NO_BUBBLEWRAP = (
@@ -34,6 +36,8 @@ NO_FILTER = (
     "AArch64"
 )
 
+_log = logs.get("sandbox")
+
 
 class BubblewrapCells:
     """Starts cells. Without control groups only what one process takes is limited, not what all of them take.
@@ -44,12 +48,13 @@ class BubblewrapCells:
 
     def __init__(
         self,
-        groups: Callable[[], ControlGroups | None] = control_group.find,
+        groups: Callable[[], ControlGroups | NoGroups] = control_group_place.find,
         *,
         kept: Path | None = None,
         lowered: Callable[[str], None] | None = None,
     ) -> None:
         self._find_groups = groups
+        self._groups: ControlGroups | NoGroups | None = None
         self._kept = kept
         self._hidden = [str(kept.parent.resolve())] if kept is not None else []  # the server's own data
         self._lowered = lowered
@@ -59,10 +64,12 @@ class BubblewrapCells:
         self._lacking: str | None = None
         self._proven = False
 
-    @cached_property
-    def groups(self) -> ControlGroups | None:
+    @property
+    def groups(self) -> ControlGroups | NoGroups:
         """Looked for when the first cell is wanted: a server that runs no code makes no groups."""
-        return self._find_groups()
+        if self._groups is None:
+            self._groups = self._find_groups()
+        return self._groups
 
     @property
     def lacking(self) -> str | None:
@@ -70,8 +77,14 @@ class BubblewrapCells:
         return self._lacking
 
     @property
+    def unbounded(self) -> str | None:
+        """Why the limits of a call hold for each of its processes only, as far as it was tried."""
+        found = self._groups
+        return f"there are no control groups ({found.seen}); {found.remedy}" if isinstance(found, NoGroups) else None
+
+    @property
     def has_groups(self) -> bool:
-        return self.groups is not None
+        return isinstance(self.groups, ControlGroups)
 
     async def start(self, plan: Plan) -> BubblewrapCell:
         """A cell that waits for its order. Raises SandboxUnavailable with what is missing."""
@@ -103,6 +116,8 @@ class BubblewrapCells:
         self._proven = self._lacking is None  # else it is tried again: somebody may have done something about it
         if self._lacking is not None and self._lacking != before and self._lowered is not None:
             self._lowered(self._lacking)
+        if self._proven and isinstance(self.groups, NoGroups):
+            _log.warning("limits of tools hold for each process by itself", reason=self.unbounded)
 
     async def _started(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
         try:
@@ -126,7 +141,7 @@ class BubblewrapCells:
 
     def _launched(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
         """A cell whose processes are started. Raises OSError, and then leaves nothing behind."""
-        group = self.groups.make(f"cell-{next(self._names)}") if self.groups is not None else None
+        group = self._group()
         try:
             hold = launch(group)
             try:
@@ -139,9 +154,18 @@ class BubblewrapCells:
                 group.remove()
             raise
 
+    def _group(self) -> Group | None:
+        if isinstance(groups := self.groups, NoGroups):
+            return None
+        try:
+            return groups.make(f"cell-{next(self._names)}")
+        except FileNotFoundError:
+            self._groups = None  # somebody took the place away: the next cell looks for another one
+            raise
+
     async def close(self) -> None:
-        if (groups := self.__dict__.get("groups")) is not None:
-            groups.close()
+        if isinstance(self._groups, ControlGroups):
+            self._groups.close()
 
 
 def proven() -> Proof:

@@ -140,6 +140,7 @@ class BubblewrapCell:
             truncated=stdout.truncated or stderr.truncated,
             flooded=self._flooded,
             out_of_memory=group is not None and group.ran_out_of_memory(),
+            throttled=group is not None and group.was_throttled(),
             cpu_us=group.cpu_us() - self._cpu_before_us if group is not None else 0,
             memory_peak_bytes=group.memory_peak_bytes() if group is not None else 0,
         )

@@ -19,8 +19,6 @@ from kelpie.world.control_group import Group
 NO_MOUNTS = (
     "the server runs code without walls, and without them there are no packages of its own nor a workspace for it"
 )
-# Enters the groups that its first arguments name, then becomes the rest; a shell starts faster than anything else.
-_ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 97; shift; done; shift; exec "$@"'
 
 
 def walled(plan: Plan, bwrap: str, filtered: bytes, hidden: Sequence[str], group: Group | None) -> Hold:
@@ -64,7 +62,7 @@ def _start(
 ) -> tuple[subprocess.Popen[bytes], int, int]:
     """The process and our ends of its standard output and standard error."""
     if group is not None:
-        command = ["/bin/sh", "-c", _ENTER, "sh", *group.entries(), "--", *command]
+        command = group.entering(command)
     with ExitStack() as kept, ExitStack() as given:
         (stdout, stdout_end), (stderr, stderr_end) = _pipe(kept, given), _pipe(kept, given)
         process = subprocess.Popen(

@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,11 +23,14 @@ from kelpie.world import json_file
 from kelpie.world.bubblewrap_cell import BubblewrapCell
 from kelpie.world.cell_walls import PROGRAMS, walls
 from kelpie.world.cells import Left, Order, Plan
+from kelpie.world.control_group import ControlGroups
+from kelpie.world.control_group_place import LEFT_OUT, NoGroups
 from kelpie.world.isolation import Tried
 
 PROCESSES = 12
 MEMORY = 48 * MEGABYTE
 _SLIGHTLY = Confinement(wall_s=20.0, processes=PROCESSES, memory_bytes=MEMORY)
+_SLOWLY = replace(_SLIGHTLY, cpu_share=0.1)
 
 # Runs in the cell; every answer is what a refusal said, or None when there was none.
 _ATTACK = """
@@ -67,10 +70,13 @@ def tool(path, port, unshare):
 _BOMB = "def tool(): return len(bytearray(b'x') * (256 << 20))"
 _UNSHARE = {"x86_64": 272, "aarch64": 97}
 
-NO_GROUPS = (
-    "run the server as root, or by systemd with Delegate=yes on a machine with the unified hierarchy; until then "
-    "memory and processes are bounded for each process by itself (rlimits), not for all of a call together"
-)
+_BUSY = """
+import time
+def tool():
+    end = time.process_time() + 0.05
+    while time.process_time() < end:
+        pass
+"""
 NO_LANDLOCK = "use Linux 5.13 or newer with landlock in its lsm= list; until then the mounts alone hold"
 _BROKEN = (
     "do not run code of others on this machine; `kelpie doctor --isolation` has more, docs/security.md explains it"
@@ -79,7 +85,7 @@ _BROKEN = (
 
 class Starter(Protocol):
     @property
-    def has_groups(self) -> bool: ...
+    def groups(self) -> ControlGroups | NoGroups: ...
 
     async def open(self, plan: Plan) -> BubblewrapCell: ...
 
@@ -104,9 +110,9 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
         _wall("no way to the network", told["connect"]),
         _wall("system calls are filtered", told["unshare"]),
     ]
-    extra = [_landlock(told["name"]), _processes(told["children"], cells.has_groups)]
+    extra = [_landlock(told["name"]), _processes(told["children"], cells.groups)]
     if thoroughly:
-        extra.append(await _memory(cells))
+        extra += [await _memory(cells), await _processor(cells)]
     failing = [each.name for each in essential if not each.works]
     lacking = (
         f"code cannot be isolated on this server: it is not so that {', nor that '.join(failing)}" if failing else None
@@ -125,11 +131,11 @@ async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
     return value
 
 
-async def _run(cells: Starter, source: str, arguments: dict[str, Any]) -> Left:
+async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Confinement = _SLIGHTLY) -> Left:
     cell = await cells.open(Plan(Runner.python))
     try:
         request = {"source": source, "function": "tool", "arguments": arguments}
-        await cell.run(Order(json.dumps(request).encode(), _SLIGHTLY))
+        await cell.run(Order(json.dumps(request).encode(), most))
         return cell.left()
     finally:
         await cell.kill()
@@ -146,11 +152,12 @@ def _landlock(refusal: str | None) -> Tried:
     return Tried(name, False, "it was not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
 
 
-def _processes(children: int | None, has_groups: bool) -> Tried:
+def _processes(children: int | None, groups: ControlGroups | NoGroups) -> Tried:
     name = "processes are bounded"
     if children is None:
-        return Tried(name, False, "100 were not refused", NO_GROUPS)
-    return Tried(name, True, f"after {children}, by {'a control group' if has_groups else 'an rlimit of the user'}")
+        return Tried(name, False, "100 were not refused", _remedy(groups))
+    means = "an rlimit of the user" if isinstance(groups, NoGroups) else "a control group"
+    return Tried(name, True, f"after {children}, by {means}")
 
 
 async def _memory(cells: Starter) -> Tried:
@@ -159,8 +166,20 @@ async def _memory(cells: Starter) -> Tried:
     if left.out_of_memory and left.result is None:
         return Tried(name, True, "the kernel ended what took more, by a control group")
     if left.result is not None and "MemoryError" in left.result.decode("utf-8", "replace"):
-        return Tried(name, False, "only for each process by itself, by an rlimit", NO_GROUPS)
-    return Tried(name, False, "256 MB were not refused", NO_GROUPS)
+        return Tried(name, False, "only for each process by itself, by an rlimit", _remedy(cells.groups))
+    return Tried(name, False, "256 MB were not refused", _remedy(cells.groups))
+
+
+async def _processor(cells: Starter) -> Tried:
+    name = f"the processor is bounded ({_SLOWLY.cpu_share:.0%} of a core tried)"
+    left = await _run(cells, _BUSY, {}, _SLOWLY)
+    if left.throttled:
+        return Tried(name, True, "the kernel held back what took more, by a control group")
+    return Tried(name, False, "only by the time-out", _remedy(cells.groups))
+
+
+def _remedy(groups: ControlGroups | NoGroups) -> str:
+    return groups.remedy if isinstance(groups, NoGroups) else LEFT_OUT
 
 
 async def lacking(cells: Starter, kept: Path | None) -> str | None:

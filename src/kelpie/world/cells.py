@@ -43,6 +43,7 @@ class Left:
     truncated: bool = False
     flooded: bool = False
     out_of_memory: bool = False
+    throttled: bool = False  # it wanted more of the processor than its share
     cpu_us: int = 0  # of all its processes together; 0 where nobody counts
     memory_peak_bytes: int = 0
 
@@ -93,6 +94,11 @@ class Cells(Protocol):
     @property
     def lacking(self) -> str | None:
         """Why no code can be held here, as far as it was tried."""
+        ...
+
+    @property
+    def unbounded(self) -> str | None:
+        """Why the limits of a call hold for each of its processes only, as far as it was tried."""
         ...
 
     async def start(self, plan: Plan) -> Cell:

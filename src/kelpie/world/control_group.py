@@ -1,22 +1,23 @@
 """Control groups: how much all processes of a cell together may take of memory, processes and processor.
 
-Both kinds of the kernel are spoken: the unified one where it was delegated to us, the older one where we may make
-groups in it, which usually takes root. A machine with neither has no groups; whoever starts cells then says so.
+The unified kind of the kernel and the older one have other names for the same; a limit that matters and cannot be set
+is an error, never left out. `control_group_place` finds where groups can be made.
 """
 
+import errno
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from kelpie.core.confinement import MEMORY_BYTES_MIN, Confinement
 
-PREFIX = "kelpie-"
 PERIOD_US = 100_000
 OWN_PROCESSES = 3  # of a cell, besides those of the order: bubblewrap outside, bubblewrap inside, the runner
-_UNLIMITED = {"cpu.max": f"max {PERIOD_US}", "cpu.cfs_quota_us": "-1"}
+# Enters the groups that its first arguments name, then becomes the rest; a shell starts faster than anything else.
+_ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 97; shift; done; shift; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +26,53 @@ class Group:
 
     directories: tuple[Path, ...]
 
-    def entries(self) -> list[str]:
-        """The files into which a process writes 0 to enter."""
-        return [str(each / "cgroup.procs") for each in self.directories]
+    def entering(self, command: Sequence[str]) -> list[str]:
+        """A command that enters the group and then becomes this one."""
+        files = [str(each / "cgroup.procs") for each in self.directories]
+        return ["/bin/sh", "-c", _ENTER, "sh", *files, "--", *command]
 
     def limit(self, most: Confinement) -> None:
-        """Sets what its processes may take from now on."""
+        """Sets what its processes may take from now on. Raises OSError, also where the kernel has no such limit."""
         quota = max(1000, int(most.cpu_share * PERIOD_US))
         memory = str(max(most.memory_bytes, MEMORY_BYTES_MIN))
-        self._set("memory.max", memory)
+        limited = self._set("memory.max", memory) or self._set("memory.limit_in_bytes", memory)
+        if not limited or not self._set("pids.max", str(most.processes + OWN_PROCESSES)):
+            raise OSError(errno.ENODEV, "it has no limits of memory and processes", str(self.directories[0]))
         self._set("memory.swap.max", "0")
         self._set("memory.oom.group", "1")
-        self._set("memory.limit_in_bytes", memory)
         self._set("memory.memsw.limit_in_bytes", memory)
-        self._set("pids.max", str(most.processes + OWN_PROCESSES))
         self._set("cpu.max", f"{quota} {PERIOD_US}")
         self._set("cpu.cfs_quota_us", str(quota))
 
     def lift(self) -> None:
         """Gives its processes the whole processor: what is to die must get its turn for that."""
-        for name, value in _UNLIMITED.items():
-            self._set(name, value)
+        with suppress(OSError):  # the group is gone; and without it there are other ways to end them
+            self._set("cpu.max", f"max {PERIOD_US}")
+            self._set("cpu.cfs_quota_us", "-1")
 
     def kill(self) -> None:
         """Where the kernel can do it, kills all at once."""
-        self._set("cgroup.kill", "1")
+        with suppress(OSError):  # as above
+            self._set("cgroup.kill", "1")
 
     def kill_each(self) -> None:
         """Kills those that are there right now; one that ends by itself meanwhile is no trouble."""
         for process in (self._read("cgroup.procs") or "").split():
-            with suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGKILL)
+            if process != "0":  # it is none that we can see; and 0 would mean ourselves
+                with suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
 
     def ran_out_of_memory(self) -> bool:
         told = (self._read("memory.events") or self._read("memory.oom_control") or "").split()
         return "oom_kill" in told and int(told[told.index("oom_kill") + 1]) > 0
+
+    def bounds_processor(self) -> bool:
+        return any((each / name).exists() for each in self.directories for name in ("cpu.max", "cpu.cfs_quota_us"))
+
+    def was_throttled(self) -> bool:
+        """Whether it wanted more of the processor than its share."""
+        told = (self._read("cpu.stat") or "").split()
+        return "nr_throttled" in told and int(told[told.index("nr_throttled") + 1]) > 0
 
     def cpu_us(self) -> int:
         if (nanoseconds := self._read("cpuacct.usage")) is not None:
@@ -82,19 +95,22 @@ class Group:
                 return False
         return True
 
-    def _set(self, name: str, value: str) -> None:
+    def _set(self, name: str, value: str) -> bool:
+        """Whether there is such a setting."""
         for directory in self.directories:
             file = directory / name
             if file.exists():
                 file.write_text(value)
-                return
+                return True
+        return False
 
     def _read(self, name: str) -> str | None:
         for directory in self.directories:
             try:
                 return (directory / name).read_text()
-            except FileNotFoundError:
-                continue
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ENODEV):  # ENODEV: the group went while we read
+                    raise
         return None
 
 
@@ -117,64 +133,3 @@ class ControlGroups:
 
     def close(self) -> None:
         Group(self.tops).remove()
-
-
-def find(proc: Path = Path("/proc")) -> ControlGroups | None:
-    """Where this process may limit memory and processes of others, or None."""
-    hierarchies = list(_hierarchies(proc))
-    for wanted, required in ((("",), ()), (("memory", "pids", "cpu", "cpuacct"), ("memory", "pids"))):
-        found = {name: path for name, path in hierarchies if name in wanted}
-        if not found or any(name not in found for name in required):
-            continue
-        try:
-            return ControlGroups([_top(path, name == "") for name, path in found.items()])
-        except OSError:
-            continue  # not ours to divide: the next kind, or none
-    return None
-
-
-def _top(own: Path, unified: bool) -> Path:
-    """This process's own directory below its group; what earlier lives left there is removed."""
-    if unified:
-        _delegate(own)
-    for old in sorted(own.glob(f"{PREFIX}*")):
-        if not Path("/proc", old.name.removeprefix(PREFIX)).exists():
-            for each in sorted(old.glob("*/")):
-                Group((each,)).remove()
-            Group((old,)).remove()
-    top = own / f"{PREFIX}{os.getpid()}"
-    top.mkdir(exist_ok=True)
-    if unified:
-        (top / "cgroup.subtree_control").write_text("+memory +pids +cpu")
-    return top
-
-
-def _delegate(own: Path) -> None:
-    """Lets groups below this one have limits; the unified kind wants its processes in a leaf for that."""
-    control = own / "cgroup.subtree_control"
-    if {"memory", "pids"} <= set(control.read_text().split()):
-        return
-    if not {"memory", "pids"} <= set((own / "cgroup.controllers").read_text().split()):
-        raise PermissionError(f"{own} has no controllers")
-    leaf = own / "server"
-    leaf.mkdir(exist_ok=True)
-    for process in (own / "cgroup.procs").read_text().split():
-        (leaf / "cgroup.procs").write_text(process)
-    control.write_text("+memory +pids +cpu")
-
-
-def _hierarchies(proc: Path) -> Iterator[tuple[str, Path]]:
-    """Controllers (empty: the unified kind) with the directory of this process in each."""
-    mounts: dict[str, str] = {}
-    for line in (proc / "self/mounts").read_text().splitlines():
-        _, where, kind, options, *_ = line.split()
-        if kind == "cgroup2":
-            mounts[""] = where
-        elif kind == "cgroup":
-            mounts |= dict.fromkeys(options.split(","), where)
-    for line in (proc / "self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        for name in controllers.split(","):
-            if name in mounts:
-                own = Path(mounts[name], path.lstrip("/"))
-                yield name, own if own.is_dir() else Path(mounts[name])

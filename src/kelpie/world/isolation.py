@@ -5,7 +5,6 @@ means that has no effect comes with what an operator can do about it.
 """
 
 import asyncio
-import os
 import shutil
 import sys
 import tempfile
@@ -52,7 +51,6 @@ async def _try_all(processes: Processes) -> list[Tried]:
 def _means(scratch: str) -> Sequence[_Means]:
     # The scratch directory can be written to here, so that only a jail can be the reason when it cannot there.
     jail = ("--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
-    group = f"kelpie-doctor-{os.getpid()}"
     return (
         _Means(
             "bubblewrap",
@@ -65,11 +63,6 @@ def _means(scratch: str) -> Sequence[_Means]:
             "sysctl user.max_user_namespaces=15000; on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0",
         ),
         _Means("network namespaces", (*_PROBE, "network_namespace"), "the same as for user namespaces"),
-        _Means(
-            "cgroups v2",
-            (*_PROBE, "control_group", group),
-            "start the server by systemd with Delegate=yes, on a machine with the unified hierarchy",
-        ),
         _Means("Landlock", (*_PROBE, "landlock"), "use Linux 5.13 or newer with landlock in its lsm= list"),
         _Means("seccomp", (*_PROBE, "seccomp"), "use a kernel with CONFIG_SECCOMP_FILTER"),
         _Means(

@@ -80,28 +80,6 @@ def seccomp() -> Seen:
     return ctypes.get_errno() == _REFUSED, "a filter refuses the call it names"
 
 
-def control_group(name: str) -> Seen:
-    """Makes a group below its own that may hold one process, enters it, and tries to fork."""
-    mount = _unified()
-    if mount is None:
-        return False, "no cgroup2 file system is mounted"
-    own = next(line[3:] for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
-    above = Path(mount, own.lstrip("/"))
-    group = above / name
-    group.mkdir()
-    try:
-        if not (group / "pids.max").exists():
-            return False, f"{above} gives its groups no limits (cgroup.subtree_control is without pids)"
-        (group / "pids.max").write_text("1")
-        (group / "cgroup.procs").write_text(str(os.getpid()))
-        try:
-            return _refused(_fork, f"a second process is refused in a group of {above}")
-        finally:
-            (above / "cgroup.procs").write_text(str(os.getpid()))
-    finally:
-        group.rmdir()
-
-
 def kvm() -> Seen:
     """Makes a virtual machine without anything in it; whether it would boot a guest is another question."""
     device = os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC)
@@ -125,26 +103,12 @@ def jailed(directory: str) -> Seen:
         return _refused(lambda: out.connect(("192.0.2.1", 9)), "read-only root, and no network")
 
 
-def _fork() -> None:
-    if os.fork() == 0:
-        os._exit(0)
-    os.wait()
-
-
 def _refused(deed: Callable[[], object], seen: str) -> Seen:
     try:
         deed()
     except OSError as error:
         return True, f"{seen} ({error.strerror})"
     return False, f"{seen}, but it has no effect"
-
-
-def _unified() -> str | None:
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, where, kind, *_ = line.split()
-        if kind == "cgroup2":
-            return where
-    return None
 
 
 def _libc() -> ctypes.CDLL:
@@ -158,7 +122,7 @@ def _checked(answer: int, call: str) -> None:
 
 
 _PROBES: dict[str, Callable[..., Seen]] = {
-    each.__name__: each for each in (user_namespace, network_namespace, landlock, seccomp, control_group, kvm, jailed)
+    each.__name__: each for each in (user_namespace, network_namespace, landlock, seccomp, kvm, jailed)
 }
 
 if __name__ == "__main__":

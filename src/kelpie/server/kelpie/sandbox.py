@@ -26,6 +26,7 @@ async def report(request: Request) -> Answer:
             "isolation": None if lacking else Isolation.process.value,
             "required": kelpie.settings.sandbox_isolation,
             "lacking": lacking,
+            "unbounded": None if sandbox is None else sandbox.unbounded,
             "counts": {} if sandbox is None else sandbox.counts(),
         }
     )
