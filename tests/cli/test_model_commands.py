@@ -112,7 +112,7 @@ def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolat
     remedies = {each["name"]: each["remedy"] for each in told["server"]["absent"]}
     assert "ANTHROPIC_API_KEY" in remedies["anthropic"] and "ollama" not in remedies
     assert (told["isolation"]["sandbox"] is None) == told["isolation"]["note"].startswith(REFUSED)
-    assert {each["name"] for each in told["isolation"]["machine"]} >= {"bubblewrap", "cgroups v2", "Landlock"}
+    assert {each["name"] for each in told["isolation"]["machine"]} >= {"bubblewrap", "control groups", "Landlock"}
     assert told["letta"]["note"]
 
 

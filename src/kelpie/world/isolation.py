@@ -16,6 +16,7 @@ from kelpie.world.processes import Processes, SystemProcesses
 
 PROBE_S = 10.0  # for each; they run side by side
 OUTPUT_BYTES_MAX = 4096
+TOO_BUSY = "nothing is known of it: this machine is too busy; try again when it is not"
 LINUX_ONLY = "it is a part of Linux; run Kelpie there, or in a Linux virtual machine"
 
 _PROBE = (sys.executable, "-I", "-S", str(Path(__file__).with_name("isolation_probe.py")))
@@ -88,7 +89,7 @@ async def _try(processes: Processes, means: _Means) -> Tried:
     except OSError as error:
         return Tried(means.name, False, f"{means.command[0]} cannot be run: {error.strerror}", means.remedy)
     if done.timed_out:
-        return Tried(means.name, False, f"no end within {PROBE_S:.0f} s", means.remedy)
+        return Tried(means.name, False, f"no end within {PROBE_S:.0f} s", TOO_BUSY)
     answer, _, seen = _last_line(done.stdout).partition(" ")
     if done.code != 0 or answer not in ("yes", "no"):
         return Tried(means.name, False, _last_line(done.stderr) or f"ended with code {done.code}", means.remedy)
