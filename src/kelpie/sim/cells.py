@@ -111,7 +111,7 @@ class SimCell:
         inside = Inside(self._cells, json.loads(order.request), order.env, self._door.client(faults))
         try:
             value = await self._cells.code(inside)
-            told = {"ok": True, "value": value, "text": str(value)}
+            told = {"ok": True, "text": str(value), "value": value}
         except (OSError, ConnectionLost) as error:
             told = {"ok": False, "error": f"OSError: {error}", "traceback": ""}
         except CellBroke as broke:

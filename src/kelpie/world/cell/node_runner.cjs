@@ -132,7 +132,7 @@ async function main() {
   let answer;
   try {
     const value = request.check ? check(request) : await callFunction(request);
-    answer = { ok: true, value: asJson(value), text: asText(value) };
+    answer = { ok: true, text: asText(value), value: asJson(value) };
   } catch (error) {
     const told = error instanceof Error ? `${error.name}: ${error.message}` : `Error: ${String(error)}`;
     answer = { ok: false, error: told.split("\n")[0], traceback: trace(error) };

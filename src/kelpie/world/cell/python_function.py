@@ -43,7 +43,7 @@ def perform(request: dict[str, Any]) -> dict[str, Any]:
     try:
         value = _called(request)
         text = value if isinstance(value, str) else str(value)
-        return {"ok": True, "value": _plain(value, 0), "text": _sound(text)}
+        return {"ok": True, "text": _sound(text), "value": _plain(value, 0)}
     except BaseException as error:  # noqa: BLE001  whatever foreign code raises, also an exit
         told = traceback.format_exception_only(type(error), error)[-1].strip()
         return {"ok": False, "error": _sound(told), "traceback": _sound(trace(error))}
