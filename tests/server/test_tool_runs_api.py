@@ -7,6 +7,8 @@ import pytest
 from letta_client.types import ToolReturnMessage
 from letta_client.types.agents.tool_execution_result import ToolExecutionResult
 
+from kelpie.core.errors import StorageError
+from kelpie.tools import by_hand
 from tests.server.rig import make_agent
 
 SQUARE = 'def square(x: int) -> int:\n    """Squares.\n\n    Args:\n        x: it\n    """\n    return x * x\n'
@@ -40,6 +42,27 @@ async def test_a_built_in_tool_runs_by_hand_and_is_recorded(client: httpx.AsyncC
     told = (await client.post(f"{path}/memory_replace/run", json={"args": {"label": "human"}})).json()
     assert told["status"] == "error" and "missing" in told["stderr"][0]
     assert (await client.get(f"/v1/agents/{agent['id']}/messages")).json()[-1]["message_type"] == "system_message"
+
+
+async def test_what_cannot_be_recorded_is_not_done_or_not_to_be_done_again(
+    client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool of ours works in the commit that records it; one that has run outside is not to be called again."""
+    tool = (await client.post("/v1/tools/", json={"source_code": SQUARE})).json()
+    agent = await make_agent(client, memory_blocks=[{"label": "human", "value": "Ann"}], tool_ids=[tool["id"]])
+
+    def record(*_: Any) -> None:
+        raise StorageError("The database failed: no more room.")
+
+    monkeypatch.setattr(by_hand, "record", record)
+    path = f"/v1/agents/{agent['id']}/tools"
+    given = {"label": "human", "new_string": "Bea", "old_string": "Ann"}
+    told = await client.post(f"{path}/memory_replace/run", json={"args": given})
+    assert told.status_code == 503 and "x-should-retry" not in told.headers
+    assert (await client.get(f"/v1/agents/{agent['id']}/core-memory/blocks/human")).json()["value"] == "Ann"
+    told = await client.post(f"{path}/square/run", json={"args": {"x": 5}})
+    assert told.status_code == 503 and told.headers["x-should-retry"] == "false"
+    assert "has run" in told.json()["detail"]
 
 
 async def test_what_an_agent_may_not_use_it_may_not_use_by_hand_either(client: httpx.AsyncClient) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from kelpie.accounts import gate
 from kelpie.accounts.identities import Identities
+from kelpie.accounts.passports import Passports
 from kelpie.actors import actor, mailbox
 from kelpie.agent import (
     activation,
@@ -29,7 +30,9 @@ from kelpie.agent import (
     journal,
     recording,
     resends,
+    sending,
     sleeptime,
+    trying,
     turn,
     writing,
 )
@@ -41,11 +44,12 @@ from kelpie.agent.entry import Committed
 from kelpie.agent.events import TurnEnded
 from kelpie.agent.lanes import Hot, Lane
 from kelpie.agent.listener import Turn
+from kelpie.agent.trials import Trials
 from kelpie.agent.upkeep import Upkeep
 from kelpie.agent.waits import Waits
 from kelpie.app import Kelpie
 from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
-from kelpie.core.errors import CommitUnknown, ModelError, StorageError
+from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
 from kelpie.core.time import MICROS_PER_SECOND
@@ -56,6 +60,8 @@ from kelpie.memory.blocks import Blocks
 from kelpie.memory.meaning import Meaning
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search import vectors
+from kelpie.server import cells
+from kelpie.server.cells import CellApi
 from kelpie.sim import database
 from kelpie.storage import (
     agent_views,
@@ -497,6 +503,7 @@ _POINTS = 45  # of that scenario: one run for each
 _WAITING = "calls-that-wait"
 _EXPIRING = "waits-that-expire"
 _AGENTS = "agents-write-to-each-other"
+_DOORS = "code-that-calls-back"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
 _FULL = "disk-full-in-a-commit-group"
@@ -522,6 +529,45 @@ def what_is_damaged_is_told(patch: pytest.MonkeyPatch) -> None:
 
 def a_removed_passage_leaves_its_vectors_behind(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vectors, "remove_many", lambda tx, kind, item_ids: None)
+
+
+def what_a_cell_has_asked_for_goes_on_behind_its_call(patch: pytest.MonkeyPatch) -> None:
+    async def end(self: CellApi) -> None:
+        return
+
+    patch.setattr(CellApi, "end", end)
+
+
+def a_passport_of_another_call_opens_the_door(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cells, "hmac", SimpleNamespace(compare_digest=lambda given, shown: True))
+
+
+def a_passport_is_not_taken_back(patch: pytest.MonkeyPatch) -> None:
+    original = Passports.issued
+    kept: list[Any] = []
+
+    @contextlib.contextmanager
+    def issued(self: Passports, passport: Any) -> Any:
+        kept.append(original(self, passport))
+        yield kept[-1].__enter__()
+
+    patch.setattr(Passports, "issued", issued)
+
+
+def code_may_ask_whom_it_works_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(sending, "on_behalf", lambda send, other, passport: send)
+    patch.setattr(Waits, "_reaches", lambda self, start, goal: False)
+
+
+def a_refusal_to_code_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    async def turned_away(self: Trials, note: trying.Note, error: ToolError, ended: Any = None) -> Any:
+        return trying.failed(note.tool, error)
+
+    patch.setattr(Trials, "_turned_away", turned_away)
+
+
+def a_tool_that_ran_unrecorded_may_be_called_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(trying, "CommitUnknown", StorageError)
 
 
 def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
@@ -586,6 +632,12 @@ MUTATIONS = (
     Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 60, "an acknowledged message has its answer"),
     Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 5, "the mailbox is bounded"),
     Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 6, "no place of the sandbox is lost"),
+    Mutation(what_a_cell_has_asked_for_goes_on_behind_its_call, _DOORS, 30, "what code asks for ends with its call"),
+    Mutation(a_passport_of_another_call_opens_the_door, _DOORS, 5, "a passport is for its own call"),
+    Mutation(a_passport_is_not_taken_back, _DOORS, 5, "no passport outlives its call"),
+    Mutation(code_may_ask_whom_it_works_for, _DOORS, 5, "a ring is refused|nobody waits for the time-out"),
+    Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 10, "what code uses is recorded"),
+    Mutation(a_tool_that_ran_unrecorded_may_be_called_again, _DOORS, 60, "what code was told is so"),
     Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 10, "a budget is held"),
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),

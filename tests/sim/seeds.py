@@ -113,6 +113,21 @@ FOUND = (
         "a turn was cut off after its call had been answered and the answer rotted: the call was run a second time",
     ),
     Found(
+        "code-that-calls-back",
+        3,
+        "a tool that code had called was run, and its record failed: code was told to call it again",
+    ),
+    Found(
+        "code-that-calls-back",
+        16,
+        "code was killed in the middle of an edit: the edit was written after its call had its result",
+    ),
+    Found(
+        "code-that-calls-back",
+        17,
+        "code was killed while a tool ran for it: that tool's own code went on, with nobody to end it",
+    ),
+    Found(
         "storage-corruption",
         8,
         "a result that stood for a damaged one was damaged itself: the next one had its id, and the agent was bricked",

@@ -38,6 +38,7 @@ MEMORY = (
     "memory-crashes",
     "storage-corruption",
     "tools-in-cells",
+    "code-that-calls-back",
 )
 SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in parts, for several processes
 

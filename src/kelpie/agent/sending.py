@@ -73,10 +73,11 @@ class Sending:
         reply.add_done_callback(partial(tell_failure, turn))
         reply.add_done_callback(partial(self._underway.ended, work))
         if live is None:
-            await asyncio.wait(
-                (reply, heard := asyncio.ensure_future(turn.opened())), return_when=asyncio.FIRST_COMPLETED
-            )
-            heard.cancel()
+            heard = asyncio.ensure_future(turn.opened())
+            try:
+                await asyncio.wait((reply, heard), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                heard.cancel()
             if reply.done() and not turn.has_opened:
                 reply.result()
         return turn

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kelpie.agent import approvals
-from kelpie.agent.calls import since
 from kelpie.agent.equipment import Equipment
+from kelpie.agent.trying import Note, failed, inside_of, outside_of_commits, within_commit
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
 from kelpie.core.chains import UNCHAINED
-from kelpie.core.errors import CallerError, NotFound, ToolError
+from kelpie.core.errors import NotFound, ToolError
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.passports import Passport
 from kelpie.core.policies import Warrant
 from kelpie.core.time import Micros
-from kelpie.core.tool_calls import CallOutcome, Took
+from kelpie.core.tool_calls import CallOutcome
 from kelpie.core.tools import NewTool, Tool, ToolType
 from kelpie.storage import agents, sandbox_configs, scope, tools
 from kelpie.tools import by_hand
@@ -28,7 +28,6 @@ from kelpie.tools.capabilities import subject_of
 from kelpie.tools.custom import make
 from kelpie.tools.letters import refuse_endless
 from kelpie.tools.port import CallContext, Outcome
-from kelpie.tools.registry import preparation, transactional
 from kelpie.tools.tool_ending import within
 from kelpie.tools.workbench import Workbench
 from kelpie.world.database import Tx
@@ -74,16 +73,13 @@ class Trials:
             working_memory=ours.working_memory,
             quota=bounds.quota,
         )
-        refusal, began = bounds.refusal(subject_of(tool)), ours.world.clock.monotonic_ns()
-        try:
-            if refusal is not None:
-                raise ToolError(refusal.told)
-            if passport is not None:
-                _check_code(agent, tool, passport)
-            outcome = await _run(ours, tool, call, check_arguments(tool.json_schema, arguments))
-        except (ToolError, CallerError) as error:
-            outcome = _failed(tool, error)
-        await self._put_down(agent, tool, outcome, now, began, refused=refusal is not None)
+        clock = ours.world.clock
+        note = Note(self._caller, agent, tool, now, clock.monotonic_ns, clock.monotonic_ns())
+        if (refusal := bounds.refusal(subject_of(tool))) is not None:
+            outcome = await self._turned_away(note, ToolError(refusal.told), CallOutcome.refused)
+        else:
+            outcome = await self._run(ours, call, arguments, note)
+        ours.recount(agent.id)
         return _tried(tool, outcome)
 
     async def attempt(
@@ -102,32 +98,44 @@ class Trials:
             return bounds, sandbox_configs.environment(tx, organization)
 
         bounds, around = await world.database.read(read)
-        refusal, began = bounds.refusal(subject_of(tool)), world.clock.monotonic_ns()
-        try:
-            if refusal is not None:
-                raise ToolError(refusal.told)
+        note = Note(self._caller, None, tool, now, world.clock.monotonic_ns, world.clock.monotonic_ns())
+        if (refusal := bounds.refusal(subject_of(tool))) is not None:
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), CallOutcome.refused))
+
+        async def work() -> Outcome:
             if self._workbench is None:
                 raise ToolError(NO_SANDBOX)
             checked = check_arguments(tool.json_schema, arguments)
-            outcome = await self._workbench.attempt(tool, checked, around | dict(env), bounds.quota)
-        except ToolError as error:
-            outcome = _failed(tool, error)
-        await self._put_down(None, tool, outcome, now, began, refused=refusal is not None)
-        return _tried(tool, outcome)
+            return await self._workbench.attempt(tool, checked, around | dict(env), bounds.quota)
 
-    async def _put_down(
-        self, agent: Agent | None, tool: Tool, outcome: Outcome, now: Micros, began: int, *, refused: bool
-    ) -> None:
-        world, organization = self._equipment().world, self._caller.organization_id
-        took = Took(since(began, world.clock.monotonic_ns), outcome.cpu_us, outcome.memory_peak_bytes)
-        ended = CallOutcome.refused if refused else CallOutcome.success if outcome.ok else CallOutcome.error
-        passport = self._caller.passport
-        run_id, step_id = (passport.run_id, passport.step_id) if passport else (None, None)
-        await world.database.transact(
-            lambda tx: by_hand.record(tx, organization, tool, ended, took, now, agent, run_id, step_id)
-        )
-        if agent is not None:
-            self._equipment().recount(agent.id)
+        return _tried(tool, await outside_of_commits(world.database, work, note))
+
+    async def _run(self, ours: Equipment, call: CallContext, arguments: Mapping[str, Any], note: Note) -> Outcome:
+        tool = note.tool
+        try:
+            if self._caller.passport is not None:
+                _check_code(call.agent, tool, self._caller.passport)
+            checked = check_arguments(tool.json_schema, arguments)
+        except ToolError as error:
+            return await self._turned_away(note, error)
+        if (inside := inside_of(tool)) is not None:
+            return await within_commit(ours, inside, call, checked, note)
+
+        async def work() -> Outcome:
+            if (outside := ours.runner(tool)) is None:
+                raise ToolError(NO_SANDBOX)
+            outcome = await outside(tool, call, checked)
+            ours.touched(outcome.touched)
+            ours.summon(outcome.begun)
+            return outcome
+
+        return await outside_of_commits(ours.world.database, work, note)
+
+    async def _turned_away(self, note: Note, error: ToolError, ended: CallOutcome | None = None) -> Outcome:
+        """Records a call that is not run."""
+        outcome = failed(note.tool, error)
+        await self._equipment().world.database.transact(lambda tx: note.put_down(tx, outcome, ended))
+        return outcome
 
     def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, Warrant]:
         scope.agent(tx, self._caller.organization_id, agent_id)
@@ -144,29 +152,6 @@ def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
     refuse_endless(passport.chain)
     if approvals.needs_approval(agent.tool_rules, tool.name):
         raise ToolError(f"'{tool.name}' needs a person's approval, so code cannot call it. Call it yourself.")
-
-
-async def _run(ours: Equipment, tool: Tool, call: CallContext, arguments: dict[str, Any]) -> Outcome:
-    inside = None if tool.tool_type is ToolType.custom else transactional(tool.name)
-    if inside is None:
-        outside = ours.runner(tool)
-        if outside is None:
-            raise ToolError(NO_SANDBOX)
-        outcome = await outside(tool, call, arguments)
-    else:
-        prepare = preparation(tool.name)
-        if prepare is not None:
-            call = replace(call, insight=await prepare(ours.foresight, call, arguments))
-        outcome = await ours.world.database.transact(lambda tx: inside(tx, call, arguments))
-    ours.touched(outcome.touched)
-    ours.summon(outcome.begun)
-    return outcome
-
-
-def _failed(tool: Tool, error: ToolError | CallerError) -> Outcome:
-    text = f"Error executing function {tool.name}: {error}"
-    cpu, peak = (error.cpu_us, error.memory_peak_bytes) if isinstance(error, ToolError) else (0, 0)
-    return Outcome(text, ok=False, stdout=(), stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
 
 
 def _tried(tool: Tool, outcome: Outcome) -> Tried:

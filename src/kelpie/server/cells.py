@@ -1,10 +1,13 @@
 """Our API for code in a cell, over the listener that its cell handed out: the same application as for everybody, but
-only for who shows the passport of that very cell, whatever the server asks of others."""
+only for who shows the passport of that very cell, whatever the server asks of others.
+
+What a cell has asked for ends with its call: nothing of it is begun or written any more when the call has its result.
+"""
 
 import asyncio
 import copy
 import hmac
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,6 +17,7 @@ from kelpie.core.access import ALL_ACCESS, Pass
 from kelpie.core.access import Scope as AccessScope
 from kelpie.core.accounts import Caller
 from kelpie.core.errors import Unauthorized
+from kelpie.observe import logs
 from kelpie.server import reach
 from kelpie.server.http_config import http_config
 from kelpie.server.http_protocol import BoundedProtocol
@@ -24,6 +28,9 @@ if TYPE_CHECKING:
 
 CELL = "kelpie.cell"  # in the scope of a request that came out of one: the passport that it must show
 CONNECTIONS_MAX = 64  # of one cell at once
+SETTLE_S = 30.0  # that a call waits at its end for commits of its code: more than a sound disk ever takes
+
+_log = logs.get("server")
 
 
 async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
@@ -52,11 +59,11 @@ class CellServer:
     async def serve(self, listener: Listener, passport: str) -> "_Serving":
         """Answers the listener until it is closed."""
         config = copy.copy(self._loaded())
-        config.loaded_app = CellApi(self._app, passport)
+        config.loaded_app = api = CellApi(self._app, passport)
         state = ServerState()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _CellProtocol(config, state, {}), sock=socket_of(listener))
-        return _Serving(server, state)
+        return _Serving(server, state, api)
 
     def _loaded(self) -> uvicorn.Config:
         if self._config is None:
@@ -72,24 +79,53 @@ class _CellProtocol(BoundedProtocol):
 
 
 class _Serving:
-    def __init__(self, server: asyncio.Server, state: ServerState) -> None:
+    def __init__(self, server: asyncio.Server, state: ServerState, api: "CellApi") -> None:
         self._server = server
         self._state = state
+        self._api = api
 
     async def close(self) -> None:
-        """Ends the listener and every connection that came through it. What was asked for goes on as far as it must."""
+        """Ends the listener, every connection that came through it, and what was asked for."""
         self._server.close()
         for connection in list(self._state.connections):
             if (transport := connection.transport) is not None:
                 transport.abort()
+        await self._api.end()
 
 
 class CellApi:
-    """The application as one cell sees it."""
+    """The application as one cell sees it, and what the cell has asked of it."""
 
     def __init__(self, app: ASGIApp, passport: str) -> None:
         self._app = app
         self._passport = passport
+        self._under_way: dict[asyncio.Task[Any], bool] = {}  # and whether it is brought to its end
+        self._ended = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app({**scope, CELL: self._passport}, receive, send)
+        task = asyncio.current_task()
+        assert task is not None
+        if self._ended:
+            return  # it was under way to us when the call ended
+        self._under_way[task] = reach.only_writes(scope["method"], scope["path"])
+        try:
+            await self._app({**scope, CELL: self._passport}, receive, send)
+        except asyncio.CancelledError:
+            if not self._ended:
+                raise
+        finally:
+            del self._under_way[task]
+
+    async def end(self) -> None:
+        """Ends what the cell has asked for; a write is waited for, because nobody can take it back.
+
+        An agent that was asked goes on with its turn; a tool that was called is ended.
+        """
+        self._ended = True
+        for task, only_writes in self._under_way.items():
+            if not only_writes:
+                task.cancel()
+        if self._under_way:
+            _, late = await asyncio.wait(list(self._under_way), timeout=SETTLE_S)
+            if late:
+                _log.warning("requests of a cell go on behind its call", requests=len(late), waited_s=SETTLE_S)

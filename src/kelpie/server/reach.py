@@ -82,6 +82,14 @@ def reached_by(method: str, path: str) -> Capability | None:
     return Capability.memory if changes and rest and rest[0] in _REMEMBERED else None
 
 
+def only_writes(method: str, path: str) -> bool:
+    """Whether what the code of a tool asks for is a write that waits for nobody: neither an agent nor another tool."""
+    rest = tuple(part for part in path.split("/") if part)[3:]
+    reads = method in _READING or (method == "POST" and _only_reads(path.rstrip("/")))
+    runs_a_tool = len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run")
+    return not reads and not runs_a_tool and (rest not in _SENDING or rest == ("messages", "async"))
+
+
 def check_body(given: Pass | None, document: Any) -> None:
     """Raises HTTPException when a credential for some agents brings in what belongs to the whole organisation, or lets
     an agent do or spend more.

@@ -7,12 +7,13 @@ tool; the server sees only what it leaves, and what it asks for at the door of i
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.sim.asgi import Response, SimClient
+from kelpie.sim.asgi import Response
 from kelpie.sim.doors import SimDoor
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.network import ConnectionLost, Network
@@ -44,7 +45,8 @@ class Inside:
     cells: "SimCells"
     request: Mapping[str, Any]
     env: Mapping[str, str]
-    door: SimClient
+    door: SimDoor
+    left_behind: list[asyncio.Task[None]]
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -58,7 +60,7 @@ class Inside:
     async def ask(self, method: str, path: str, body: Any = None, *, passport: str | None = None) -> Response:
         """Asks our API, with the passport of this cell or another one. Raises ConnectionLost."""
         headers = {"authorization": f"Bearer {passport or self.env.get('LETTA_API_KEY', '')}"}
-        asking = self.door.request(method, path, body, headers=headers, timeout_s=FOR_EVER_S)
+        asking = self.door.client(self.cells.faults).request(method, path, body, headers=headers, timeout_s=FOR_EVER_S)
         faults = self.cells.faults
         if faults.fires(Fault.process_crash, _CALLING):
             raise CellBroke(await self._struck(asking, _broken(b"killed while it asked")))
@@ -68,6 +70,16 @@ class Inside:
             await self._struck(asking, _OUT_OF_MEMORY)
             await asyncio.sleep(FOR_EVER_S)
         return await asking
+
+    async def told(self) -> None:
+        """The code knows what came of a request, and the call has no result yet: here the power may be cut."""
+        if self.cells.faults.fires(Fault.crash_after_write, "cells.told"):
+            self.cells.node.crash()
+            await asyncio.sleep(0)  # of which nobody comes back
+
+    def detach(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begins something that goes on behind the result, for as long as the cell is there."""
+        self.left_behind.append(asyncio.create_task(_quietly(work)))
 
     async def _struck(self, asking: Awaitable[Response], left: Left) -> Left:
         """Lets the request go on for a moment, in which much or nothing may come of it."""
@@ -96,6 +108,7 @@ class SimCell:
         self._left = Left(code=None, result=None, stdout=b"", stderr=b"")
         self._dead = cells.faults.fires(Fault.process_crash, "cells.waiting")
         self._given = False
+        self._left_behind: list[asyncio.Task[None]] = []
 
     @property
     def alive(self) -> bool:
@@ -108,7 +121,7 @@ class SimCell:
         if faults.fires(Fault.process_crash, "cells.before"):
             self._left = _broken(b"killed before it began")
             return
-        inside = Inside(self._cells, json.loads(order.request), order.env, self._door.client(faults))
+        inside = Inside(self._cells, json.loads(order.request), order.env, self._door, self._left_behind)
         try:
             value = await self._cells.code(inside)
             told = {"ok": True, "text": str(value), "value": value}
@@ -131,9 +144,11 @@ class SimCell:
         return self._left
 
     async def kill(self) -> None:
-        self._dead = True
-        self._door.close()
         await asyncio.sleep(self._cells.rng.uniform(*KILL_S))
+        self._dead = True
+        for task in self._left_behind:
+            task.cancel()
+        self._door.close()
 
 
 class SimCells:
@@ -148,7 +163,7 @@ class SimCells:
         self.code = code
         self.rng = network.loop.rng(f"cells/{node}")
         self._network = network
-        self._node = node
+        self.node = node
         self._started = 0
 
     async def start(self, plan: Plan) -> SimCell:
@@ -156,10 +171,16 @@ class SimCells:
         if self.faults.fires(Fault.process_resource_exhaustion, "cells.start"):
             raise SandboxUnavailable("a cell cannot be started: Resource temporarily unavailable")
         self._started += 1
-        return SimCell(self, SimDoor(self._network, self._node, f"cell-{self._started}"))
+        return SimCell(self, SimDoor(self._network, self.node, f"cell-{self._started}"))
 
     async def close(self) -> None:
         return
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    """What goes on behind a result breaks off without a word."""
+    with suppress(CellBroke, ConnectionLost):
+        await work
 
 
 class _Shut:

@@ -26,6 +26,7 @@ class SimDoor:
         self._node = node
         self._name = name
         self._server: _Answering | None = None
+        self.shut_s: float | None = None  # when its last answer was over
 
     def client(self, faults: Faults) -> SimClient:
         """For the code inside."""
@@ -40,6 +41,9 @@ class SimDoor:
         server, self._server = self._server, None
         if server is not None:
             server.cut()
+
+    def over(self) -> None:
+        self.shut_s = self._network.loop.time()
 
 
 class _Answering(Server):
@@ -59,11 +63,14 @@ class _Answering(Server):
 
 
 class _Serving:
-    def __init__(self, door: SimDoor) -> None:
+    def __init__(self, door: SimDoor, api: CellApi) -> None:
         self._door = door
+        self._api = api
 
     async def close(self) -> None:
         self._door.close()
+        await self._api.end()
+        self._door.over()
 
 
 def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[Served]]:
@@ -71,7 +78,7 @@ def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[Served]]:
 
     async def serve(listener: Listener, passport: str) -> Served:
         assert isinstance(listener, SimDoor)
-        listener.answer(CellApi(app, passport))  # pyright: ignore[reportArgumentType]
-        return _Serving(listener)
+        listener.answer(api := CellApi(app, passport))  # pyright: ignore[reportArgumentType]
+        return _Serving(listener, api)
 
     return serve

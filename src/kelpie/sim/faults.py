@@ -91,7 +91,7 @@ HOUSE_PLACES: dict[Fault, tuple[str, ...]] = {
     Fault.storage_read_fail: ("journal.lookup",),  # of a commit whose outcome is unknown
     Fault.disk_full: (*_JOURNAL, "journal.group"),
     Fault.crash_before_write: (*_JOURNAL, "outside.effect"),
-    Fault.crash_after_write: (*_JOURNAL, "outside.effect"),
+    Fault.crash_after_write: (*_JOURNAL, "outside.effect", "cells.told"),
     Fault.llm_malformed: ("llm.overflow", "llm.summary_fails", "llm.summary_empty", "llm.summary_long"),
     Fault.process_crash: ("cells.waiting", "cells.before", "cells.after", "cells.calling"),
     Fault.process_timeout: ("cells.run", "cells.calling"),

@@ -5,6 +5,7 @@ from kelpie.sim.scenarios.archival import EMBEDDINGS, PASSAGES
 from kelpie.sim.scenarios.background import BACKGROUND
 from kelpie.sim.scenarios.block_history import BLOCK_HISTORY
 from kelpie.sim.scenarios.budgets import BUDGETS
+from kelpie.sim.scenarios.callbacks import CALLBACKS
 from kelpie.sim.scenarios.cancels import CANCELLING
 from kelpie.sim.scenarios.clients import CLIENTS
 from kelpie.sim.scenarios.clocks import CLOCKS
@@ -64,6 +65,7 @@ SCENARIOS: dict[str, Scenario] = {
         LANES,
         TOOLBOXES,
         SANDBOXED,
+        CALLBACKS,
         RULINGS,
         CORRESPONDENCE,
         CREDENTIALS,
