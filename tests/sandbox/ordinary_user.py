@@ -11,7 +11,7 @@ from kelpie.sandbox.port import Job
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
-from tests.sandbox.jobs import FORKS, function, script
+from tests.sandbox.jobs import FORKS, command, function, script
 
 
 def node(body: str) -> Job:
@@ -38,11 +38,15 @@ async def main() -> None:
             "for (let n = 0; n < 200; n++) { const child = spawn('sleep', ['9']); child.on('error', () => {});"
             "if (child.pid) made++ } return made"
         )
+    if shutil.which("Rscript") is not None:
+        jobs["r"] = command(
+            "Rscript", "--vanilla", "-e", "cat(mean(c(1, 3)))", most=Confinement(memory_bytes=512 << 20)
+        )
     told: dict[str, object] = {"user": os.getuid(), "groups": cells.has_groups}
     for name, job in jobs.items():
         ended = await sandbox.run(job)
         result = json.loads(ended.result) if ended.result else None
-        told[name] = [ended.how, ended.code, result, ended.stderr.decode()[-200:]]
+        told[name] = [ended.how, ended.code, result, ended.stderr.decode()[-200:], ended.stdout.decode()[-200:]]
     await sandbox.close()
     print(json.dumps(told))
 

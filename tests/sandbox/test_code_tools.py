@@ -88,6 +88,7 @@ async def test_code_is_run_and_told_with_its_language(bench: Bench) -> None:
         ("node", "import os from 'node:os'; console.log(typeof os.cpus, await Promise.resolve(4))", "function 4\n"),
         ("java", 'public class A { public static void main(String[] a) { System.out.println("hi"); } }', "hi\n"),
         ("Rscript", "x <- c(1, 3)\ncat(mean(x))", "2"),
+        ("Rscript", "d <- data.frame(a = 1:3)\nwrite.csv(d, 'd.csv')\ncat(nrow(read.csv('d.csv')), sd(d$a))", "3 1"),
     ],
 )
 async def test_other_languages_run_where_they_are_installed(
@@ -96,7 +97,7 @@ async def test_other_languages_run_where_they_are_installed(
     if shutil.which(program) is None:
         with pytest.raises(ToolError, match=r"not installed on this server.*install"):
             await bench("run_code", code=code)
-        return
+        pytest.skip(f"{program} is not installed, which the model was told")
     told = await bench.told("run_code", code=code)
     assert (told["stdout"], told["exit_code"]) == (printed, 0), told
 
@@ -106,8 +107,16 @@ async def test_typescript_runs_or_is_told_with_its_remedy(bench: Bench) -> None:
     (told,) = await asyncio.gather(call, return_exceptions=True)
     if isinstance(told, BaseException):
         assert isinstance(told, ToolError) and "install Node.js" in str(told)
-    else:
-        assert (told["language"], told["stdout"]) == ("ts", "2\n")
+        pytest.skip(f"no Node.js reads TypeScript here, which the model was told: {told}")
+    assert (told["language"], told["stdout"]) == ("ts", "2\n")
+
+
+@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed (r-base-core)")
+async def test_an_error_in_r_is_told_with_its_code(bench: Bench) -> None:
+    failed = await bench.told("run_code", code="cat('begun')\nstop('no more')", language="r")
+    assert (failed["exit_code"], failed["stdout"]) == (1, "begun") and "no more" in failed["stderr"], failed
+    ended = await bench.told("run_code", code="message('told')\nquit(status = 3)", language="r")
+    assert (ended["exit_code"], ended["stderr"]) == (3, "told\n")
 
 
 async def test_code_knows_its_agent_and_its_passport_ends_with_it(bench: Bench) -> None:

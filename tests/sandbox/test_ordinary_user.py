@@ -51,6 +51,8 @@ def test_the_walls_hold_for_an_ordinary_user() -> None:
     assert "ConnectionRefusedError" in told["network"][2]["error"]
     assert "Read-only file system" in told["write"][2]["error"]
     assert told["memory"][0] == "out_of_memory" or "MemoryError" in told["memory"][3]
+    if "r" in told:
+        assert told["r"][:2] == ["finished", 0] and told["r"][4] == "2", told["r"]
     if "node" in told:
         assert told["node"][:2] == ["finished", 0] and told["node"][2]["value"] == 1, told["node"]
         assert told["node_forks"][2] is None or told["node_forks"][2]["value"] < 64, told["node_forks"]

@@ -26,7 +26,7 @@ async def test_without_a_sandbox_code_is_not_run_and_the_answer_says_so(client: 
     told = (await client.post(f"{path}/square/run", json={"args": {"x": 5}})).json()
     ToolExecutionResult.model_validate(told)
     assert (told["status"], told["func_return"], told["agent_state"]) == ("error", None, None)
-    assert "sandbox" in told["stderr"][0]
+    assert "sandbox" in told["stderr"][0] and told["stdout"] is None
     assert (await client.post(f"{path}/nope/run", json={"args": {}})).status_code == 404
     assert (await client.post(f"/v1/agents/{agent['id'][:-1]}0/tools/square/run", json={})).status_code == 404
 
@@ -41,6 +41,7 @@ async def test_a_built_in_tool_runs_by_hand_and_is_recorded(client: httpx.AsyncC
     assert block["value"] == "Bea"
     told = (await client.post(f"{path}/memory_replace/run", json={"args": {"label": "human"}})).json()
     assert told["status"] == "error" and "missing" in told["stderr"][0]
+    assert told["stdout"] is None, "nothing ran that could have printed"
     assert (await client.get(f"/v1/agents/{agent['id']}/messages")).json()[-1]["message_type"] == "system_message"
 
 

@@ -115,7 +115,7 @@ def failed(tool: Tool, error: ToolError | CallerError) -> Outcome:
     """What is told of a call that came to nothing."""
     text = f"Error executing function {tool.name}: {error}"
     cpu, peak = (error.cpu_us, error.memory_peak_bytes) if isinstance(error, ToolError) else (0, 0)
-    return Outcome(text, ok=False, stdout=(), stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
+    return Outcome(text, ok=False, stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
 
 
 async def _given_up(database: Database, note: Note) -> None:
