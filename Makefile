@@ -76,12 +76,18 @@ MODEL = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 # and refuses such tools.
 define SANDBOX
 if [ "$$(uname -s)" = Linux ] && ! command -v bwrap >/dev/null; then \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo "Installing bubblewrap, which keeps tools apart from this machine ..." >&2; \
-		{ apt-get install -y -qq bubblewrap || { apt-get update -qq && apt-get install -y -qq bubblewrap; }; } >/dev/null 2>&1; \
+	why="and only root may install it"; \
+	if [ "$$(id -u)" = 0 ]; then \
+		why="and there is no apt-get here to install it with"; \
+		if command -v apt-get >/dev/null; then \
+			echo "Installing bubblewrap, which keeps tools apart from this machine ..." >&2; \
+			export DEBIAN_FRONTEND=noninteractive; \
+			{ apt-get install -y -qq bubblewrap || { apt-get update -qq && apt-get install -y -qq bubblewrap; }; } >/dev/null 2>&1; \
+			why="and apt-get could not install it"; \
+		fi; \
 	fi; \
-	command -v bwrap >/dev/null || echo "bubblewrap is not installed, and only root may do that here: tools that run code are" \
-		"refused until it is (apt install bubblewrap, dnf install bubblewrap; kelpie doctor --isolation says more)." >&2; \
+	command -v bwrap >/dev/null || echo "bubblewrap is not installed, $$why: tools that run code are refused until it is" \
+		"(apt install bubblewrap, dnf install bubblewrap; kelpie doctor --isolation says more)." >&2; \
 fi
 endef
 

@@ -3,11 +3,16 @@
 Each file has its own model and server; one that needs another model, or other settings, brings a fixture of that name.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
+from kelpie.core.confinement import Runner
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.cells import Plan
 from tests.acceptance.sdk import KINDS, sdk_client
 from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import WireModel, wire_model, wires
@@ -29,3 +34,20 @@ def server(tmp_path_factory: pytest.TempPathFactory, model: Any) -> Iterator[Ser
 async def client(request: pytest.FixtureRequest, server: Served) -> AsyncIterator[Any]:
     async with sdk_client(request.param, server.url) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def sandboxed() -> None:
+    """Skips where this machine cannot hold code of tools, with the reason."""
+
+    async def tried() -> None:
+        cells = BubblewrapCells()
+        try:
+            await (await cells.start(Plan(Runner.command))).kill()
+        finally:
+            await cells.close()
+
+    try:
+        asyncio.run(tried())
+    except SandboxUnavailable as error:
+        pytest.skip(str(error))

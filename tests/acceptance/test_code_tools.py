@@ -2,7 +2,6 @@
 sandbox, with a way back to the agent and to others."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served, wait_for
 from tests.acceptance.wire_model import HANDLES, OPENAI, WireModel, wires
 
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+pytestmark = pytest.mark.usefixtures("sandboxed")
 
 ASK = '''
 import json, os, urllib.error, urllib.request

@@ -18,7 +18,7 @@ from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import HANDLES, OPENAI, WireModel, wires
 
 AGENTS = 10
-pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+pytestmark = pytest.mark.usefixtures("sandboxed")
 
 NOTE = '''
 import os

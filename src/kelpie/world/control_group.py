@@ -66,9 +66,6 @@ class Group:
         told = (self._read("memory.events") or self._read("memory.oom_control") or "").split()
         return "oom_kill" in told and int(told[told.index("oom_kill") + 1]) > 0
 
-    def bounds_processor(self) -> bool:
-        return any((each / name).exists() for each in self.directories for name in ("cpu.max", "cpu.cfs_quota_us"))
-
     def was_throttled(self) -> bool:
         """Whether it wanted more of the processor than its share."""
         told = (self._read("cpu.stat") or "").split()
