@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -123,3 +124,34 @@ async def test_a_list_that_is_none_is_told_and_nothing_runs(made: Made) -> None:
     sandbox = made(LocalBroker())
     with pytest.raises(ToolError, match="is no host"):
         await sandbox.run(script("print(1)", Confinement(egress=("http://example.com",))))
+
+
+async def test_code_that_waits_for_code_does_not_take_its_place(cells: BubblewrapCells) -> None:
+    """As many callers as there are places would otherwise wait for each other until their time is over."""
+    broker = LocalBroker()
+    sandbox = ProcessSandbox(cells, SystemClock(), broker, cells_max=2, warm_max=0)
+
+    async def nested(listener: Listener, passport: str) -> _Closing:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            level = int(passport) + 1
+            ended = await sandbox.run(replace(script(DEEPER if level < 3 else "print('deep')"), **_asked(level)))
+            writer.write(b"HTTP/1.0 200 OK\r\n\r\n" + ended.stdout.strip())
+            writer.close()
+
+        return _Closing(await asyncio.start_server(answer, sock=socket_of(listener)))
+
+    broker.api = nested
+    asked = [sandbox.run(replace(script(DEEPER), **_asked(0))) for _ in range(4)]
+    try:
+        assert [ended.stdout for ended in await asyncio.gather(*asked)] == [b"deep\n"] * 4
+        assert sandbox.counts()["waiting"] == 0
+    finally:
+        await sandbox.close()
+
+
+DEEPER = ASK.format(urls=["http://127.0.0.1:8283/"]).replace("timeout=5", "timeout=25")
+
+
+def _asked(level: int) -> dict[str, Any]:
+    return {"passport": str(level), "level": level}

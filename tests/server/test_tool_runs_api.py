@@ -79,6 +79,20 @@ async def test_what_an_agent_may_not_use_it_may_not_use_by_hand_either(client: h
     assert (await client.get(f"/v1/agents/{agent['id']}/core-memory/blocks/human")).json()["value"] == "Ann"
 
 
+@pytest.mark.parametrize(("key", "value"), [("A=B", "x"), ("", "x"), ("A B", "x"), ("A", "x\0y")])
+async def test_what_no_environment_can_hold_is_refused(client: httpx.AsyncClient, key: str, value: str) -> None:
+    """Every tool of the agent would fail, with words that nobody could do anything with."""
+    for field in ("secrets", "tool_exec_environment_variables"):
+        answer = await client.post("/v1/agents/", json={"model": "fake/model", field: {key: value}})
+        assert answer.status_code in (400, 422), answer.text
+    agent = await make_agent(client)
+    changed = await client.patch(f"/v1/agents/{agent['id']}", json={"secrets": {key: value}})
+    assert changed.status_code in (400, 422), changed.text
+    body = {"source_code": SQUARE, "args": {"x": 1}, "env_vars": {key: value}}
+    answer = await client.post("/v1/tools/run", json=body)
+    assert answer.status_code in (400, 422), answer.text
+
+
 async def test_aliases_say_the_same(client: httpx.AsyncClient) -> None:
     body = {"source_code": "function square(x) { return x * x }", "runtime": "javascript", "schema": SCHEMA}
     made = (await client.post("/v1/tools/", json={**body, "requirements": ["left-pad@1.3", "@a/b"]})).json()

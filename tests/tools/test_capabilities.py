@@ -1,8 +1,10 @@
 """What tools are known by: every one of ours by what is written down, others by what they are and declare."""
 
+from dataclasses import replace
+
 from kelpie.agent.approvals import with_client
 from kelpie.core.approvals import ClientTool
-from kelpie.core.ids import ToolId
+from kelpie.core.ids import DEFAULT_ORGANIZATION, ToolId
 from kelpie.core.permissions import Capability, ToolKind
 from kelpie.core.tools import Tool, ToolType
 from kelpie.tools.builtin import BUILTINS, RESERVED
@@ -43,3 +45,10 @@ def test_others_reach_what_lies_outside():
     assert subject_of(tool(ToolType.external_mcp)).capabilities == (Capability.network,)
     (client,) = with_client((), (ClientTool("open_door", None, {}),))
     assert (subject_of(client).kind, subject_of(client).harmless) == (ToolKind.client, False)
+
+
+def test_one_of_ours_that_may_reach_hosts_is_known_by_that_too():
+    row = BUILTINS["run_code"].row(DEFAULT_ORGANIZATION, 0)
+    reaching = subject_of(replace(row, sandbox={"egress": ["example.org"]}))
+    assert reaching.capabilities == (Capability.code, Capability.network)
+    assert subject_of(replace(row, sandbox={"egress": []})).capabilities == (Capability.code,)

@@ -14,6 +14,7 @@ import orjson
 from kelpie.agent import compaction_settings, instructions
 from kelpie.agent.prompt import packed_event
 from kelpie.agent.types import COMPANIONS, EXITS, SPEAK, WATCHED_TOOLS, TypeSpec, instructions_for, spec_of
+from kelpie.core import variables
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent, ModelChoice, NewAgent, Secret, ToolRule
 from kelpie.core.blocks import DEFAULT_LIMIT, Block, NewBlock
@@ -201,6 +202,8 @@ def make_blocks(
 
 
 def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Secret, ...]:
+    """Raises InvalidInput for what no environment can hold."""
+    variables.check_all("secrets", secrets)
     return tuple(Secret(ids.new(SecretId), key, value, now, now) for key, value in sorted(secrets.items()))
 
 

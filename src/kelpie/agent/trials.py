@@ -11,6 +11,7 @@ from typing import Any
 from kelpie.agent import approvals
 from kelpie.agent.equipment import Equipment
 from kelpie.agent.trying import Note, failed, inside_of, outside_of_commits, within_commit
+from kelpie.core import variables
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.agents import Agent
 from kelpie.core.chains import UNCHAINED
@@ -85,7 +86,9 @@ class Trials:
     async def attempt(
         self, new: NewTool, name: str | None, arguments: Mapping[str, Any], env: Mapping[str, str]
     ) -> Tried:
-        """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either."""
+        """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either, or for
+        variables that none can be."""
+        variables.check_all("env_vars", env)
         ours, organization = self._equipment(), self._caller.organization_id
         world = ours.world
         now = world.clock.now()

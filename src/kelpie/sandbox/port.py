@@ -32,6 +32,7 @@ class Job:
     mounts: tuple[Mount, ...] = ()
     confinement: Confinement = DEFAULT_CONFINEMENT
     passport: str | None = None  # a token for calls back into our API; None: there is no way to it
+    level: int = 0  # of who waits for it: code that calls code waits for a higher one
 
 
 @dataclass(frozen=True, slots=True)

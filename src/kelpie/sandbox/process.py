@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 
 from kelpie.core.confinement import Isolation
-from kelpie.core.errors import SandboxUnavailable, ToolError
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.sandbox.places import Places
 from kelpie.sandbox.pool import Pool
 from kelpie.sandbox.port import Ended, How, Job
 from kelpie.world.broker import PROXY_ENV, Broker, Served
@@ -20,7 +21,6 @@ from kelpie.world.clock import Clock
 CELLS_MAX = 16
 WAITING_MAX = 256
 WARM_MAX = 4
-WAIT_S = 120.0
 
 
 class ProcessSandbox:
@@ -38,10 +38,7 @@ class ProcessSandbox:
         self._cells = cells
         self._clock = clock
         self._pool = Pool(cells, warm_max)
-        self._places = asyncio.Semaphore(cells_max)
-        self._cells_max = cells_max
-        self._waiting_max = waiting_max
-        self._waiting = 0
+        self._places = Places(cells_max, waiting_max)
         self._running: dict[int, Cell] = {}
         self._burials: dict[int, asyncio.Task[None]] = {}
         self._served_so_far = 0
@@ -56,11 +53,11 @@ class ProcessSandbox:
                 f"the tool wants isolation of the class {job.confinement.isolation}, and this server has only "
                 f"{Isolation.process}"
             )
-        await self._take_place()
+        await self._places.take(job.level)
         try:
             cell = await self._pool.take(Plan(job.runner, job.mounts, job.confinement.scratch_bytes))
         except BaseException:  # raised again; the place must not be lost
-            self._places.release()
+            self._places.give_back(job.level)
             raise
         self._served_so_far += 1
         number = self._served_so_far
@@ -71,7 +68,7 @@ class ProcessSandbox:
             wait = ended.how is not How.finished or any(mount.writable for mount in job.mounts)
             return ended
         finally:
-            burial = self._burials[number] = asyncio.create_task(self._bury(number, cell))
+            burial = self._burials[number] = asyncio.create_task(self._bury(number, cell, job.level))
             if wait:
                 await asyncio.shield(burial)
 
@@ -88,7 +85,12 @@ class ProcessSandbox:
     def counts(self) -> dict[str, int]:
         """What the pool has and did, how many jobs run, wait for a place, or are being taken down."""
         running = len(self._running) - len(self._burials)
-        told = {"places": self._cells_max, "running": running, "ending": len(self._burials), "waiting": self._waiting}
+        told = {
+            "places": self._places.most,
+            "running": running,
+            "ending": len(self._burials),
+            "waiting": self._places.waiting,
+        }
         return asdict(self._pool.counts) | told
 
     async def settled(self) -> None:
@@ -102,25 +104,12 @@ class ProcessSandbox:
         await asyncio.gather(*list(self._burials.values()))
         await self._cells.close()
 
-    async def _take_place(self) -> None:
-        """Waits for a place. Raises ToolError when too many wait, or for too long."""
-        if self._waiting >= self._waiting_max:
-            raise ToolError(f"too much code runs at once: {self._waiting_max} calls wait already; try again later")
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(WAIT_S):
-                await self._places.acquire()
-        except TimeoutError:
-            raise ToolError(f"no place to run code was free within {WAIT_S:.0f} s; try again later") from None
-        finally:
-            self._waiting -= 1
-
-    async def _bury(self, number: int, cell: Cell) -> None:
+    async def _bury(self, number: int, cell: Cell, level: int) -> None:
         try:
             await cell.kill()
         finally:
             del self._running[number], self._burials[number]
-            self._places.release()
+            self._places.give_back(level)
 
     async def _run(self, cell: Cell, job: Job) -> Ended:
         started = self._clock.now()

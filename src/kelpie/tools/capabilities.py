@@ -39,13 +39,14 @@ def kind_of(tool: Tool) -> ToolKind:
 
 def subject_of(tool: Tool) -> Subject:
     """The tool as lists of permissions see it. One of ours that is not named here can reach memory: most do."""
-    kind = kind_of(tool)
+    kind, asked = kind_of(tool), tool.sandbox or {}
+    reaches = {_NETWORK} if asked.get("egress") else set[Capability]()
     if kind is ToolKind.builtin:
-        return Subject(tool.name, kind, _OWN.get(tool.name, _MEMORY))
+        own = _OWN.get(tool.name, _MEMORY)
+        return Subject(tool.name, kind, tuple(sorted({*own, *reaches})) if reaches else own)
     if kind is ToolKind.client:
         return Subject(tool.name, kind)
     if kind is ToolKind.mcp:
         return Subject(tool.name, kind, (_NETWORK,))
-    asked = tool.sandbox or {}
-    inborn = {_CODE, _NETWORK} if asked.get("egress") else {_CODE}
-    return Subject(tool.name, kind, tuple(sorted(inborn | {Capability(word) for word in asked.get(DECLARED, ())})))
+    declared = {Capability(word) for word in asked.get(DECLARED, ())}
+    return Subject(tool.name, kind, tuple(sorted({_CODE, *reaches, *declared})))

@@ -4,7 +4,6 @@ Custom tools find the variables of the local one in their environment. Where and
 business; what a configuration says of that is kept and told, and nothing more.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,13 +14,10 @@ from kelpie.core.ids import SandboxConfigId, SandboxVariableId
 from kelpie.core.paging import Page
 from kelpie.core.sandboxes import SandboxConfig, SandboxType, SandboxVariable
 from kelpie.core.time import Micros
+from kelpie.core.variables import check_key, check_value
 from kelpie.storage import sandbox_configs as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
-
-VALUE_CHARS_MAX = 100_000
-
-_KEY = re.compile(r"[^\s=\0]{1,256}")
 
 
 class SandboxConfigs:
@@ -83,8 +79,8 @@ class SandboxConfigs:
         made = SandboxVariable(
             id=self._world.ids.new(SandboxVariableId),
             sandbox_config_id=config_id,
-            key=_checked_key(key),
-            value=_checked_value(value),
+            key=check_key("key", key),
+            value=check_value("value", value),
             created_at=now,
             updated_at=now,
             description=description,
@@ -98,8 +94,8 @@ class SandboxConfigs:
     async def update_variable(self, variable_id: SandboxVariableId, changes: Mapping[str, str]) -> SandboxVariable:
         """Changes `key`, `value` or `description`. Raises NotFound, InvalidInput, Conflict."""
         if "key" in changes:
-            _checked_key(changes["key"])
-        _checked_value(changes.get("value", ""))
+            check_key("key", changes["key"])
+        check_value("value", changes.get("value", ""))
         now = self._world.clock.now()
 
         def write(tx: Tx) -> SandboxVariable:
@@ -142,15 +138,3 @@ class SandboxConfigs:
     async def list(self, page: Page) -> list[SandboxConfig]:
         """Raises InvalidInput for a page that cannot be."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, page))
-
-
-def _checked_key(key: str) -> str:
-    if not _KEY.fullmatch(key):
-        raise InvalidInput("key", "must have 1 to 256 characters, without white space and '='")
-    return key
-
-
-def _checked_value(value: str) -> str:
-    if len(value) > VALUE_CHARS_MAX or "\0" in value:
-        raise InvalidInput("value", f"must have at most {VALUE_CHARS_MAX} characters, and no NUL")
-    return value

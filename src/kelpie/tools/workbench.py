@@ -48,7 +48,7 @@ class Workbench:
             return kept
         with self._callback.opened(tool, call, held.wall_s) as way:
             env = {**around.env, **way.env}
-            outcome = await self._run(tool, arguments, env, held, around.state, way.passport)
+            outcome = await self._run(tool, arguments, env, held, around.state, way.passport, call.chain.hops)
         if key is not None:
             self._results.put(key, outcome)
         return outcome
@@ -84,9 +84,10 @@ class Workbench:
         held: Confinement,
         state: Mapping[str, Any] | None = None,
         passport: str | None = None,
+        level: int = 0,
     ) -> Outcome:
         async with self._environments.of(tool) as mounts:
-            job = _job(tool, _request(tool, arguments, state, mounts), env, mounts, held, passport)
+            job = _job(tool, _request(tool, arguments, state, mounts), env, mounts, held, passport, level)
             return outcome_of(tool.name, await self._sandbox.run(job), held)
 
     async def _check(self, tool: Tool, mounts: tuple[Mount, ...]) -> None:
@@ -129,6 +130,7 @@ def _job(
     mounts: tuple[Mount, ...],
     held: Confinement,
     passport: str | None = None,
+    level: int = 0,
 ) -> Job:
     runner = Runner.python if is_python(tool.source_type) else Runner.node
-    return Job(runner, request, dict(env), mounts, held, passport)
+    return Job(runner, request, dict(env), mounts, held, passport, level)

@@ -36,7 +36,8 @@ class Filesystem:
             )
         confinement = call.quota.confined(confined(tool.sandbox))
         mount = await self._workspace.mount(call.agent.id)
-        job = Job(Runner.python, function_call(PROGRAM, "perform", given), mounts=(mount,), confinement=confinement)
+        asked = function_call(PROGRAM, "perform", given)
+        job = Job(Runner.python, asked, mounts=(mount,), confinement=confinement, level=call.chain.hops)
         ended = await self._workspace.watched(call.agent.id, sandbox.run(job))
         answer = read_answer(ended.result) if ended.result is not None else None
         if ended.how is not How.finished or answer is None:

@@ -43,7 +43,8 @@ class CodeRunner:
             if source_type is not None:  # packages that the operator has given the tool, and what the language needs
                 mounts = await stack.enter_async_context(self._environments.of(replace(tool, source_type=source_type)))
             way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
-            ended = await sandbox.run(Job(runner, asked, way.env, mounts, confinement, way.passport))
+            job = Job(runner, asked, way.env, mounts, confinement, way.passport, call.chain.hops)
+            ended = await sandbox.run(job)
         if _is_missing(ended):
             raise ToolError(_missing(language, guessed=not named))
         facts = {"language": language.value} | ({} if named else {"detected": True})

@@ -37,5 +37,6 @@ class Shell:
                 mounts=(mount,),
                 confinement=confinement,
                 passport=way.passport,
+                level=call.chain.hops,
             )
             return report(await self._workspace.watched(call.agent.id, sandbox.run(job)), confinement)

@@ -46,6 +46,7 @@ class CodeWithTools:
                     env=way.env,
                     confinement=confinement,
                     passport=way.passport,
+                    level=call.chain.hops,
                 )
             )
         return report(with_code(ended), confinement, {"language": "python"})

@@ -1,0 +1,41 @@
+"""How many jobs run at once: so many that a person or a model asked for, and some more that they themselves ask for.
+
+Code that calls other code keeps its place while it waits. If both took from the same places, as many callers as there
+are places would wait for each other until their time is over. So each level has places of its own, half as many as the
+one below, and a job waits only for jobs of higher levels.
+"""
+
+import asyncio
+
+from kelpie.core.errors import ToolError
+
+WAIT_S = 120.0
+
+
+class Places:
+    def __init__(self, most: int, waiting_max: int) -> None:
+        self.most = most
+        self.waiting = 0
+        self._waiting_max = waiting_max
+        self._levels: dict[int, asyncio.Semaphore] = {}
+
+    async def take(self, level: int) -> None:
+        """Waits for a place. Raises ToolError when too many wait, or for too long."""
+        if self.waiting >= self._waiting_max:
+            raise ToolError(f"too much code runs at once: {self._waiting_max} calls wait already; try again later")
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._level(level).acquire()
+        except TimeoutError:
+            raise ToolError(f"no place to run code was free within {WAIT_S:.0f} s; try again later") from None
+        finally:
+            self.waiting -= 1
+
+    def give_back(self, level: int) -> None:
+        self._level(level).release()
+
+    def _level(self, level: int) -> asyncio.Semaphore:
+        if level not in self._levels:  # there are not many: a chain of calls is bounded
+            self._levels[level] = asyncio.Semaphore(max(1, self.most >> level))
+        return self._levels[level]
