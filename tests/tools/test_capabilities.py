@@ -18,7 +18,7 @@ def tool(tool_type: ToolType, name: str = "it", **sandbox: object) -> Tool:
 
 
 def test_every_tool_that_speaks_or_ends_is_harmless_and_no_other():
-    rows = [subject_of(builtin.row("org-x", 0)) for builtin in BUILTINS.values()]
+    rows = [subject_of(builtin.row(DEFAULT_ORGANIZATION, 0)) for builtin in BUILTINS.values()]
     assert {s.name for s in rows if s.harmless} == {
         "send_message",
         "pause_heartbeats",
