@@ -8,7 +8,10 @@ import pytest
 from sqlalchemy import Connection, text
 
 from kelpie.search import bm25, fulltext, order, sealing
-from kelpie.search.fulltext import Match, Only
+from kelpie.search.fulltext import Match
+from kelpie.search.held import Held
+from kelpie.search.lookup import ITEM_ID, Only
+from kelpie.search.loose import HeldLoose
 from kelpie.storage import schema
 from kelpie.storage.inspection import wrongs
 from kelpie.world.sqlite_connection import memory_connection
@@ -178,7 +181,7 @@ def test_what_is_removed_while_segments_are_merged_is_not_found_and_is_counted(
 
 def test_conditions_come_before_the_cut(tx: Connection) -> None:
     fulltext.index_many(tx, "passage", MINE, {f"p{n:03}": "a fox" for n in range(900)})
-    last = Only(fulltext.ITEM_ID.in_(["p000", "p450", "p899"]))
+    last = Only(ITEM_ID.in_(["p000", "p450", "p899"]))
     assert [each.item_id for each in fulltext.search(tx, "passage", MINE, "fox", 2, only=last)] == ["p000", "p450"]
     assert [each.item_id for each in fulltext.search(tx, "passage", MINE, "fox", 2, 2, last)] == ["p899"]
 
@@ -195,7 +198,8 @@ def test_what_is_damaged_is_left_out_told_and_never_taken_for_true(
     tx: Connection, where: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, (table, column, which) = random.Random(where), DAMAGED[where]
-    monkeypatch.setattr(bm25, "_MEMBERS", bm25._HeldMembers())  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(bm25, "_MEMBERS", Held(0))
+    monkeypatch.setattr(bm25, "_LOOSE", HeldLoose(0))
     texts = {f"p{n}": " ".join(rng.choices(WORDS, k=5)) for n in range(300)}
     fulltext.index_many(tx, "passage", MINE, texts)
     fulltext.index(tx, "passage", MINE, "loose", "fox harbour")

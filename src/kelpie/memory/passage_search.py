@@ -11,8 +11,7 @@ from kelpie.core.errors import StorageError
 from kelpie.core.ids import ArchiveId, OrganizationId
 from kelpie.core.passages import PassageQuery
 from kelpie.core.search import SearchMode
-from kelpie.memory.meaning import Meaning, Meant
-from kelpie.search import vectors
+from kelpie.memory.meaning import Meaning
 from kelpie.search.vectors import Vector
 from kelpie.storage import archive_models, archives, passages
 from kelpie.storage.passages import Found
@@ -42,18 +41,21 @@ async def search(
     def models(tx: Tx) -> dict[str, str]:
         if archive_id is None:
             return archive_models.of_organization(tx, organization)
-        archives.require(tx, organization, archive_id)
-        return vectors.models_of(tx, "passage", (archive_id,))
+        return archive_models.of_archive(tx, organization, archive_id)
 
+    if query.mode == "fts" or not query.text.strip():
+
+        def by_words(tx: Tx) -> list[Found]:
+            if archive_id is not None:
+                archives.require(tx, organization, archive_id)
+            return passages.search(tx, place, replace(query, mode="fts"))
+
+        return _searched(await database.read(by_words), "fts")
     used = await database.read(models)
-    meant = Meant()
-    if query.mode != "fts" and query.text.strip():
-        meant = await meaning.of_query(used.values(), query.text)
+    meant = await meaning.of_query(used.values(), query.text)
     meanings = meant.by_model(query.text)
 
     def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[Found]:
-        if archive_id is not None:
-            archives.require(tx, organization, archive_id)
         near = passages.nearest(tx, meaning.finder, place, used, query, meanings) if meanings else ()
         return passages.search(tx, place, query if near else replace(query, mode="fts"), near)
 
@@ -67,6 +69,6 @@ async def search(
     return _searched(await database.read(partial(read, meanings={})), "fts", lacking)
 
 
-def _searched(found: list[Found], mode: SearchMode, lacking: str | None) -> Searched:
+def _searched(found: list[Found], mode: SearchMode, lacking: str | None = None) -> Searched:
     whole = [each for each in found if not each.passage.lost]
     return Searched(whole, mode, lacking, len(found) - len(whole))

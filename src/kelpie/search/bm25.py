@@ -1,23 +1,27 @@
 """The items of some scopes that hold words, scored by BM25 with the statistics of those very scopes.
 
 What it costs depends on what is in the scopes and on nothing else in the database. Segments are read row by row for the
-words asked for; loose items, of which there are few, are looked through. Whether an item is still there, and is whose
-it should be, is asked by whoever uses this. A row that does not match its checksum is told and left out.
+words asked for; loose items, of which there are few, are looked through (`loose`). Whether an item is still there, and
+is whose it should be, is asked by whoever uses this. A row that does not match its checksum is told and left out.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Executable, bindparam, select, text
+from sqlalchemy import Connection, Executable, Select, bindparam, select, text
 
 from kelpie.observe import logs
 from kelpie.search import segments
+from kelpie.search.held import Held
+from kelpie.search.holdings import Chosen, Holding, holding
+from kelpie.search.lookup import inside
+from kelpie.search.loose import HeldLoose
 from kelpie.search.order import BITS_MAX
-from kelpie.search.segments import Holding, Members
+from kelpie.search.segments import Members
 from kelpie.search.tables import search_segments
 
 ENOUGH, SCORED_MAX = 500, 5_000  # items that the rarer words of a query bring: at least, and then not more than
@@ -37,7 +41,7 @@ class Part:
     """Some items, and which of them hold which of the words asked for."""
 
     members: Members
-    held: Mapping[int, Holding]
+    held: Mapping[int, Holding]  # without the words that nobody holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +69,34 @@ class Scored:
         return list(zip(*(column[at].tolist() for column in columns), strict=True))
 
 
-def parts(
-    tx: Connection, of_segments: Executable, of_loose: Executable, bound: Mapping[str, Any], words: Sequence[int]
-) -> list[Part]:
-    """What there is in the scopes that the statements are about."""
-    found = _sealed(tx, tx.execute(of_segments, bound).all(), words)
-    loose = tx.execute(of_loose, bound).all()
-    return [*found, _loose(loose, words)] if loose else found
+@lru_cache(maxsize=64)
+def _segments(scopes: Select[Any] | None) -> Executable:
+    found = select(_S.id, _S.size, _S.bits, _S.checksum)
+    return found.where(_S.kind == bindparam("the_kind"), inside(_S.scope, scopes)).order_by(_S.id)
+
+
+def parts(tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any], words: Sequence[int]) -> list[Part]:
+    """What there is in `the_scope`, or in the scopes that a statement gives."""
+    found = _sealed(tx, tx.execute(_segments(scopes), bound).all(), words)
+    loose = _LOOSE.of(tx, scopes, bound)
+    if loose is not None:
+        found.append(_part(loose.members, loose.holding(words)))
+    return found
+
+
+def _part(members: Members, held: Mapping[int, Holding]) -> Part:
+    return Part(members, {word: each for word, each in held.items() if each.size})
 
 
 def _sealed(tx: Connection, rows: Sequence[Any], words: Sequence[int]) -> list[Part]:
-    members = _MEMBERS.of(tx, rows)
+    members = _members(tx, rows)
     rows = [row for row in rows if row.id in members]
     places = {row.id: {word: place(row.id, segments.row_of(word, row.bits)) for word in words} for row in rows}
     stored = _postings(tx, list(dict.fromkeys(at for row in rows for at in places[row.id].values())))
     return [
-        Part(
+        _part(
             members[row.id],
-            {word: segments.holding(stored[at], row.size, word) for word, at in places[row.id].items() if at in stored},
+            {word: holding(stored[at], row.size, word) for word, at in places[row.id].items() if at in stored},
         )
         for row in rows
     ]
@@ -96,39 +110,24 @@ def place(segment: int, row: int) -> int:
 _UNKNOWN = select(_S.id, _S.members, _S.checksum).where(_S.id.in_(bindparam("ids", expanding=True)))
 
 
-class _HeldMembers:
-    """The items of the segments used last. A segment never changes, so what is held of one is always true."""
-
-    def __init__(self) -> None:
-        # Used last, last. Reads run on several threads; each single step on it is atomic, and to lose one costs a read.
-        self._held: dict[tuple[int, int, int], Members] = {}
-
-    def of(self, tx: Connection, rows: Sequence[Any]) -> dict[int, Members]:
-        """The items of each segment, but of those that are damaged."""
-        keys = {row.id: (row.id, row.size, row.checksum) for row in rows}
-        found = {number: self._held.pop(key, None) for number, key in keys.items()}
-        unknown = [number for number, members in found.items() if members is None]
-        for start in range(0, len(unknown), _CHUNK):
-            for row in tx.execute(_UNKNOWN, {"ids": unknown[start : start + _CHUNK]}):
-                whole = _is_whole(row.members, row.checksum, row.id)
-                found[row.id] = Members.unpacked(row.members) if whole else None
-        there = {number: members for number, members in found.items() if members is not None}
-        self._held |= {keys[number]: members for number, members in there.items()}
-        if unknown:
-            self._forget()
-        return there
-
-    def _forget(self) -> None:
-        held = list(self._held.items())
-        excess = sum(members.bytes for _, members in held) - HELD_BYTES_MAX
-        for key, members in held:
-            if excess <= 0:
-                return
-            self._held.pop(key, None)
-            excess -= members.bytes
+# A segment never changes, so what is held of one is always true.
+_MEMBERS: Held[tuple[int, int, int], Members] = Held(HELD_BYTES_MAX)
+_LOOSE = HeldLoose()
 
 
-_MEMBERS = _HeldMembers()
+def _members(tx: Connection, rows: Sequence[Any]) -> dict[int, Members]:
+    """The items of each segment, but of those that are damaged."""
+    keys = {row.id: (row.id, row.size, row.checksum) for row in rows}
+    found = {number: _MEMBERS.get(key) for number, key in keys.items()}
+    unknown = [number for number, members in found.items() if members is None]
+    for start in range(0, len(unknown), _CHUNK):
+        for row in tx.execute(_UNKNOWN, {"ids": unknown[start : start + _CHUNK]}).all():
+            if _is_whole(row.members, row.checksum, row.id):
+                found[row.id] = members = Members.unpacked(row.members)
+                _MEMBERS.put(keys[row.id], members)
+    return {number: members for number, members in found.items() if members is not None}
+
+
 # The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch.
 _POSTINGS = text(
     "SELECT p.place, p.postings, p.checksum FROM json_each(:places) AS n JOIN search_postings AS p ON p.place = n.value"
@@ -136,36 +135,15 @@ _POSTINGS = text(
 
 
 def _postings(tx: Connection, places: Sequence[int]) -> dict[int, bytes]:
-    rows = tx.execute(_POSTINGS, {"places": str(list(places))}) if places else ()
+    rows = tx.execute(_POSTINGS, {"places": str(list(places))}).all() if places else ()
     return {place: stored for place, stored, checksum in rows if _is_whole(stored, checksum, place)}
 
 
 def _is_whole(stored: bytes, checksum: int, number: int) -> bool:
     if segments.is_whole(stored, checksum):
         return True
-    _tell(number)
-    return False
-
-
-def _tell(number: int) -> None:
     _log.error("a part of the text index is damaged and left out", number=number)
-
-
-def _loose(rows: Sequence[Any], words: Sequence[int]) -> Part:
-    damaged = {number for number, text, checksum in rows if crc32(text) != checksum}
-    for number in sorted(damaged):
-        _tell(number)
-    numbers, texts, checksums = zip(*rows, strict=True)
-    texts = [b"" if number in damaged else text for number, text in zip(numbers, texts, strict=True)]
-    flat = np.frombuffer(b"".join(texts), "<u4")
-    lengths = np.array(list(map(len, texts)), np.uint32) // 4
-    owners = np.repeat(np.arange(len(texts)), lengths)
-    held: dict[int, Holding] = {}
-    for word in words:
-        counts = np.bincount(owners[flat == word])
-        places = np.flatnonzero(counts)
-        held[word] = Holding(places.size, np.minimum(counts[places], segments.OFTEN).astype(np.uint8), places)
-    return Part(Members(np.array(numbers, np.int64), np.array(checksums, np.uint32), lengths), held)
+    return False
 
 
 # --- scored ---------------------------------------------------------------------------------------------------------
@@ -179,19 +157,15 @@ def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool)
     the score of those that hold a rarer one."""
     if not found:
         return _NOTHING
-    scope = _Scope(found)
-    holding = {word: sum(each.size for _, each in scope.holding(word)) for word in words}
+    holding = {word: sum(part.held[word].size for part in found if word in part.held) for word in words}
     bringing = _rarer(holding, most) if cut else set(words)
-    total = scope.size
+    total = sum(part.members.numbers.size for part in found)
+    mean = max(sum(part.members.words for part in found) / total, 1.0)
     worth = {word: float(np.log1p((total - count + 0.5) / (count + 0.5))) for word, count in holding.items()}
-    brought, scores, hits = scope.brought({word: worth[word] for word in words if word in bringing})
-    rest = scope.rest[brought]
-    for word in (each for each in words if each not in bringing):
-        counts = scope.counts(word)[brought]
-        scores += _value(counts, rest, worth[word])
-        hits += counts > 0
-    numbers = np.concatenate([part.members.numbers for part in found])[brought]
-    checksums = np.concatenate([part.members.checksums for part in found])[brought]
+    pieces = [piece for part in found if (piece := _piece(part, worth, bringing, mean)) is not None]
+    if not pieces:
+        return replace(_NOTHING, is_cut=len(bringing) < len(words))
+    numbers, checksums, scores, hits = (np.concatenate(each) for each in zip(*pieces, strict=True))
     return Scored(numbers, checksums, scores, hits == len(words), len(bringing) < len(words))
 
 
@@ -206,44 +180,33 @@ def _rarer(holding: Mapping[int, int], most: int) -> set[int]:
     return rarer
 
 
-class _Scope:
-    """The parts as one: the places of a part's items begin where those of the one before it end."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self._parts = parts
-        self._starts = np.cumsum([0, *(part.members.lengths.size for part in parts)]).tolist()
-        lengths = np.concatenate([part.members.lengths for part in parts])
-        self.size = lengths.size
-        self.rest = (K1 * (1 - B) + (K1 * B / max(float(lengths.mean()), 1.0)) * lengths).astype(np.float32)
-
-    def holding(self, word: int) -> list[tuple[int, Holding]]:
-        """Who holds a word in each part, with the number of that part."""
-        return [(at, part.held[word]) for at, part in enumerate(self._parts) if word in part.held]
-
-    def brought(self, worth: Mapping[int, float]) -> tuple[Places, Scores, NDArray[np.uint8]]:
-        """All items that hold one of these words, their scores, and how many of the words each holds."""
-        scores, hits = np.zeros(self.size, np.float32), np.zeros(self.size, np.uint8)
-        for word, value in worth.items():
-            for at, each in self.holding(word):
-                places, counts = each.listed()
-                places = places + self._starts[at]
-                scores[places] += _value(counts, self.rest[places], value)
-                hits[places] += 1
-        brought = np.flatnonzero(hits)
-        return brought, scores[brought], hits[brought]
-
-    def counts(self, word: int) -> NDArray[np.uint8]:
-        """How often each item holds a word."""
-        counts = np.zeros(self.size, np.uint8)
-        for at, each in self.holding(word):
-            each.spread(counts[self._starts[at] : self._starts[at + 1]])
-        return counts
+_Piece = tuple[NDArray[np.int64], NDArray[np.uint32], Scores, NDArray[np.intp]]
 
 
-def _value(counts: NDArray[np.uint8], rest: Scores, worth: float) -> Scores:
-    """What it counts that items hold a word so often; `rest` tells how long each is, beside the others."""
+def _piece(part: Part, worth: Mapping[int, float], bringing: Container[int], mean: float) -> _Piece | None:
+    """The items of a part that hold one of the words that bring any: number and checksum, the score, and how many of
+    all words each holds. `mean` is how many words an item has, over all parts."""
+    brought = _brought(part, bringing)
+    if brought is None:
+        return None
+    members, chosen = part.members, Chosen(brought)
+    counts = np.array([each.at(chosen) for each in part.held.values()])
     often = counts.astype(np.float32)
+    worths = np.array([worth[word] * (K1 + 1) for word in part.held], np.float32)
+    rest = (K1 * (1 - B) + (K1 * B / mean) * members.lengths[brought]).astype(np.float32)
     longer = often + rest
-    often *= worth * (K1 + 1)
+    often *= worths[:, np.newaxis]
     often /= longer
-    return often
+    hits = np.count_nonzero(counts, axis=0)
+    return members.numbers[brought], members.checksums[brought], often.sum(axis=0), hits
+
+
+def _brought(part: Part, bringing: Container[int]) -> Places | None:
+    """The places of all that hold one of these words, in order."""
+    listed = [each.listed()[0] for word, each in part.held.items() if word in bringing]
+    if len(listed) < 2:
+        return listed[0] if listed else None
+    there = np.zeros(part.members.numbers.size, np.bool_)
+    for places in listed:
+        there[places] = True
+    return np.flatnonzero(there)

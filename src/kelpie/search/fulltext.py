@@ -8,49 +8,21 @@ loose items are made into a segment later (`sealing`).
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Executable,
-    Select,
-    Text,
-    bindparam,
-    delete,
-    false,
-    literal_column,
-    select,
-    true,
-)
+from sqlalchemy import Connection, Executable, bindparam, delete, false, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from kelpie.core.errors import InvariantBroken
 from kelpie.search import order, words
-from kelpie.search.tables import search_items, search_segments
+from kelpie.search.lookup import Lookup, Only
+from kelpie.search.tables import search_items
 
 Kind: TypeAlias = Literal["message", "passage", "tool", "fact"]
 
 LOOKED_AT, LOOKED_AT_MAX = 20, 8000  # matches that are looked up in one go: more than are wanted, and at most
 _CHUNK = 500  # how many ids go into one IN list
-
-ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
-
-
-@dataclass(frozen=True, slots=True)
-class Only:
-    """What a match must meet besides its words: a condition on the row of ITEM_ID, and its parameters.
-
-    `scopes` gives the scopes to look in, for a search without one. Both are part of prepared statements: build them
-    once, at import, and not for every search.
-    """
-
-    condition: ColumnElement[bool]
-    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    scopes: Select[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +86,7 @@ def _put(of_dialect: Any) -> Executable:
     return put.on_conflict_do_update(index_elements=["kind", "item_id"], set_=replaced)
 
 
-_I, _S = search_items.c, search_segments.c
+_I = search_items.c
 _PUT = {"sqlite": _put(sqlite.insert), "postgresql": _put(postgresql.insert)}
 _THESE = (_I.kind == bindparam("the_kind")) & _I.item_id.in_(bindparam("ids", expanding=True))
 _SEALED = select(_I.scope, _I.id).where(_THESE, _I.loose == false())
@@ -141,26 +113,26 @@ def search(
     rarer one, unless these find too little. Without a scope, `only` must say whose items may be found, and in which
     scopes they are.
     """
+    return matches(Lookup(tx, kind, scope, only), query, limit, offset)
+
+
+def matches(lookup: Lookup, query: str, limit: int, offset: int = 0) -> list[Match]:
+    """The same, for a search that has looked up items, or will."""
     asked = words.asked(query)
-    if scope is None and (only is None or only.scopes is None):
-        raise InvariantBroken("A search must say among whose items, and in which scopes they are.")
     if not asked:
         return []
-    scopes = only.scopes if scope is None and only is not None else None
-    bound = {"the_kind": kind, **({} if scope is None else {"the_scope": scope}), **(only.parameters if only else {})}
-    statements, bm25 = _statements(scopes), importlib.import_module("kelpie.search.bm25")  # it needs numpy
-    parts = bm25.parts(tx, statements.segments, statements.loose, bound, asked)
-    check = _checking(statements, only.condition if only else None)
+    bm25 = importlib.import_module("kelpie.search.bm25")  # it needs numpy
+    parts = bm25.parts(lookup.tx, lookup.scopes, lookup.bound, asked)
     most, found = offset + limit, list[Match]()
     for cut in (True, False):
         scored = bm25.scored(parts, asked, most, cut=cut)
-        found = _there(tx, check, bound, scored, most)
+        found = _there(lookup, scored, most)
         if len(found) >= most or not scored.is_cut:
             break
     return found[offset:most]
 
 
-def _there(tx: Connection, check: Executable, bound: Mapping[str, Any], scored: Any, most: int) -> list[Match]:
+def _there(lookup: Lookup, scored: Any, most: int) -> list[Match]:
     """The best of what was scored that is there, in scope, and meets the condition."""
     found: dict[int, Match] = {}
     looked, more = 0, most + LOOKED_AT
@@ -168,45 +140,12 @@ def _there(tx: Connection, check: Executable, bound: Mapping[str, Any], scored: 
         best = scored.best(looked + more)[looked:]
         for start in range(0, len(best), LOOKED_AT_MAX):
             piece = best[start : start + LOOKED_AT_MAX]
-            rows = tx.execute(check, {**bound, "numbers": [number for number, *_ in piece]})
-            there = {(row.id, row.checksum): row.item_id for row in rows}
+            there = lookup.of([number for number, *_ in piece])
             for number, checksum, score, whole in piece:
-                if (number, checksum) in there:
-                    found.setdefault(number, Match(there[number, checksum], score, whole))
+                item = there.get(number)
+                if item is not None and item.checksum == checksum:
+                    found.setdefault(number, Match(item.id, score, whole))
             if len(found) >= most:
                 break
         looked, more = looked + len(best), scored.size
     return list(found.values())[:most]
-
-
-@dataclass(frozen=True, slots=True)
-class _Statements:
-    """How scopes are read, and how a match in them is asked for."""
-
-    segments: Select[Any, Any, Any, Any]
-    loose: Select[Any, Any, Any]
-    check: Select[Any, Any, Any]
-
-
-@lru_cache(maxsize=64)
-def _statements(scopes: Select[Any] | None) -> _Statements:
-    """For one scope, or for those that a statement gives."""
-
-    def inside(scope: ColumnElement[str]) -> ColumnElement[bool]:
-        return scope == bindparam("the_scope") if scopes is None else scope.in_(scopes)
-
-    kind = bindparam("the_kind")
-    # Rows are looked up by their numbers: no index of all items of a scope may tempt the planner.
-    numbered = _I.id.in_(bindparam("numbers", expanding=True))
-    return _Statements(
-        select(_S.id, _S.size, _S.bits, _S.checksum).where(_S.kind == kind, inside(_S.scope)).order_by(_S.id),
-        select(_I.id, _I.words, _I.checksum)
-        .where(_I.kind == kind, inside(_I.scope), _I.loose == true())
-        .order_by(_I.id),
-        select(_I.id, _I.item_id, _I.checksum).where(numbered, _I.kind.concat("") == kind, inside(_I.scope.concat(""))),
-    )
-
-
-@lru_cache(maxsize=256)
-def _checking(statements: _Statements, condition: ColumnElement[bool] | None) -> Executable:
-    return statements.check if condition is None else statements.check.where(condition)

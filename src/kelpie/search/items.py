@@ -14,12 +14,13 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
 
 from kelpie.core.search import Hit, SearchMode
 from kelpie.search import fulltext, order, vectors
-from kelpie.search.fulltext import Kind, Only
+from kelpie.search.fulltext import Kind
+from kelpie.search.lookup import Lookup, Only
 from kelpie.search.ranking import fused
 from kelpie.search.tables import search_items
 from kelpie.search.vectors import Vector
 
-Near = tuple[str, float]  # an item and its cosine to the query
+Near = tuple[int, float]  # the number of an item and its cosine to the query
 DEPTH = 4
 DEPTH_MIN = 50
 SCOPES_FEW = 500
@@ -44,8 +45,8 @@ class Wanted:
 
     @property
     def depth(self) -> int:
-        """How many each of two rankings gives to the common one."""
-        return max(DEPTH_MIN, DEPTH * self.limit)
+        """How many each of two rankings gives to the common one; by meaning alone, a few more than are wanted."""
+        return self.limit + self.limit // 2 if self.mode == "vector" else max(DEPTH_MIN, DEPTH * self.limit)
 
 
 class NearestItems(Protocol):
@@ -59,7 +60,7 @@ class NearestItems(Protocol):
         query: Vector,
         limit: int,
         only: Sequence[int] | None = None,
-    ) -> list[tuple[str, float]]: ...
+    ) -> list[Near]: ...
 
 
 def put_many(tx: Connection, kind: Kind, scope: str, items: Sequence[Item]) -> None:
@@ -96,17 +97,24 @@ def find(
     word stands first, also when it has no vector yet.
     """
     if wanted.mode == "vector":
-        return [Hit(item, score, None, at) for at, (item, score) in enumerate(near[: wanted.limit], 1)]
-    depth = wanted.depth if near else wanted.limit
-    matches = fulltext.search(tx, kind, scope, wanted.words, depth, only=only)
+        found = _found(Lookup(tx, kind, scope, only), near[: wanted.limit])
+        return [Hit(item, score, None, at) for at, (item, score) in enumerate(found, 1)]
+    lookup = Lookup(tx, kind, scope, only, [number for number, _ in near])
+    matches = fulltext.matches(lookup, wanted.words, wanted.depth if near else wanted.limit)
     if not near:
         return [Hit(match.item_id, match.score, at) for at, match in enumerate(matches, 1)]
+    by_meaning = _found(lookup, near)
     whole = {match.item_id for match in matches if match.whole}
     words = {match.item_id: place for place, match in enumerate(matches, 1)}
-    meaning = {item: place for place, (item, _) in enumerate(near, 1)}
-    both = fused([(match.item_id, match.score) for match in matches], near)
+    meaning = {item: place for place, (item, _) in enumerate(by_meaning, 1)}
+    both = fused([(match.item_id, match.score) for match in matches], by_meaning)
     ranked = sorted(both, key=lambda pair: pair[0] not in whole)
     return [Hit(item, score, words.get(item), meaning.get(item)) for item, score in ranked[: wanted.limit]]
+
+
+def _found(lookup: Lookup, near: Sequence[Near]) -> list[tuple[str, float]]:
+    there = lookup.of([number for number, _ in near])
+    return [(there[number].id, score) for number, score in near if number in there]
 
 
 def nearest(

@@ -6,6 +6,7 @@ for 384 numbers) stay in memory, for the scopes used last. It runs where the dat
 vector that does not match its checksum is told and never counted.
 """
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,15 +18,16 @@ from sqlalchemy import Connection, bindparam, select, text
 
 from kelpie.observe import logs
 from kelpie.search.fulltext import Kind
-from kelpie.search.tables import search_items, search_scopes, search_sketches, search_vectors
+from kelpie.search.held import Held
+from kelpie.search.lookup import listed
+from kelpie.search.tables import search_scopes, search_sketches, search_vectors
 from kelpie.search.vectors import Vector
 
-# How many are kept after each look, and at least how many for each result asked for. With 100,000 vectors of real
-# sentences and mixtures of them, 10 results and these numbers, 0.989 of the nearest were found (bench/search.py).
-BY_SIGNS, BY_SIGNS_PER_RESULT = 2000, 40
-BY_NUMBERS, BY_NUMBERS_PER_RESULT = 200, 6
+# How many are kept after each look, and at least how many for each item asked for. With 100,000 vectors of real
+# sentences and mixtures of them, and these numbers, 0.990 of the 10 nearest were found (bench/search.py).
+BY_SIGNS, BY_SIGNS_PER_RESULT = 1500, 30
+BY_NUMBERS, BY_NUMBERS_PER_RESULT = 200, 4
 HELD_BYTES_MAX = 64 * 1024 * 1024
-_CHUNK = 800
 
 _log = logs.get("search")
 
@@ -43,31 +45,33 @@ class _Held:
     signs: Signs
 
     @property
-    def size(self) -> int:
+    def bytes(self) -> int:
         return self.items.nbytes + self.signs.nbytes
 
 
 _NONE = _Held(-1, -1, np.empty(0, np.int64), np.empty((0, 0), np.uint64))
-_I, _S, _V, _N = search_items.c, search_sketches.c, search_vectors.c, search_scopes.c
+_S, _V, _N = search_sketches.c, search_vectors.c, search_scopes.c
 _VERSIONS = select(_N.scope, _N.version, _N.rewrites).where(
-    _N.kind == bindparam("the_kind"), _N.scope.in_(bindparam("scopes", expanding=True))
+    _N.kind == bindparam("the_kind"), _N.scope.in_(listed("scopes"))
 )
-_SKETCHES = (
-    select(_S.item, _S.sketch)
-    .where(
-        _S.kind == bindparam("the_kind"),
-        _S.scope == bindparam("the_scope"),
-        _S.model == bindparam("the_model"),
-        _S.item > bindparam("after"),
-    )
+_OF_SCOPE = (
+    _S.kind == bindparam("the_kind"),
+    _S.scope == bindparam("the_scope"),
+    _S.model == bindparam("the_model"),
+)
+_SKETCHES = select(_S.item, _S.sketch).where(*_OF_SCOPE, _S.item > bindparam("after")).order_by(_S.item)
+_ALL_VECTORS = (
+    select(_V.item, _V.vector, _V.checksum)
+    .join(search_sketches, (_V.item == _S.item) & (_V.model == _S.model))
+    .where(*_OF_SCOPE)
     .order_by(_S.item)
+    .limit(bindparam("most"))
 )
 # The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch.
 _VECTORS = text(
     "SELECT v.item, v.vector, v.checksum FROM json_each(:numbers) AS n JOIN search_vectors AS v"
     " ON v.item = n.value AND v.model = :the_model"
 )
-_IDS = select(_I.id, _I.item_id, _I.scope).where(_I.id.in_(bindparam("numbers", expanding=True)))
 
 
 def vector(model: str, values: bytes) -> Vector:
@@ -81,12 +85,10 @@ def vector(model: str, values: bytes) -> Vector:
 
 
 class Nearest:
-    """Finds the nearest items; holds the signs of the scopes used last, within a bound."""
+    """Finds the nearest items; holds the signs of the scopes used last that are not small, within a bound."""
 
     def __init__(self, held_bytes_max: int = HELD_BYTES_MAX) -> None:
-        # Used last, last. Reads run on several threads; each single step on it is atomic, and to lose one costs a read.
-        self._held: dict[tuple[str, str, str], _Held] = {}
-        self._held_bytes_max = held_bytes_max
+        self._held: Held[tuple[str, str, str], _Held] = Held(held_bytes_max)
 
     def search(
         self,
@@ -96,11 +98,17 @@ class Nearest:
         query: Vector,
         limit: int,
         only: Collection[int] | None = None,
-    ) -> list[tuple[str, float]]:
-        """The items of these scopes nearest to the query, with their cosine, best first.
+    ) -> list[tuple[int, float]]:
+        """The numbers of the items of these scopes nearest to the query, with their cosine, best first.
 
         `only` are the numbers of the items that may be found at all; without it, all of the scopes.
         """
+        few = max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
+        if len(scopes) == 1 and only is None and self._held.get((kind, scopes[0], query.model)) is None:
+            of_scope = {"the_kind": kind, "the_scope": scopes[0], "the_model": query.model, "most": few + 1}
+            rows = tx.execute(_ALL_VECTORS, of_scope).all()
+            if len(rows) <= few:  # a small scope: no signs are needed
+                return _best(_sound(rows, query.model), query, limit)
         held = self._scopes(tx, kind, scopes, query.model)
         if not held:
             return []
@@ -109,56 +117,30 @@ class Nearest:
         if only is not None:
             allowed = np.isin(items, np.fromiter(only, np.int64, len(only)))
             items = items[allowed]
-        if items.size > max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit):
+        if items.size > few:
             signs = held[0].signs if len(held) == 1 else np.concatenate([each.signs for each in held], axis=1)
             items = _likely(items, signs if allowed is None else signs[:, allowed], query, limit)
-        return self._rescored(tx, set(scopes), query, items, limit)
-
-    def _rescored(
-        self, tx: Connection, scopes: Collection[str], query: Vector, items: Numbers, limit: int
-    ) -> list[tuple[str, float]]:
-        numbers, rows = _vectors(tx, query.model, items)
-        if not numbers:
-            return []
-        scores = _products(rows, query)
-        best = np.argsort(-scores, kind="stable")[:limit]
-        wanted = [numbers[at] for at in best]
-        ids = {row.id: row.item_id for row in tx.execute(_IDS, {"numbers": wanted}) if row.scope in scopes}
-        return [(ids[numbers[at]], float(scores[at])) for at in best if numbers[at] in ids]
+        wanted = {"the_model": query.model, "numbers": str(np.sort(items).tolist())}
+        return _best(_sound(tx.execute(_VECTORS, wanted).all(), query.model), query, limit)
 
     # --- what is held --------------------------------------------------------------------------------------------
 
     def _scopes(self, tx: Connection, kind: Kind, scopes: Sequence[str], model: str) -> list[_Held]:
-        versions: dict[str, Any] = {}
-        for start in range(0, len(scopes), _CHUNK):
-            found = tx.execute(_VERSIONS, {"the_kind": kind, "scopes": list(scopes[start : start + _CHUNK])})
-            versions |= {row.scope: row for row in found}
+        rows = tx.execute(_VERSIONS, {"the_kind": kind, "scopes": json.dumps(scopes)}).all()
+        versions = {row.scope: row for row in rows}
         held = (self._current(tx, (kind, scope, model), versions[scope]) for scope in scopes if scope in versions)
         return [each for each in held if each.items.size]
 
     def _current(self, tx: Connection, key: tuple[str, str, str], now: Any) -> _Held:
-        known = self._held.get(key, _NONE)
+        known = self._held.get(key) or _NONE
         if (known.version, known.rewrites) == (now.version, now.rewrites):
-            self._held.pop(key, None)
-            self._held[key] = known
             return known
         # Older snapshots may ask after newer ones were held; what only grew since is a beginning of it.
         grown = known if known.rewrites == now.rewrites and known.version < now.version else _NONE
         found = _read(tx, key, grown, now)
         if known.version < now.version:
-            self._keep(key, found)
+            self._held.put(key, found)
         return found
-
-    def _keep(self, key: tuple[str, str, str], found: _Held) -> None:
-        self._held.pop(key, None)
-        self._held[key] = found
-        held = list(self._held.items())
-        excess = sum(each.size for _, each in held) - self._held_bytes_max
-        for old, each in held[:-1]:
-            if excess <= 0:
-                return
-            self._held.pop(old, None)
-            excess -= each.size
 
 
 def _read(tx: Connection, key: tuple[str, str, str], known: _Held, now: Any) -> _Held:
@@ -185,34 +167,48 @@ def _likely(items: Numbers, signs: Signs, query: Vector, limit: int) -> Numbers:
     """The items whose signs say that they may be among the nearest."""
     first, then = max(BY_SIGNS, BY_SIGNS_PER_RESULT * limit), max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
     if items.size > first:
-        best = np.argpartition(_differing(signs, query.sketch), first)[:first]
+        best = _least(_differing(signs, query.sketch), first)
         items, signs = items[best], signs[:, best]
     bits = np.unpackbits(np.ascontiguousarray(signs.T).view(np.uint8), axis=1, count=len(query.values) // 4)
-    agreeing = _products(bits.astype(np.float32), query)
+    agreeing = _products(bits, query)
     return items[np.argpartition(-agreeing, then)[:then]]
 
 
 def _differing(signs: Signs, query: bytes) -> NDArray[np.uint16]:
     """In how many signs each item differs from the query."""
-    differing = np.zeros(signs.shape[1], np.uint16)
+    count = signs.shape[1]
+    differing, bits, each = np.zeros(count, np.uint16), np.empty(count, np.uint64), np.empty(count, np.uint8)
     for row, asked in zip(signs, _columns([query]), strict=True):
-        differing += np.bitwise_count(row ^ asked)
+        differing += np.bitwise_count(np.bitwise_xor(row, asked, out=bits), out=each)
     return differing
 
 
-def _products(rows: NDArray[np.float32], query: Vector) -> NDArray[np.float32]:
+def _least(differing: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
+    """Where the lowest numbers are, so many of them. There are few different ones, and to count these is fast."""
+    bound = int(np.bincount(differing).cumsum().searchsorted(count))
+    among = np.flatnonzero(differing <= bound)
+    return among[np.argsort(differing[among], kind="stable")[:count]]
+
+
+def _products(rows: NDArray[np.float32 | np.uint8], query: Vector) -> NDArray[np.float32]:
     """Each row times the query. `@` would wake a thread per core, which costs more than it does and is felt by all."""
     return np.einsum("ij,j->i", rows, np.frombuffer(query.values, "<f4"))
 
 
-def _vectors(tx: Connection, model: str, items: Numbers) -> tuple[list[int], NDArray[np.float32]]:
-    numbers: list[int] = []
-    values: list[bytes] = []
-    wanted = str(np.sort(items).tolist())
-    for item, value, checksum in tx.execute(_VECTORS, {"the_model": model, "numbers": wanted}):
-        if crc32(value) != checksum:
+def _sound(rows: Sequence[Any], model: str) -> list[tuple[int, bytes]]:
+    """The items and their vectors, but for those that are damaged."""
+    found: list[tuple[int, bytes]] = []
+    for item, value, checksum in rows:
+        if crc32(value) == checksum:
+            found.append((item, value))
+        else:
             _log.error("a stored vector is damaged and left out", item=item, model=model)
-            continue
-        numbers.append(item)
-        values.append(value)
-    return numbers, np.frombuffer(b"".join(values), "<f4").reshape(len(numbers), -1 if numbers else 0)
+    return found
+
+
+def _best(found: Sequence[tuple[int, bytes]], query: Vector, limit: int) -> list[tuple[int, float]]:
+    """The items whose vectors are nearest, best first; of equals, the one that comes first here."""
+    rows = np.frombuffer(b"".join([value for _, value in found]), "<f4").reshape(len(found), -1 if found else 0)
+    scores = _products(rows, query) if found else np.empty(0, np.float32)
+    best = np.argsort(-scores, kind="stable")[:limit].tolist()
+    return [(found[at][0], float(scores[at])) for at in best]

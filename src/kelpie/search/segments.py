@@ -1,31 +1,27 @@
 """Segments: which of many items hold which words, as arrays and as the bytes that are stored.
 
 The postings of a segment lie in rows by the highest bits of the words' numbers, so that a search reads a few kilobytes
-for each word. A segment is made once and never changed. This is arithmetic only: reading and writing rows is elsewhere.
+for each word (`holdings`). A segment is made once and never changed. This is arithmetic only: reading and writing rows
+is elsewhere.
 """
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kelpie.search.holdings import BYTES_OF_POSTING, HEAD, MANY_HEAD, MOST, OFTEN, of_many
 from kelpie.search.order import BITS_MAX
 
 SIZE_MAX = 65_536  # items: their places have 16 bits
 ROW_BYTES = 4096  # what a row of postings should have, about
 WORD_BITS = 32
 MANY = 24  # a word that more than one item of so many holds has a bit for each item, which is shorter
-OFTEN = 255  # a word counts no more than so often in one item
 
 Words = NDArray[np.uint32]
 _ITEM = np.dtype([("number", "<i8"), ("checksum", "<u4"), ("length", "<u4")])
-_BYTES_OF_POSTING = 3
-_HEAD = struct.Struct("<II")  # how many words of a row are held by few items, and how many by many
-_MANY = struct.Struct("<IIII")  # such a word, how many hold it, where its bits are, how many hold it more than once
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,11 @@ class Members:
     @property
     def bytes(self) -> int:
         return self.numbers.size * _ITEM.itemsize
+
+    @property
+    def words(self) -> int:
+        """How many words they have together."""
+        return int(self.lengths.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +106,9 @@ def _split(keys: NDArray[np.uint64], counts: NDArray[np.uint8]) -> Postings:
 # --- as bytes -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """Which items of a segment hold a word, and how often: by their places, or one number for each item."""
-
-    size: int  # how many hold it
-    counts: NDArray[np.uint8]
-    places: NDArray[np.integer[Any]] | None = None
-
-    def spread(self, over: NDArray[np.uint8]) -> None:
-        """Writes how often each item holds the word; what is not written to is 0 before."""
-        if self.places is None:
-            over[:] = self.counts
-        else:
-            over[self.places.astype(np.intp)] = self.counts
-
-    def listed(self) -> tuple[NDArray[np.intp], NDArray[np.uint8]]:
-        """The places of those that hold it, and how often each does."""
-        if self.places is not None:
-            return self.places.astype(np.intp), self.counts
-        places = np.flatnonzero(self.counts)
-        return places, self.counts[places]
-
-
 def bits_for(postings: int) -> int:
     """How many rows, as a power of two, so many postings are laid into."""
-    rows = max(1, postings * _BYTES_OF_POSTING * 2 // ROW_BYTES)
+    rows = max(1, postings * BYTES_OF_POSTING * 2 // ROW_BYTES)
     return min(BITS_MAX, (rows - 1).bit_length())
 
 
@@ -162,65 +140,41 @@ def _row(postings: Postings, size: int) -> bytes:
         postings.places[few].astype("<u2"),
         postings.counts[few],
     )
-    row = _HEAD.pack(int(words.size - many.sum()), int(many.sum())) + b"".join(each.tobytes() for each in laid)
-    heads, bodies, at = list[bytes](), list[bytes](), len(row) + _MANY.size * int(many.sum())
+    row = HEAD.pack(int(words.size - many.sum()), int(many.sum())) + b"".join(each.tobytes() for each in laid)
+    heads, bodies, at = list[bytes](), list[bytes](), len(row) + MANY_HEAD.size * int(many.sum())
     for word, start, count in zip(words[many].tolist(), starts[many].tolist(), held[many].tolist(), strict=True):
-        bits, more = _bits(postings.part(start, start + count), size)
-        heads.append(_MANY.pack(word, count, at, len(more) // _BYTES_OF_POSTING))
-        bodies.append(bits + more)
-        at += len(bodies[-1])
+        more, body = _of_many(postings.part(start, start + count), size)
+        heads.append(MANY_HEAD.pack(word, count, at, more))
+        bodies.append(body)
+        at += len(body)
     return b"".join([row, *heads, *bodies])
 
 
-def _bits(postings: Postings, size: int) -> tuple[bytes, bytes]:
-    """A bit for each item of the segment, and those that hold the word more than once."""
-    held = np.zeros(size, np.bool_)
-    held[postings.places.astype(np.intp)] = True
+def _of_many(postings: Postings, size: int) -> tuple[int, bytes]:
+    """How many items hold a word more than once, a bit for each item of the segment, and those; or how often each does,
+    where that is shorter."""
+    held = np.zeros(size, np.uint8)
+    held[postings.places] = postings.counts
     more = postings.counts > 1
+    count = int(np.count_nonzero(more))
+    if count * BYTES_OF_POSTING > size:
+        return MOST, held.tobytes()
     places, counts = postings.places[more].astype("<u2"), postings.counts[more]
-    return np.packbits(held).tobytes(), places.tobytes() + counts.tobytes()
-
-
-def holding(stored: bytes, size: int, word: int) -> Holding:
-    """Which items hold a word, by the row that it is in of a segment of so many items."""
-    few, many = _HEAD.unpack_from(stored)
-    index = np.frombuffer(stored, "<u4", 2 * few, _HEAD.size)
-    at = int(index[:few].searchsorted(np.uint32(word)))
-    postings = int(index[-1]) if few else 0
-    body = _HEAD.size + 8 * few
-    if at < few and index[at] == word:
-        start, end = int(index[few + at - 1]) if at else 0, int(index[few + at])
-        counts = np.frombuffer(stored, np.uint8, end - start, body + 2 * postings + start)
-        return Holding(end - start, counts, np.frombuffer(stored, "<u2", end - start, body + 2 * start))
-    body += _BYTES_OF_POSTING * postings
-    for at in range(many):
-        found, *rest = _MANY.unpack_from(stored, body + _MANY.size * at)
-        if found == word:
-            return _of_many(stored, size, *rest)
-    return Holding(0, _NONE.counts, _NONE.places)
-
-
-def _of_many(stored: bytes, size: int, held: int, start: int, more: int) -> Holding:
-    places_at = start + -(-size // 8)
-    counts = np.unpackbits(np.frombuffer(stored, np.uint8, places_at - start, start), count=size)
-    if more:
-        places = np.frombuffer(stored, "<u2", more, places_at)
-        counts[places.astype(np.intp)] = np.frombuffer(stored, np.uint8, more, places_at + 2 * more)
-    return Holding(held, counts)
+    return count, np.packbits(held > 0).tobytes() + places.tobytes() + counts.tobytes()
 
 
 def postings_of(stored: bytes, size: int) -> Postings:
     """All that a row holds, in any order."""
-    few, many = _HEAD.unpack_from(stored)
-    words, ends = np.frombuffer(stored, "<u4", 2 * few, _HEAD.size).reshape(2, few)
-    postings, body = int(ends[-1]) if few else 0, _HEAD.size + 8 * few
+    few, many = HEAD.unpack_from(stored)
+    words, ends = np.frombuffer(stored, "<u4", 2 * few, HEAD.size).reshape(2, few)
+    postings, body = int(ends[-1]) if few else 0, HEAD.size + 8 * few
     places = np.frombuffer(stored, "<u2", postings, body)
     counts = np.frombuffer(stored, np.uint8, postings, body + 2 * postings)
     parts = [Postings(np.repeat(words, np.diff(ends, prepend=0)), places, counts)]
-    body += _BYTES_OF_POSTING * postings
+    body += BYTES_OF_POSTING * postings
     for at in range(many):
-        word, *rest = _MANY.unpack_from(stored, body + _MANY.size * at)
-        held, often = _of_many(stored, size, *rest).listed()
+        word, *rest = MANY_HEAD.unpack_from(stored, body + MANY_HEAD.size * at)
+        held, often = of_many(stored, size, *rest).listed()
         parts.append(Postings(np.full(held.size, word, np.uint32), held.astype(np.uint16), often))
     return together(parts)
 

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from kelpie.core.ids import AgentId, OrganizationId
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
 from kelpie.search import vectors
 from kelpie.search.fulltext import Kind
 from kelpie.search.tables import search_scopes
 from kelpie.storage.tables import agent_archives, agents, archives
 from kelpie.world.database import Tx
 
+_S = search_scopes.c
 _DEFAULT = sa.bindparam("default_model", type_=sa.Text)
 _OF_ARCHIVES = sa.select(archives.c.id, sa.func.coalesce(archives.c.embedding, _DEFAULT)).where(
     archives.c.id.in_(sa.bindparam("ids", expanding=True))
@@ -21,9 +23,12 @@ _OF_ARCHIVES = sa.select(archives.c.id, sa.func.coalesce(archives.c.embedding, _
 _OF_AGENTS = sa.select(agents.c.id, sa.func.coalesce(agents.c.embedding, _DEFAULT)).where(
     agents.c.id.in_(sa.bindparam("ids", expanding=True))
 )
-_OWN = sa.select(archives.c.id).where(
+_SCOPE_OF = (_S.kind == "passage") & (_S.scope == archives.c.id)
+_OURS = sa.select(archives.c.id, _S.model).where(
     archives.c.organization_id == sa.bindparam("of_organization"), archives.c.removed.is_(False)
 )
+_OF_ORGANIZATION = _OURS.join(search_scopes, _SCOPE_OF)
+_OF_ARCHIVE = _OURS.outerjoin(search_scopes, _SCOPE_OF).where(archives.c.id == sa.bindparam("of_archive"))
 _OF_AGENT = (
     sa.select(
         archives.c.id,
@@ -34,7 +39,6 @@ _OF_AGENT = (
     .outerjoin(archives, archives.c.id == agent_archives.c.archive_id)
     .where(agents.c.id == sa.bindparam("of_agent"))
 )
-_S = search_scopes.c
 _CHANGING_TOOLS = (
     sa.select(_S.scope, sa.func.coalesce(_DEFAULT, _S.model).label("model"))
     .where(_S.kind == "tool", _S.mixed | (_S.model != _DEFAULT))
@@ -59,10 +63,18 @@ def meant_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) ->
     return {scope: model for scope, model in rows if model is not None}
 
 
+def of_archive(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> dict[str, str]:
+    """The archive, with the model it is searched by, if it can be searched by meaning. Raises NotFound."""
+    row = tx.execute(_OF_ARCHIVE, {"of_archive": archive_id, "of_organization": organization}).first()
+    if row is None:
+        raise NotFound("Archive", archive_id)
+    return {} if row.model is None else {archive_id: row.model}
+
+
 def of_organization(tx: Tx, organization: OrganizationId) -> dict[str, str]:
     """The archives of an organisation that can be searched by meaning, with the model they are searched by."""
-    own = [row.id for row in tx.execute(_OWN, {"of_organization": organization})]
-    return vectors.models_of(tx, "passage", own)
+    rows = tx.execute(_OF_ORGANIZATION, {"of_organization": organization}).all()
+    return {row.id: row.model for row in rows}
 
 
 def of_new(tx: Tx, agent_id: AgentId, default: str | None) -> tuple[str | None, ...]:

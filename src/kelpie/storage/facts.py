@@ -13,9 +13,9 @@ from kelpie.core.facts import Fact, FactQuery, FactSearch, FoundFact, Link, key
 from kelpie.core.ids import AgentId, FactId, MessageId
 from kelpie.core.search import Hit
 from kelpie.core.time import Micros
-from kelpie.search import fulltext, items
-from kelpie.search.fulltext import Only
+from kelpie.search import items
 from kelpie.search.items import Item, Near, NearestItems, Wanted
+from kelpie.search.lookup import ITEM_ID, Only
 from kelpie.search.vectors import Vector
 from kelpie.storage import entities
 from kelpie.storage.tables import fact_sources, facts
@@ -200,7 +200,7 @@ def select_facts(tx: Tx, agent_id: AgentId, query: FactQuery) -> list[Fact]:
 
 @lru_cache(maxsize=4)
 def _condition(names: tuple[str, ...]) -> ColumnElement[bool]:
-    return exists(select(literal(1)).where(_F.id == fulltext.ITEM_ID, _OWN, *(_FILTERS[name] for name in names)))
+    return exists(select(literal(1)).where(_F.id == ITEM_ID, _OWN, *(_FILTERS[name] for name in names)))
 
 
 def _only(agent_id: AgentId, wanted: FactSearch) -> Only:

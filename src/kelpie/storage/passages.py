@@ -16,9 +16,9 @@ from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import LOST, Passage, PassageQuery
 from kelpie.core.search import Hit
-from kelpie.search import fulltext, items
-from kelpie.search.fulltext import Only
+from kelpie.search import items
 from kelpie.search.items import Item, Near, NearestItems, Wanted
+from kelpie.search.lookup import ITEM_ID, Only
 from kelpie.search.vectors import Vector
 from kelpie.storage import paging
 from kelpie.storage.checksums import checksum, report
@@ -174,7 +174,7 @@ def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near:
     only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
     hits = items.find(tx, "passage", scope, _wanted(query), only, near)
     # What is near was found before; whether it may be seen is asked again, here.
-    found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
+    found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}).all() if hits else ()
     rows = {row.id: row for row in found}
     return [Found(_from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
 
@@ -187,9 +187,12 @@ def nearest(
     query: PassageQuery,
     meanings: Mapping[str, Vector],
 ) -> list[Near]:
-    """The passages nearest in meaning, of these archives, each with the model its vectors are of."""
+    """The passages nearest in meaning, of these archives, each with the model its vectors are of.
+
+    The archives are those of the place; whether a passage may be seen is asked again when it is looked up.
+    """
     shape, bound = _shape(place, query)
-    only = Only(_same_row(shape), bound) if shape.filters or not shape.by_archive else None
+    only = Only(_same_row(shape), bound) if shape.filters else None
     return items.nearest(tx, finder, "passage", models, replace(_wanted(query), meanings=meanings), only)
 
 
@@ -219,10 +222,15 @@ _ARCHIVES = sa.select(archives.c.id).where(
 )
 
 
+_STILL_THERE = sa.exists(
+    sa.select(sa.literal(1)).where(archives.c.id == sa.bindparam("of_archive"), archives.c.removed.is_not(True))
+)
+
+
 @lru_cache(maxsize=64)
 def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
     """That the item of a text match is a passage which passes the filters."""
-    return sa.exists(sa.select(sa.literal(1)).where(passages.c.id == fulltext.ITEM_ID, *_conditions(shape)))
+    return sa.exists(sa.select(sa.literal(1)).where(passages.c.id == ITEM_ID, *_conditions(shape)))
 
 
 @lru_cache(maxsize=64)
@@ -248,6 +256,8 @@ def _conditions(shape: _Shape, *, known: bool = False) -> list[sa.ColumnElement[
     where: list[sa.ColumnElement[bool]] = [owned]
     if not shape.by_archive:
         where.append(c.archive_id.not_in(sa.select(archives.c.id).where(archives.c.removed.is_(True))))
+    elif known:  # it was there when the search began
+        where.append(_STILL_THERE)
     if shape.since:
         where.append(c.created_at >= sa.bindparam("since"))
     if shape.until:

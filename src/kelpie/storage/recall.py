@@ -15,9 +15,9 @@ from kelpie.core.ids import AgentId, GroupId, MessageId, OrganizationId, RunId
 from kelpie.core.messages import Message, MessageQuery, MessageSearch
 from kelpie.core.search import Hit
 from kelpie.core.time import Micros
-from kelpie.search import fulltext, items
-from kelpie.search.fulltext import Only
+from kelpie.search import items
 from kelpie.search.items import Near, NearestItems, Wanted
+from kelpie.search.lookup import ITEM_ID, Only
 from kelpie.search.tables import search_items, search_scopes
 from kelpie.search.vectors import Vector
 from kelpie.storage.message_rows import from_row
@@ -131,7 +131,7 @@ _AGENTS = select(agents.c.id).where(agents.c.organization_id == bindparam("organ
 
 @lru_cache(maxsize=256)
 def _condition(names: tuple[str, ...]) -> ColumnElement[bool]:
-    of_match = _M.id == fulltext.ITEM_ID
+    of_match = _M.id == ITEM_ID
     return exists(select(literal(1)).where(of_match, _OF_ORGANIZATION, *(_FILTERS[name] for name in names)))
 
 

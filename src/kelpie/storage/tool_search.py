@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from kelpie.core.ids import OrganizationId
 from kelpie.core.search import Hit
 from kelpie.core.tools import Tool, ToolHit, ToolSearch
-from kelpie.search import fulltext, items
-from kelpie.search.fulltext import Only
+from kelpie.search import items
 from kelpie.search.items import Item, Near, NearestItems, Wanted
+from kelpie.search.lookup import ITEM_ID, Only
 from kelpie.search.vectors import Vector
 from kelpie.storage.parts import inside, pattern
 from kelpie.storage.tables import tool_tags, tools
@@ -142,7 +142,7 @@ def _only(shape: Shape, bound: Mapping[str, Any]) -> Only | None:
 
 @lru_cache(maxsize=4)
 def _same_row(shape: Shape) -> sa.ColumnElement[bool]:
-    return sa.exists(sa.select(sa.literal(1)).where(tools.c.id == fulltext.ITEM_ID, *_conditions(shape)))
+    return sa.exists(sa.select(sa.literal(1)).where(tools.c.id == ITEM_ID, *_conditions(shape)))
 
 
 @lru_cache(maxsize=4)

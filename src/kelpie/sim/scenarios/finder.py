@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kelpie.core.errors import StorageError
 from kelpie.search.fulltext import Kind
-from kelpie.search.items import NearestItems
+from kelpie.search.items import Near, NearestItems
 from kelpie.search.nearest import Nearest
 from kelpie.search.vectors import Vector
 from kelpie.sim.faults import Fault, Faults
@@ -28,7 +28,7 @@ class FailingFinder:
         query: Vector,
         limit: int,
         only: Sequence[int] | None = None,
-    ) -> list[tuple[str, float]]:
+    ) -> list[Near]:
         if kind in _PLACES and self._faults.fires(Fault.vector_search_fail, _PLACES[kind]):
             raise StorageError("The vectors cannot be read.")
         return self._nearest.search(tx, kind, scopes, query, limit, only)

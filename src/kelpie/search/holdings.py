@@ -1,0 +1,155 @@
+"""Which items of a segment hold a word, read from the row of postings that the word is in.
+
+A word that few items hold has their places; one that many hold has a bit for each item. Neither is spread out over the
+whole segment unless the word is to bring all who hold it: what a search costs is then what it finds, not what there is.
+"""
+
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+OFTEN = 255  # a word counts no more than so often in one item
+BYTES_OF_POSTING = 3
+HEAD = struct.Struct("<II")  # how many words of a row are held by few items, and how many by many
+MANY_HEAD = struct.Struct("<IIII")  # such a word, how many hold it, where its bits are, how many more than once
+MOST = 0xFFFFFFFF  # so many hold it more than once that there is a number for each item, and no bits
+
+Counts = NDArray[np.uint8]
+Places = NDArray[np.integer[Any]]
+
+_NO_PLACES, _NO_COUNTS = np.empty(0, np.uint16), np.empty(0, np.uint8)
+
+
+class Chosen:
+    """Some places of a segment, in order, about which words are asked."""
+
+    def __init__(self, places: NDArray[np.intp]) -> None:
+        self.places = places
+
+    @cached_property
+    def bytes(self) -> NDArray[np.intp]:
+        """In which byte the bit of each is."""
+        return self.places >> 3
+
+    @cached_property
+    def shifts(self) -> NDArray[np.uint8]:
+        """How far down its bit is to be moved in that byte."""
+        return (~self.places & 7).astype(np.uint8)
+
+
+class Holding(Protocol):
+    """Who holds a word, and how often."""
+
+    @property
+    def size(self) -> int:
+        """How many hold it."""
+        ...
+
+    def listed(self) -> tuple[NDArray[np.intp], Counts]:
+        """The places of those that hold it, in order, and how often each does."""
+        ...
+
+    def at(self, chosen: Chosen) -> Counts:
+        """How often each of the chosen holds it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByFew:
+    """The places of those that hold a word, in order."""
+
+    places: Places
+    counts: Counts
+
+    @property
+    def size(self) -> int:
+        return self.places.size
+
+    def listed(self) -> tuple[NDArray[np.intp], Counts]:
+        return self.places.astype(np.intp), self.counts
+
+    def at(self, chosen: Chosen) -> Counts:
+        if not self.places.size:
+            return np.zeros(chosen.places.size, np.uint8)
+        asked = chosen.places.astype(self.places.dtype)  # else all of the places would be made as wide as those asked
+        found = np.minimum(self.places.searchsorted(asked), self.places.size - 1)
+        return np.where(self.places[found] == asked, self.counts[found], np.uint8(0))
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByMany:
+    """A bit for each item of the segment, and those that hold the word more than once."""
+
+    size: int
+    items: int
+    bits: Counts
+    often: HeldByFew
+
+    def listed(self) -> tuple[NDArray[np.intp], Counts]:
+        held = np.unpackbits(self.bits, count=self.items)
+        places = np.flatnonzero(held.view(np.bool_))
+        if self.often.size:
+            held[self.often.places] = self.often.counts
+        return places, held[places]
+
+    def at(self, chosen: Chosen) -> Counts:
+        held = self.bits[chosen.bytes] >> chosen.shifts & np.uint8(1)
+        return np.maximum(held, self.often.at(chosen)) if self.often.size else held
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByAny:
+    """How often each item holds a word."""
+
+    counts: Counts
+
+    @property
+    def size(self) -> int:
+        return int(np.count_nonzero(self.counts))
+
+    def listed(self) -> tuple[NDArray[np.intp], Counts]:
+        places = np.flatnonzero(self.counts)
+        return places, self.counts[places]
+
+    def at(self, chosen: Chosen) -> Counts:
+        return self.counts[chosen.places]
+
+
+NOBODY = HeldByFew(_NO_PLACES, _NO_COUNTS)
+
+
+def holding(stored: bytes, size: int, word: int) -> Holding:
+    """Which items hold a word, by the row that it is in of a segment of so many items."""
+    few, many = HEAD.unpack_from(stored)
+    index = np.frombuffer(stored, "<u4", 2 * few, HEAD.size)
+    at = int(index[:few].searchsorted(np.uint32(word)))
+    postings = int(index[-1]) if few else 0
+    body = HEAD.size + 8 * few
+    if at < few and index[at] == word:
+        start, end = int(index[few + at - 1]) if at else 0, int(index[few + at])
+        return _few(stored, end - start, body + 2 * start, body + 2 * postings + start)
+    body += BYTES_OF_POSTING * postings
+    for at in range(many):
+        found, *rest = MANY_HEAD.unpack_from(stored, body + MANY_HEAD.size * at)
+        if found == word:
+            return of_many(stored, size, *rest)
+    return NOBODY
+
+
+def of_many(stored: bytes, size: int, held: int, start: int, more: int) -> HeldByMany | HeldByAny:
+    """Of a word that many items of a segment of so many hold, by its head in the row."""
+    if more == MOST:
+        return HeldByAny(np.frombuffer(stored, np.uint8, size, start))
+    places_at = start + -(-size // 8)
+    bits = np.frombuffer(stored, np.uint8, places_at - start, start)
+    often = _few(stored, more, places_at, places_at + 2 * more) if more else NOBODY
+    return HeldByMany(held, size, bits, often)
+
+
+def _few(stored: bytes, count: int, places_at: int, counts_at: int) -> HeldByFew:
+    places = np.frombuffer(stored, "<u2", count, places_at)
+    return HeldByFew(places, np.frombuffer(stored, np.uint8, count, counts_at))

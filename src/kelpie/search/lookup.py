@@ -1,0 +1,95 @@
+"""Items looked up by their numbers, each once in a search: which are there, where they should be, and may be found.
+
+The scope is a condition in SQL, as is whatever else must be met, and both are asked of every item that is shown,
+however it was found.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Executable, Select, Text, bindparam, func, literal_column, select
+
+from kelpie.core.errors import InvariantBroken
+from kelpie.search.tables import search_items
+
+ITEM_ID: ColumnElement[str] = literal_column("search_items.item_id", Text)  # of the match a condition is about
+
+_CHUNK = 8000
+_I = search_items.c
+
+
+@dataclass(frozen=True, slots=True)
+class Only:
+    """What a match must meet besides its words: a condition on the row of ITEM_ID, and its parameters.
+
+    `scopes` gives the scopes to look in, for a search without one. Both are part of prepared statements: build them
+    once, at import, and not for every search.
+    """
+
+    condition: ColumnElement[bool]
+    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    scopes: Select[Any] | None = None
+
+
+class There(NamedTuple):
+    """An item that is there: its id, and the checksum of its words."""
+
+    id: str
+    checksum: int
+
+
+def inside(scope: ColumnElement[str], scopes: Select[Any] | None) -> ColumnElement[bool]:
+    """That a scope is `the_scope`, or one of those that a statement gives."""
+    return scope == bindparam("the_scope") if scopes is None else scope.in_(scopes)
+
+
+def listed(name: str) -> Select[Any]:
+    """Numbers that are given as one JSON list: hundreds of parameters cost more than the rows they fetch."""
+    return select(func.json_each(bindparam(name)).table_valued("value").c.value)
+
+
+class Lookup:
+    """The items of one search. `scopes` and `bound` are for statements that read what may be found."""
+
+    def __init__(
+        self, tx: Connection, kind: str, scope: str | None, only: Only | None, also: Iterable[int] = ()
+    ) -> None:
+        """`also` are numbers that will be asked for: they are looked up with the first that are.
+
+        Raises InvariantBroken without a scope, unless `only` says among whose items, and in which scopes they are.
+        """
+        if scope is None and (only is None or only.scopes is None):
+            raise InvariantBroken("A search must say among whose items, and in which scopes they are.")
+        self.tx = tx
+        self.scopes = only.scopes if scope is None and only is not None else None
+        of_scope = {} if scope is None else {"the_scope": scope}
+        self.bound: dict[str, Any] = {"the_kind": kind, **of_scope, **(only.parameters if only else {})}
+        self._statement = _found(self.scopes, only.condition if only else None)
+        self._known: dict[int, There | None] = {}
+        self._also = also
+
+    def of(self, numbers: Sequence[int]) -> dict[int, There]:
+        """Those of the items that are there, in scope, and meet the condition."""
+        wanted = dict.fromkeys(number for number in (*numbers, *self._also) if number not in self._known)
+        self._also = ()
+        if wanted:
+            self._known |= wanted
+            self._look_up(list(wanted))
+        found = {number: self._known[number] for number in numbers}
+        return {number: there for number, there in found.items() if there is not None}
+
+    def _look_up(self, numbers: Sequence[int]) -> None:
+        for start in range(0, len(numbers), _CHUNK):
+            asked = {**self.bound, "numbers": str(numbers[start : start + _CHUNK])}
+            rows = self.tx.execute(self._statement, asked).all()
+            self._known |= {row[0]: There(row[1], row[2]) for row in rows}
+
+
+@lru_cache(maxsize=256)
+def _found(scopes: Select[Any] | None, condition: ColumnElement[bool] | None) -> Executable:
+    # Rows are looked up by their numbers: no index of all items of a scope may tempt the planner.
+    of_kind, of_scope = _I.kind.concat("") == bindparam("the_kind"), inside(_I.scope.concat(""), scopes)
+    found = select(_I.id, _I.item_id, _I.checksum).where(_I.id.in_(listed("numbers")), of_kind, of_scope)
+    return found if condition is None else found.where(condition)
