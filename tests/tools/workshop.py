@@ -87,6 +87,11 @@ class Workshop:
         block = block_carriers.by_label(self.tx, agent_id, label)
         return None if block is None else block.value
 
+    def number(self, item_id: str) -> int:
+        """Of an item that can be searched; 0 when there is none."""
+        rows = self.tx.exec_driver_sql("SELECT id FROM search_items WHERE item_id = ?", (item_id,)).all()
+        return rows[0][0] if rows else 0
+
     def everything(self) -> list[tuple[Any, ...]]:
         """All rows that tools may write, to see whether anything was written."""
         names = ("blocks", "agent_blocks", "block_tags", "passages", "archives", "agent_archives", "search_items")
