@@ -355,9 +355,9 @@ def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
 def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
     original = ProcessSandbox._bury
 
-    async def bury(self: ProcessSandbox, number: int, cell: Cell) -> None:
-        await original(self, number, cell)
-        self._places._value -= cell.left().out_of_memory
+    async def bury(self: ProcessSandbox, number: int, cell: Cell, level: int) -> None:
+        await original(self, number, cell, level)
+        self._places._level(level)._value -= cell.left().out_of_memory
 
     patch.setattr(ProcessSandbox, "_bury", bury)
 
@@ -566,10 +566,6 @@ def a_refusal_to_code_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Trials, "_turned_away", turned_away)
 
 
-def a_tool_that_ran_unrecorded_may_be_called_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(trying, "CommitUnknown", StorageError)
-
-
 def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Meaning, "failed", lambda self, error: None)
 
@@ -637,7 +633,6 @@ MUTATIONS = (
     Mutation(a_passport_is_not_taken_back, _DOORS, 5, "no passport outlives its call"),
     Mutation(code_may_ask_whom_it_works_for, _DOORS, 5, "a ring is refused|nobody waits for the time-out"),
     Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 10, "what code uses is recorded"),
-    Mutation(a_tool_that_ran_unrecorded_may_be_called_again, _DOORS, 60, "what code was told is so"),
     Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 10, "a budget is held"),
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),

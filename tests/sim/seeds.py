@@ -128,6 +128,11 @@ FOUND = (
         "code was killed while a tool ran for it: that tool's own code went on, with nobody to end it",
     ),
     Found(
+        "code-that-calls-back",
+        27,
+        "code that waited for other code held every place of the sandbox, and all of it waited for its time-out",
+    ),
+    Found(
         "storage-corruption",
         8,
         "a result that stood for a damaged one was damaged itself: the next one had its id, and the agent was bricked",

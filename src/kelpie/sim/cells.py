@@ -24,7 +24,7 @@ from kelpie.world.http import Http
 START_S = (0.01, 0.2)
 KILL_S = (0.001, 0.1)
 FOR_EVER_S = 24 * 3600.0
-STRUCK_S = (0.0, 0.05)  # into a request to our API, when the cell breaks under it
+STRUCK_S = (0.0, 0.01)  # into a request to our API, when the cell breaks under it
 KILLED = 137
 
 _CALLING = "cells.calling"

@@ -24,8 +24,8 @@ from kelpie.sim.stage import Stage
 
 ROUNDS = 3
 CANCELS = 3
-PLACES = 4
-WAITING = 4
+PLACES = 2
+WAITING = 8
 WALL_S = 120.0  # far more than any errand takes by itself
 REFUSED_S = 10.0  # within which a ring is told: a few reads, however slow
 WITH_TOOLS = "run_code_with_tools"
@@ -249,11 +249,11 @@ CALLBACKS = replace(
         "code-that-calls-back",
         Callbacks,
         faults=(
-            Aim(Fault.process_crash, "cells.calling", rate=0.08),
+            Aim(Fault.process_crash, "cells.calling", rate=0.1),
             Aim(Fault.process_timeout, "cells.calling", rate=0.03),
             Aim(Fault.out_of_memory, "cells.calling", rate=0.05),
             Aim(Fault.process_crash, "cells.after", rate=0.05),
-            Aim(Fault.process_resource_exhaustion, "cells.start", rate=0.03),
+            Aim(Fault.process_resource_exhaustion, "cells.start", rate=0.05),
             Aim(Fault.crash_after_write, "cells.told", rate=0.02, times_max=1),
             Aim(Fault.crash_before_write, "journal.result", rate=0.1, times_max=1),
             Aim(Fault.storage_write_fail, "database.begin", rate=0.01),

@@ -1,0 +1,28 @@
+"""Places for jobs: bounded, and never all held by those who wait for others to get one."""
+
+import asyncio
+
+import pytest
+
+from kelpie.core.errors import ToolError
+from kelpie.sandbox.places import Places
+
+DEADLINE_S = 5.0
+
+
+async def test_code_that_is_called_by_code_finds_a_place_though_callers_hold_all_others() -> None:
+    places = Places(2, 1)
+    async with asyncio.timeout(DEADLINE_S):
+        for level in (0, 0, 1, 2, 16):
+            await places.take(level)
+        late = asyncio.create_task(places.take(0))
+        await asyncio.sleep(0)
+        assert not late.done() and places.waiting == 1
+        with pytest.raises(ToolError, match="too much code"):
+            await places.take(1)
+        places.give_back(1)
+        await asyncio.sleep(0)
+        assert not late.done(), "a place of another level is none of its own"
+        places.give_back(0)
+        await late
+    assert places.waiting == 0
