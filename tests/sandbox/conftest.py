@@ -13,8 +13,9 @@ from kelpie.world.clock import SystemClock
 
 
 @pytest.fixture
-async def cells() -> AsyncIterator[BubblewrapCells]:
-    found = BubblewrapCells()
+async def cells(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[BubblewrapCells]:
+    kept = tmp_path_factory.getbasetemp() / "isolation.json"  # the walls are proven once, not for every test
+    found = BubblewrapCells(kept=kept)
     try:
         cell = await found.start(Plan(Runner.command))
     except SandboxUnavailable as error:
