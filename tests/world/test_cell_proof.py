@@ -63,15 +63,27 @@ async def test_without_bubblewrap_code_is_refused_with_how_to_install_it(monkeyp
         await BubblewrapCells().start(PYTHON)
 
 
-async def test_a_bubblewrap_that_fails_is_told_with_its_own_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("bwrap: No permissions to create new namespace, likely because", "kernel.unprivileged_userns_clone=1"),
+        ("bwrap: Creating new namespace failed, likely because", "sysctl user.max_user_namespaces"),
+        ("bwrap: unshare user ns: Operation not permitted", "kernel.unprivileged_userns_clone=1"),
+        ("bwrap: setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns=0"),
+        ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"),
+        ("bwrap: something else", "doctor --isolation"),
+    ],
+)
+async def test_a_bubblewrap_that_fails_is_told_with_its_own_words_and_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, remedy: str
 ) -> None:
     fake = tmp_path / "bwrap"
-    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.write_text(f'#!/bin/sh\necho "{words}" >&2\nexit 1\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxUnavailable, match=r"No permissions to create new namespace.*doctor --isolation"):
+    with pytest.raises(SandboxUnavailable) as refused:
         await BubblewrapCells().start(PYTHON)
+    assert words in str(refused.value) and remedy in str(refused.value)
 
 
 async def test_what_is_installed_later_counts_without_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:

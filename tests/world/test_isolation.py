@@ -62,6 +62,7 @@ def test_only_a_plain_yes_is_believed(answer: Finished | OSError, works: bool, s
     found = isolation(processes)
     assert {each.works for each in found} == {works} and all(seen in each.seen for each in found)
     assert all(bool(each.remedy) is not works for each in found)
+    assert all(len(each.remedy or "") <= 200 for each in found), "the doctor shows all of it"
     assert len(processes.commands) == len(found) == len({each.name for each in found})
 
 

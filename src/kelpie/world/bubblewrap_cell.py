@@ -19,6 +19,7 @@ from kelpie.core.confinement import Confinement
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.world import cell_greeting, cell_limits
 from kelpie.world.cell_pipes import CHUNK, Frame, Pipe, framed
+from kelpie.world.cell_trouble import trouble
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.control_group import Group
 
@@ -94,7 +95,7 @@ class BubblewrapCell:
         if greeting is None:
             await self._over.wait()
             self._pipes[1].drain()
-            raise SandboxUnavailable(_trouble(self._pipes[1].data.decode("utf-8", "replace")))
+            raise SandboxUnavailable(trouble(self._pipes[1].data.decode("utf-8", "replace")))
         self._runner, doors = greeting.process, greeting.doors
         if self._hold.information is not None:
             if len(doors) != cell_greeting.DOORS:  # the kernel drops what there is no room for
@@ -255,11 +256,3 @@ async def _readable(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
         await seen.wait()
     finally:
         loop.remove_reader(descriptor)
-
-
-def _trouble(told: str) -> str:
-    reason = told.strip().splitlines()[-1] if told.strip() else "it ended without a word"
-    return (
-        f"code cannot be isolated on this server: bubblewrap failed ({reason}). "
-        "`kelpie doctor --isolation` tries each part and says what to change"
-    )

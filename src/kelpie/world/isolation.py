@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from kelpie.world.cell_trouble import NAMESPACES
 from kelpie.world.processes import Processes, SystemProcesses
 
 PROBE_S = 10.0  # for each; they run side by side
@@ -56,12 +57,13 @@ def _means(scratch: str) -> Sequence[_Means]:
         _Means(
             "bubblewrap",
             ("bwrap", *jail, *_PROBE, "jailed", scratch),
-            "install the package bubblewrap, and let users make namespaces (see the next line)",
+            "install the package bubblewrap, and let users make namespaces (see the next line); in Docker, run with "
+            "--security-opt seccomp=unconfined --security-opt systempaths=unconfined",
         ),
         _Means(
             "user namespaces",
             (*_PROBE, "user_namespace"),
-            "sysctl user.max_user_namespaces=15000; on Ubuntu also kernel.apparmor_restrict_unprivileged_userns=0",
+            NAMESPACES,
         ),
         _Means("network namespaces", (*_PROBE, "network_namespace"), "the same as for user namespaces"),
         _Means("Landlock", (*_PROBE, "landlock"), "use Linux 5.13 or newer with landlock in its lsm= list"),
