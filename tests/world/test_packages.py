@@ -1,6 +1,9 @@
 """Packages on the disk: whole or not there, the installer's environment, bounds. No index is asked."""
 
+import importlib.util
 import os
+import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,9 @@ import pytest
 from kelpie.core.errors import ToolError
 from kelpie.core.requirements import Index, Needed, needed
 from kelpie.world import packages
+from kelpie.world.installers import TEMPORARY
 from kelpie.world.packages import LocalPackages
-from kelpie.world.processes import Finished
+from kelpie.world.processes import Finished, SystemProcesses
 
 
 class Installer:
@@ -85,7 +89,7 @@ async def test_a_failure_is_told_and_leaves_nothing(tmp_path: Path, done: Finish
 
 async def test_a_set_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "SET_BYTES_MAX", 10)
-    with pytest.raises(ToolError, match="may take"):
+    with pytest.raises(ToolError, match="more than they may"):
         await LocalPackages(Installer(), tmp_path).install(wanted(), ())
     assert there(tmp_path) == []
 
@@ -98,3 +102,53 @@ async def test_old_sets_make_room_but_not_those_in_use(tmp_path: Path, monkeypat
         places.append(await shelf.install(wanted(name), places[:1]))
         os.utime(places[-1], (number, number))
     assert [name for name in "abcd" if shelf.find(wanted(name))] == ["a", "c", "d"]
+
+
+async def test_what_unpacks_into_too_much_is_ended_before_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "SET_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(packages, "LOOK_S", 0.02)
+    endless = "import os, time\nopen(os.environ['TMPDIR'] + '/large', 'w').write('x' * (3 << 20))\ntime.sleep(60)"
+    monkeypatch.setattr(packages, "command", lambda *_: [sys.executable, "-c", endless])
+    with pytest.raises(ToolError, match="more than they may"):
+        await LocalPackages(SystemProcesses(), tmp_path).install(wanted(), ())
+    assert there(tmp_path) == []
+
+
+async def test_sets_that_vanish_meanwhile_are_no_trouble(tmp_path: Path) -> None:
+    shelf = LocalPackages(Installer(), tmp_path)
+    (tmp_path / "gone.part").symlink_to(tmp_path / "nowhere")  # what is listed and then not there
+    place = await shelf.install(wanted(), ())
+    assert shelf.find(wanted()) == place
+
+
+def _wheel(path: Path, name: str, *metadata: str) -> None:
+    with zipfile.ZipFile(path / f"{name}-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}.py", "x = 1\n")
+        told = "\n".join(("Metadata-Version: 2.1", f"Name: {name}", "Version: 1", *metadata, ""))
+        wheel.writestr(f"{name}-1.dist-info/METADATA", told)
+        wheel.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.dist-info/RECORD", "")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed")
+async def test_a_package_that_names_a_source_by_its_address_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wheels only are taken from the index, but a wheel may name another package by its address."""
+    index, source = tmp_path / "index", tmp_path / "source"
+    index.mkdir()
+    source.mkdir()
+    (source / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "b"\nbackend-path = ["."]\n')
+    (source / "b.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    _wheel(index, "plain")
+    _wheel(index, "sly", f"Requires-Dist: built @ {source.as_uri()}")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    shelf = LocalPackages(SystemProcesses(), tmp_path / "packages")
+    place = await shelf.install(wanted("plain"), ())
+    assert (Path(place) / "plain.py").is_file() and not (Path(place) / TEMPORARY).exists()
+    with pytest.raises(ToolError, match="would have to be built"):
+        await shelf.install(wanted("sly"), ())
+    assert not (tmp_path / "ran").exists() and shelf.find(wanted("sly")) is None

@@ -96,7 +96,7 @@ class Environments:
         async with self._places:
             _log.info("installing packages", index=wanted.index.value, packages=list(wanted.lines))
             try:
-                return await packages.install(wanted, tuple(self._in_use))
+                return await packages.install(wanted, self._in_use)  # as they are when it is done
             except ToolError as error:
                 _log.warning("packages could not be installed", index=wanted.index.value, error=str(error))
                 raise
