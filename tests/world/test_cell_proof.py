@@ -70,6 +70,7 @@ async def test_without_bubblewrap_code_is_refused_with_how_to_install_it(monkeyp
         ("bwrap: Creating new namespace failed, likely because", "sysctl user.max_user_namespaces"),
         ("bwrap: unshare user ns: Operation not permitted", "kernel.unprivileged_userns_clone=1"),
         ("bwrap: setting up uid map: Permission denied", "apparmor_restrict_unprivileged_userns=0"),
+        ("bwrap: cannot open /proc/sys/user/max_user_namespaces: Read-only file system", "ProtectKernelTunables"),
         ("bwrap: Can't mount proc on /newroot/proc: Operation not permitted", "systempaths=unconfined"),
         ("bwrap: something else", "doctor --isolation"),
     ],

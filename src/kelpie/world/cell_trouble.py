@@ -10,6 +10,7 @@ CONTAINER = (
 )
 UNKNOWN = "`kelpie doctor --isolation` tries each part and says what to change"
 _CAUSES = (
+    (("max_user_namespaces: Read-only",), f"leave ProtectKernelTunables off in its unit of systemd; {CONTAINER}"),
     (("mount proc",), CONTAINER),
     (("namespace", "user ns", "uid map", "gid map"), f"Either {NAMESPACES}; or {CONTAINER}"),
 )
