@@ -86,8 +86,11 @@ def find(proc: Path = Path("/proc")) -> ControlGroups | NoGroups:
 
 
 def _unified_places(own: Path, mount: Path) -> Iterator[Path]:
-    """Where to try, the best first. A place can come twice; what was refused once may be so again."""
-    if _is_delegated(own) or _processes(own) == [str(os.getpid())]:
+    """Where to try, the best first. A place can come twice; what was refused once may be so again.
+
+    A group that was not given to us is the last: systemd ends a service in whose group anything runs out of memory.
+    """
+    if _is_delegated(own):
         yield own
     for place in (own, *own.parents):
         if place.is_relative_to(mount) and _divided(place) >= REQUIRED:
