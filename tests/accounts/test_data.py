@@ -25,10 +25,14 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(soundness.PAGE + 20)])
         block = await doors.blocks.create(NewBlock("human", "Likes tea."))
+        with sqlite3.connect(tmp_path / "kelpie.db") as beside:
+            (entries,) = beside.execute("SELECT count(*) FROM search_items").fetchone()
+            (postings,) = beside.execute("SELECT count(*) FROM search_postings").fetchone()
         before = await doors.data.look()
         assert before.sound and not before.unlooked
         assert {each.kind: each.looked_at for each in before.rows} == {
             "message": 0, "passage": soundness.PAGE + 20, "block": 1, "version of a block": 1, "vector": 0,
+            "text index entry": entries, "text index segment": 1, "text index postings": postings,
         }  # fmt: skip
         with sqlite3.connect(tmp_path / "kelpie.db") as beside:
             beside.execute("UPDATE passages SET text = 'another' WHERE text LIKE 'passage 1_'")
@@ -45,6 +49,34 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
         assert [each.ids for each in after.rows if each.kind == "block"] == [[block.id]]
         assert [each.ids for each in after.rows if each.kind == "version of a block"] == [[f"{block.id} 1"]]
         assert after.wrongs["a passage without a search entry"] == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "key", "kind"),
+    [
+        ("search_segments", "members", "id", "text index segment"),
+        ("search_postings", "postings", "place", "text index postings"),
+        ("search_items", "words", "id", "text index entry"),
+    ],
+)
+async def test_a_damaged_part_of_the_text_index_is_reported(
+    tmp_path: Path, table: str, column: str, key: str, kind: str
+) -> None:
+    async with open_house(tmp_path) as (kelpie, _):
+        doors = kelpie.doors(kelpie.agents._caller)
+        archive, _ = await doors.archives.create(NewArchive("shelf"))
+        await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(300)])
+        await doors.archives.store(archive.id, [NewPassage("one that is loose")])
+        assert (await doors.data.look()).sound
+        with sqlite3.connect(tmp_path / "kelpie.db") as beside:
+            (number, stored) = beside.execute(
+                f"SELECT {key}, {column} FROM {table} WHERE length({column}) > 0 ORDER BY {key} DESC LIMIT 1"
+            ).fetchone()
+            rotten = stored[:-1] + bytes([stored[-1] ^ 1])
+            beside.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (rotten, number))
+        state = await doors.data.look()
+        assert not state.sound
+        assert {each.kind: each.ids for each in state.rows if each.damaged} == {kind: [str(number)]}
 
 
 async def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:

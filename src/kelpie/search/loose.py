@@ -45,46 +45,45 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loose:
-    """Items, and each of their words with the place of the item that holds it, in the order of the items."""
+    """Items, and all their words one after the other, in the order of the items."""
 
     sum: Sum
     members: Members
     words: Words
-    owners: NDArray[np.int32]
     is_whole: bool  # whether none of them is damaged; else it is not held, so that a repair is noticed
 
     @property
     def bytes(self) -> int:
-        return self.members.bytes + self.words.nbytes + self.owners.nbytes
+        return self.members.bytes + self.words.nbytes
 
     def holding(self, words: Sequence[int]) -> dict[int, Holding]:
         """Which of them hold which of these words, and how often."""
+        items = self.members.numbers.size
+        owners = np.repeat(np.arange(items, dtype=np.int32), self.members.lengths)
         if self.words.size * len(words) > AT_ONCE_MAX:
-            return {word: self._holding(word) for word in words}
-        asked, items = np.array(words, np.uint32), self.members.numbers.size
+            return {word: _held(owners[np.flatnonzero(self.words == word)]) for word in words}
+        asked = np.array(words, np.uint32)
         same = np.flatnonzero(self.words == asked[:, np.newaxis])
         which = same // self.words.size
-        holders = self.owners[same - which * self.words.size]
+        holders = owners[same - which * self.words.size]
         counts = np.bincount(which * items + holders, minlength=asked.size * items)
         table = np.minimum(counts, OFTEN).astype(np.uint8).reshape(asked.size, items)
         return {word: HeldByAny(each) for word, each in zip(words, table, strict=True)}
 
-    def _holding(self, word: int) -> Holding:
-        holders = self.owners[np.flatnonzero(self.words == word)]
-        if not holders.size:
-            return NOBODY
-        starts = np.flatnonzero(np.diff(holders, prepend=-1))
-        counts = np.diff(starts, append=holders.size)
-        return HeldByFew(holders[starts], np.minimum(counts, OFTEN).astype(np.uint8))
+
+def _held(holders: NDArray[np.int32]) -> Holding:
+    """By the places of those that hold a word, in order, each as often as it does."""
+    if not holders.size:
+        return NOBODY
+    starts = np.flatnonzero(np.diff(holders, prepend=-1))
+    counts = np.diff(starts, append=holders.size)
+    return HeldByFew(holders[starts], np.minimum(counts, OFTEN).astype(np.uint8))
 
 
 def joined(parts: Sequence[Loose]) -> Loose:
     """The items of several as one."""
     if len(parts) == 1:
         return parts[0]
-    starts = np.cumsum([0, *(part.members.numbers.size for part in parts[:-1])])
-    lengths = [part.owners.size for part in parts]
-    owners = np.concatenate([part.owners for part in parts]) + np.repeat(starts, lengths).astype(np.int32)
     return Loose(
         reduce(Sum.plus, (part.sum for part in parts)),
         Members(
@@ -93,7 +92,6 @@ def joined(parts: Sequence[Loose]) -> Loose:
             np.concatenate([part.members.lengths for part in parts]),
         ),
         np.concatenate([part.words for part in parts]),
-        owners,
         all(part.is_whole for part in parts),
     )
 
@@ -112,7 +110,6 @@ def decoded(rows: Sequence[tuple[int, bytes, int]]) -> Loose:
         Sum(len(rows), *(int(each.sum()) for each in (numbers, checksums, pairs))),
         Members(numbers, checksums.astype(np.uint32), lengths),
         np.frombuffer(b"".join(texts), "<u4"),
-        np.repeat(np.arange(len(rows), dtype=np.int32), lengths),
         not damaged,
     )
 

@@ -19,7 +19,7 @@ search_items = Table(
     Column("checksum", BigInteger, nullable=False),  # of its words: what a segment says of others is not about it
     Column("words", LargeBinary, nullable=False),  # the numbers of the words of its text
     UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
-    Index("ix_search_items_kind_scope", "kind", "scope", "loose"),
+    Index("ix_search_items_kind_scope", "kind", "scope", "loose", "checksum"),  # all that sums over loose items need
     Index("ix_search_items_kind_model", "kind", "model"),
 )
 

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import sqlalchemy as sa
 
-from kelpie.search.tables import search_vectors
+from kelpie.search.tables import search_items, search_postings, search_segments, search_vectors
 from kelpie.storage import block_history, block_rows, inspection, message_rows
 from kelpie.storage.checksums import checksum
 from kelpie.storage.tables import block_history as versions
@@ -18,8 +18,10 @@ from kelpie.storage.tables import blocks, messages, passages
 from kelpie.world.database import Tx
 
 PAGE = 500
+LARGE_PAGE = 16  # of rows that may have a megabyte each
 
 _RESTORE = "It is left out of searches and prompts and marked in lists; restore it from a backup, or delete it."
+_UNFOUND = "Texts are stored that are not found by some of their words; restore a backup, or store them again."
 _WRONG = "Restore a backup; if the disk is sound, this is a bug of Kelpie: please tell us."
 
 
@@ -32,6 +34,7 @@ class Kind:
     keys: tuple[str, ...]
     whole: Callable[[Any], bool]
     remedy: str
+    page: int = PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def _pages(table: sa.Table, *keys: str) -> sa.Select[Any]:
     columns = [table.c[key] for key in keys]
     after = sa.tuple_(*columns) > sa.tuple_(*(sa.bindparam(f"after_{key}", type_=table.c[key].type) for key in keys))
     first = sa.bindparam("from_start", type_=sa.Boolean)
-    return sa.select(table).where(sa.or_(first, after)).order_by(*columns).limit(PAGE)
+    return sa.select(table).where(sa.or_(first, after)).order_by(*columns).limit(sa.bindparam("most"))
 
 
 def _passage(row: Any) -> bool:
@@ -78,6 +81,29 @@ KINDS = (
         lambda row: crc32(row.vector) == row.checksum,
         "Its text is found by words alone; store it again to have it found by meaning.",
     ),
+    Kind(
+        "text index entry",
+        _pages(search_items, "id"),
+        ("id",),
+        lambda row: not row.loose or crc32(row.words) == row.checksum,
+        "Its text is not found by words; store it again, or restore a backup.",
+    ),
+    Kind(
+        "text index segment",
+        _pages(search_segments, "id"),
+        ("id",),
+        lambda row: crc32(row.members) == row.checksum,
+        _UNFOUND,
+        LARGE_PAGE,
+    ),
+    Kind(
+        "text index postings",
+        _pages(search_postings, "place"),
+        ("place",),
+        lambda row: crc32(row.postings) == row.checksum,
+        _UNFOUND,
+        LARGE_PAGE,
+    ),
 )
 
 
@@ -85,10 +111,10 @@ def look(tx: Tx, kind: Kind, after: tuple[Any, ...] | None) -> Looked:
     """Looks through the page of rows after this key, or through the first one."""
     keys = (None,) * len(kind.keys) if after is None else after
     bound = {f"after_{name}": key for name, key in zip(kind.keys, keys, strict=True)}
-    rows = tx.execute(kind.statement, {"from_start": after is None, **bound}).all()
+    rows = tx.execute(kind.statement, {"from_start": after is None, "most": kind.page, **bound}).all()
     found = [tuple(getattr(row, key) for key in kind.keys) for row in rows]
     damaged = [" ".join(map(str, key)) for key, row in zip(found, rows, strict=True) if not kind.whole(row)]
-    return Looked(len(rows), damaged, found[-1] if len(rows) == PAGE else None)
+    return Looked(len(rows), damaged, found[-1] if len(rows) == kind.page else None)
 
 
 WRONGS = tuple(inspection.WRONGS)

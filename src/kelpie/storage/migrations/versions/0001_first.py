@@ -209,7 +209,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
     )
     op.create_index("ix_search_items_kind_model", "search_items", ["kind", "model"], unique=False)
-    op.create_index("ix_search_items_kind_scope", "search_items", ["kind", "scope", "loose"], unique=False)
+    op.create_index("ix_search_items_kind_scope", "search_items", ["kind", "scope", "loose", "checksum"], unique=False)
     op.create_table(
         "search_postings",
         sa.Column("place", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False),
