@@ -3,12 +3,15 @@
 Where there is a control group it bounds all processes of a cell together, and these limits only what it cannot see.
 """
 
+import os
 import resource
+from pathlib import Path
 
 from kelpie.core.confinement import MEGABYTE, MEMORY_BYTES_MIN, Confinement, Runner
 from kelpie.world.cells import Plan
 
 FILES_MAX = 1024
+_USER_TICKS = 11  # in /proc/*/stat, of what follows the name; the system's are next to them
 WORKSPACE_FILE_BYTES = 256 * MEGABYTE  # the largest file where a workspace is mounted; its owner bounds the whole
 # What a runner takes for itself: of addresses without memory behind them Python, of memory it may write to Node.
 PYTHON_BYTES, NODE_BYTES = 192 * MEGABYTE, 192 * MEGABYTE
@@ -16,10 +19,19 @@ PYTHON_BYTES, NODE_BYTES = 192 * MEGABYTE, 192 * MEGABYTE
 
 def limit(process: int, plan: Plan, most: Confinement, *, grouped: bool) -> None:
     """Limits the process and all that it starts from now on. Raises OSError."""
-    for name, wanted in _limits(plan, most, grouped).items():
+    limits = _limits(plan, most, grouped)
+    limits[resource.RLIMIT_CPU] += spent_s(process)  # a start on a slow machine is not the order's doing
+    for name, wanted in limits.items():
         _, bound = resource.getrlimit(name)  # what binds us binds it as well, and could not be raised
         value = wanted if bound == resource.RLIM_INFINITY else min(wanted, bound)
         resource.prlimit(process, name, (value, value))
+
+
+def spent_s(process: int) -> int:
+    """The processor time that it has taken so far, in whole seconds."""
+    after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(after_name[_USER_TICKS]) + int(after_name[_USER_TICKS + 1])
+    return ticks // os.sysconf("SC_CLK_TCK")
 
 
 def _limits(plan: Plan, most: Confinement, grouped: bool) -> dict[int, int]:
