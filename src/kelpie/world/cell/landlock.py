@@ -6,7 +6,7 @@ happens, and the caller is told.
 
 import ctypes
 import os
-import struct
+import sys
 
 _RULESET, _RULE, _RESTRICT = 444, 445, 446  # the same numbers on every architecture
 _NO_NEW_PRIVILEGES = 38
@@ -25,7 +25,7 @@ def restrict(writable: list[str]) -> int:
     if version < 1:
         return 0
     handled = (1 << _RIGHTS_BY_VERSION.get(version, 16)) - 1
-    rules = struct.pack("=QQQ", handled, 0, _SCOPED)[: 8 if version < 4 else 16 if version < 6 else 24]
+    rules = b"".join(map(_long, (handled, 0, _SCOPED)))[: 8 if version < 4 else 16 if version < 6 else 24]
     ruleset = _checked(libc.syscall(_RULESET, rules, len(rules), 0))
     _allow(libc, ruleset, "/", _READ & handled)
     _allow(libc, ruleset, "/dev", (_READ | _WRITE_FILE | _TRUNCATE | _DEVICE_CONTROL) & handled)
@@ -39,8 +39,12 @@ def restrict(writable: list[str]) -> int:
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     directory = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    _checked(libc.syscall(_RULE, ruleset, 1, struct.pack("=Qi", rights, directory), 0))
+    _checked(libc.syscall(_RULE, ruleset, 1, _long(rights) + directory.to_bytes(4, sys.byteorder), 0))
     os.close(directory)
+
+
+def _long(number: int) -> bytes:
+    return number.to_bytes(8, sys.byteorder)
 
 
 def _checked(answer: int) -> int:

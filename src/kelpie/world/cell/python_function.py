@@ -8,31 +8,22 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import asyncio
-    import dataclasses
-    import enum
     import inspect
     import traceback
     import types
     import typing
     from typing import Any
+
+    from kelpie.world.cell.python_values import fitted, plain, sound
 else:
+    from python_values import Late, fitted, plain, sound
 
-    class _Late:
-        def __init__(self, name):
-            self._name = name
+    asyncio, inspect, traceback, types, typing = map(Late, ("asyncio", "inspect", "traceback", "types", "typing"))
 
-        def __getattr__(self, attribute):
-            return getattr(import_module(self._name), attribute)
-
-    asyncio, dataclasses, enum, inspect = map(_Late, ("asyncio", "dataclasses", "enum", "inspect"))
-    traceback, types, typing = map(_Late, ("traceback", "types", "typing"))
-
-DEPTH_MAX = 64
 FILE = "tool.py"
 PLAIN = frozenset({str, int, bool, list, dict, "str", "int", "bool", "list", "dict"})  # as JSON gives them
 
@@ -43,10 +34,10 @@ def perform(request: dict[str, Any]) -> dict[str, Any]:
     try:
         value = _called(request)
         text = value if isinstance(value, str) else str(value)
-        return {"ok": True, "text": _sound(text), "value": _plain(value, 0)}
+        return {"ok": True, "text": sound(text), "value": plain(value, 0)}
     except BaseException as error:  # noqa: BLE001  whatever foreign code raises, also an exit
         told = traceback.format_exception_only(type(error), error)[-1].strip()
-        return {"ok": False, "error": _sound(told), "traceback": _sound(trace(error))}
+        return {"ok": False, "error": sound(told), "traceback": sound(trace(error))}
 
 
 def module_of(name: str, source: str) -> types.ModuleType:
@@ -102,9 +93,6 @@ def _only(names: dict[str, Any], module: str) -> Any:
     return next((one for one in reversed(own) if not one.__name__.startswith("_")), None)
 
 
-# --- what goes in ---------------------------------------------------------------------------------------------------
-
-
 def _arguments(tool: Any, request: dict[str, Any]) -> dict[str, Any]:
     """The arguments as the function's own types, where it has any; the state of the agent where it asks for it."""
     given: dict[str, Any] = dict(request.get("arguments") or {})
@@ -120,7 +108,7 @@ def _arguments(tool: Any, request: dict[str, Any]) -> dict[str, Any]:
         wanted = typing.get_type_hints(tool, include_extras=True)
     except Exception:  # noqa: BLE001  a name in an annotation that means nothing here: the values stay as they are
         return given
-    return given | {name: _fitted(wanted.get(name), given[name]) for name in typed}
+    return given | {name: fitted(wanted.get(name), given[name]) for name in typed}
 
 
 def _is_plain(kind: Any) -> bool:
@@ -133,82 +121,6 @@ def _parameters(function: Any) -> tuple[str, ...]:
         function = function.__dict__["__wrapped__"]
     code = getattr(function, "__code__", None)
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if code is not None else ()
-
-
-def _fitted(kind: Any, value: Any) -> Any:
-    """A JSON value as the type that an annotation names; one that means nothing to us leaves it as it is."""
-    origin, inner, given = typing.get_origin(kind), typing.get_args(kind), _class_of(value)
-    if origin is typing.Annotated:
-        return _fitted(inner[0], value)
-    if origin in (typing.Union, types.UnionType):
-        return _first_fit([one for one in inner if one is not type(None)], value)
-    if origin in (list, tuple, set, frozenset) and given is list:
-        return _items(origin, inner, value)
-    if origin is dict and given is dict and len(inner) == 2:
-        return _entries(inner, value)
-    if not isinstance(kind, type):
-        return value
-    return _instance(kind, value)
-
-
-def _class_of(value: Any) -> Any:
-    return value.__class__
-
-
-def _first_fit(kinds: list[Any], value: Any) -> Any:
-    if value is None:
-        return None
-    for kind in kinds:
-        try:
-            fitted = _fitted(kind, value)
-        except (TypeError, ValueError, KeyError):
-            continue
-        if not isinstance(kind, type) or isinstance(fitted, kind):
-            return fitted
-    return value
-
-
-def _entries(inner: tuple[Any, ...], value: dict[str, Any]) -> Any:
-    made: dict[Any, Any] = {_fitted(inner[0], key): _fitted(inner[1], item) for key, item in value.items()}
-    return made
-
-
-def _items(origin: Any, inner: tuple[Any, ...], value: list[Any]) -> Any:
-    kinds = [one for one in inner if one is not Ellipsis]
-    if origin is not tuple or Ellipsis in inner or len(kinds) != len(value):
-        kinds = (kinds[:1] or [None]) * len(value)
-    fitted = [_fitted(kind, item) for kind, item in zip(kinds, value, strict=True)]
-    return typing.cast("Any", origin)(fitted)
-
-
-def _instance(kind: Any, value: Any) -> Any:
-    """The value as an instance of a class. Raises what the class has against it."""
-    given = _class_of(value)
-    if given is dict and hasattr(kind, "model_validate"):
-        return kind.model_validate(value)
-    if given is dict and hasattr(kind, "__dataclass_fields__"):
-        hints = typing.get_type_hints(kind)
-        return kind(**{key: _fitted(hints.get(key), item) for key, item in value.items()})
-    if issubclass(kind, enum.Enum):
-        return kind(value)
-    how = _READ.get((f"{kind.__module__}.{kind.__qualname__}", given.__name__))
-    return value if how is None else getattr(kind, how)(value) if how else kind(value)
-
-
-_READ: dict[tuple[str, str], str] = {  # the class wanted, the class that JSON gave, and what makes the one of the other
-    ("builtins.set", "list"): "",
-    ("builtins.frozenset", "list"): "",
-    ("builtins.tuple", "list"): "",
-    ("builtins.float", "int"): "",
-    ("builtins.int", "str"): "",  # a key of an object
-    ("datetime.datetime", "str"): "fromisoformat",
-    ("datetime.date", "str"): "fromisoformat",
-    ("datetime.time", "str"): "fromisoformat",
-    ("uuid.UUID", "str"): "",
-    ("decimal.Decimal", "str"): "",
-    ("decimal.Decimal", "int"): "",
-    ("decimal.Decimal", "float"): "",
-}
 
 
 class Record:
@@ -235,9 +147,8 @@ class Record:
 
 
 def _record(value: Any) -> Any:
-    if isinstance(value, dict):
-        return Record(typing.cast("dict[str, Any]", value))
-    return [_record(item) for item in typing.cast("list[Any]", value)] if isinstance(value, list) else value
+    kind = value.__class__
+    return Record(value) if kind is dict else [_record(item) for item in value] if kind is list else value
 
 
 class Client:
@@ -252,39 +163,3 @@ class Client:
             raise RuntimeError("`client` needs the package letta-client; name it in pip_requirements") from error
         self.__dict__.update({each: getattr(made, each) for each in dir(made) if not each.startswith("_")})
         return getattr(made, name)
-
-
-# --- what comes out -------------------------------------------------------------------------------------------------
-
-
-def _plain(value: Any, depth: int) -> Any:
-    """A value as JSON can hold it; what JSON has no form for is told as text."""
-    if depth > DEPTH_MAX:
-        raise ValueError(f"the result is nested more than {DEPTH_MAX} levels deep")
-    match value:
-        case None | bool():
-            return value
-        case enum.Enum():
-            return _plain(value.value, depth + 1)
-        case str():
-            return _sound(str(value))
-        case int():
-            return int(value)
-        case float():
-            return value if value - value == 0 else str(value)
-        case dict():
-            entries = typing.cast("dict[Any, Any]", value)
-            return {_sound(str(key)): _plain(item, depth + 1) for key, item in entries.items()}
-        case list() | tuple() | set() | frozenset():
-            return [_plain(item, depth + 1) for item in typing.cast("list[Any]", value)]
-        case _ if hasattr(value, "model_dump"):
-            return _plain(value.model_dump(mode="json"), depth + 1)
-        case _ if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-            return _plain(dataclasses.asdict(value), depth + 1)
-        case _:
-            return _sound(str(value))
-
-
-def _sound(text: str) -> str:
-    """The text without halves of characters, which no reader of JSON takes."""
-    return text.encode("utf-8", "replace").decode()
