@@ -47,14 +47,15 @@ class Recall:
             return recall.search(tx, organization, wanted, near)
 
         lacking = meant.lacking
-        if meanings:
-            try:
-                return _recalled(await database.read(read), wanted.mode, lacking)
-            except StorageError as error:
-                lacking = self._meaning.failed(error)
-        by_words = replace(wanted, mode="fts")
-        found = await database.read(lambda tx: recall.search(tx, organization, by_words))
-        return _recalled(found, "fts", lacking)
+        async with self._meaning.looking:
+            if meanings:
+                try:
+                    return _recalled(await database.read(read), wanted.mode, lacking)
+                except StorageError as error:
+                    lacking = self._meaning.failed(error)
+            by_words = replace(wanted, mode="fts")
+            found = await database.read(lambda tx: recall.search(tx, organization, by_words))
+            return _recalled(found, "fts", lacking)
 
     async def add(self, agent_id: AgentId, said: Sequence[NewMessage]) -> list[Message]:
         """Puts messages that came about elsewhere into an agent's history; its model does not see them by itself.

@@ -20,6 +20,7 @@ from kelpie.search.vectors import Vector
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
 BACKLOG_S = 120.0  # of what nobody waits for: it steps back behind everything else, so it may take long
+LOOKING_MAX = 2  # searches at once: more would not be done sooner, and would keep the database's readers from turns
 NO_MODEL = "no embedding model is set or found"
 NOT_YET = "nothing there has been embedded yet"
 
@@ -44,6 +45,7 @@ class Meaning:
         self._models = models
         self._given = settings.default_embedding
         self._finder = finder
+        self.looking = asyncio.Semaphore(LOOKING_MAX)
         self.asked = False  # whether anything was to be embedded since the server started
         self._told: str | None = None  # the trouble that the log tells of already
 

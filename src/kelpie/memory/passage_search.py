@@ -50,7 +50,8 @@ async def search(
                 archives.require(tx, organization, archive_id)
             return passages.search(tx, place, replace(query, mode="fts"))
 
-        return _searched(await database.read(by_words), "fts")
+        async with meaning.looking:
+            return _searched(await database.read(by_words), "fts")
     used = await database.read(models)
     meant = await meaning.of_query(used.values(), query.text)
     meanings = meant.by_model(query.text)
@@ -60,13 +61,14 @@ async def search(
         return passages.search(tx, place, query if near else replace(query, mode="fts"), near)
 
     lacking = meant.lacking
-    if meanings:
-        try:
-            found = await database.read(partial(read, meanings=meanings))
-            return _searched(found, query.mode, lacking)
-        except StorageError as error:
-            lacking = meaning.failed(error)
-    return _searched(await database.read(partial(read, meanings={})), "fts", lacking)
+    async with meaning.looking:
+        if meanings:
+            try:
+                found = await database.read(partial(read, meanings=meanings))
+                return _searched(found, query.mode, lacking)
+            except StorageError as error:
+                lacking = meaning.failed(error)
+        return _searched(await database.read(partial(read, meanings={})), "fts", lacking)
 
 
 def _searched(found: list[Found], mode: SearchMode, lacking: str | None = None) -> Searched:

@@ -50,7 +50,8 @@ class Foresight:
             archive = archives.archive_of(tx, agent_id)  # it may have been given another one meanwhile
             return passages.nearest(tx, found, archive, used, query, meanings) if archive in used else []
 
-        return Insight(passages=tuple(await self.database.read(near)), by_meaning=True)
+        async with self.meaning.looking:
+            return Insight(passages=tuple(await self.database.read(near)), by_meaning=True)
 
     async def of_messages(self, call: CallContext, wanted: MessageSearch) -> Insight:
         """What was said to or by the agent that is near in meaning."""
@@ -60,7 +61,8 @@ class Foresight:
         meanings = meant.by_model(wanted.text)
         if not meanings:
             return Insight(lacking=meant.lacking)
-        near = await self.database.read(lambda tx: recall.nearest(tx, finder, organization, used, wanted, meanings))
+        async with self.meaning.looking:
+            near = await self.database.read(lambda tx: recall.nearest(tx, finder, organization, used, wanted, meanings))
         return Insight(messages=tuple(near), by_meaning=True)
 
     async def of_facts(self, call: CallContext, wanted: FactSearch) -> Insight:
