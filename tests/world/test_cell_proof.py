@@ -13,6 +13,8 @@ from kelpie.world import cell_launch, cell_proof, cell_walls, seccomp
 from kelpie.world.bubblewrap import BubblewrapCells
 from kelpie.world.cell_proof import prove
 from kelpie.world.cells import Order, Plan
+from kelpie.world.control_group import ControlGroups
+from kelpie.world.control_group_place import NoGroups
 
 PYTHON = Plan(Runner.python)
 
@@ -149,4 +151,24 @@ async def test_only_a_lowered_requirement_runs_code_without_walls(
     assert scratch not in [str(each) for each in _scratches()]
     with pytest.raises(SandboxUnavailable, match="without walls"):
         await cells.start(Plan(Runner.python, (Mount("/usr", "/packages"),)))
+    await cells.close()
+
+
+async def test_where_no_groups_can_be_had_cells_work_and_the_reason_is_told() -> None:
+    await working()
+    cells = BubblewrapCells(lambda: NoGroups("/sys/fs/cgroup: Read-only file system", "let it be written"))
+    assert cells.unbounded is None, "nothing was tried yet"
+    await (await cells.start(PYTHON)).kill()
+    assert cells.unbounded == ("there are no control groups (/sys/fs/cgroup: Read-only file system); let it be written")
+    assert not cells.has_groups and cells.lacking is None
+    await cells.close()
+
+
+async def test_a_place_for_groups_that_was_taken_away_is_looked_for_again(tmp_path: Path) -> None:
+    await working()
+    places = iter([ControlGroups([tmp_path / "gone"]), NoGroups("none", "none")])
+    cells = BubblewrapCells(lambda: next(places))
+    with pytest.raises(SandboxUnavailable, match="No such file or directory"):
+        await cells.open(PYTHON)
+    await (await cells.open(PYTHON)).kill()
     await cells.close()
