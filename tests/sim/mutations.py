@@ -78,6 +78,9 @@ from kelpie.storage import (
     passages,
 )
 from kelpie.storage import agents as agent_rows
+from kelpie.storage import tools as tool_rows
+from kelpie.tools import tool_writes
+from kelpie.tools.environments import Environments
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
 from kelpie.world.cells import Cell
@@ -566,6 +569,20 @@ def a_refusal_to_code_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Trials, "_turned_away", turned_away)
 
 
+def everybody_installs_the_same_packages(patch: pytest.MonkeyPatch) -> None:
+    original = Environments._installed
+
+    async def installed(self: Environments, wanted: Any) -> str:
+        self._under_way.clear()
+        return await original(self, wanted)
+
+    patch.setattr(Environments, "_installed", installed)
+
+
+def a_new_version_of_a_tool_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(tool_writes, "upsert", lambda tx, tool: (tool_rows.upsert(tx, tool)[0], ()))
+
+
 def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Meaning, "failed", lambda self, error: None)
 
@@ -632,6 +649,8 @@ MUTATIONS = (
     Mutation(a_passport_of_another_call_opens_the_door, _DOORS, 5, "a passport is for its own call"),
     Mutation(a_passport_is_not_taken_back, _DOORS, 5, "no passport outlives its call"),
     Mutation(code_may_ask_whom_it_works_for, _DOORS, 5, "a ring is refused|nobody waits for the time-out"),
+    Mutation(everybody_installs_the_same_packages, "tools-made-anew", 5, "a set is installed once"),
+    Mutation(a_new_version_of_a_tool_is_told_to_nobody, "tools-made-anew", 10, "the next call sees the new code"),
     Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 10, "what code uses is recorded"),
     Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 10, "a budget is held"),
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),

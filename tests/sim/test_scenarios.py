@@ -29,6 +29,7 @@ LONG = (
     "waits-that-expire",
     "working-memory-and-checkpoints",
     "permissions-race-calls",
+    "tools-made-anew",
 )
 SHARE_OF_MEMORY = 6
 MEMORY = (

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from kelpie.core.confinement import Mount
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.sim.asgi import Response
 from kelpie.sim.doors import SimDoor
@@ -46,6 +47,7 @@ class Inside:
     request: Mapping[str, Any]
     env: Mapping[str, str]
     door: SimDoor
+    mounts: tuple[Mount, ...]
     left_behind: list[asyncio.Task[None]]
 
     @property
@@ -101,7 +103,8 @@ async def no_code(inside: Inside) -> Any:
 class SimCell:
     """One cell. What it did is on `left`, as with a real one."""
 
-    def __init__(self, cells: "SimCells", door: SimDoor) -> None:
+    def __init__(self, cells: "SimCells", door: SimDoor, mounts: tuple[Mount, ...]) -> None:
+        self._mounts = mounts
         self.doors: Doors | None = Doors(api=door, egress=_Shut())
         self._door = door
         self._cells = cells
@@ -121,7 +124,7 @@ class SimCell:
         if faults.fires(Fault.process_crash, "cells.before"):
             self._left = _broken(b"killed before it began")
             return
-        inside = Inside(self._cells, json.loads(order.request), order.env, self._door, self._left_behind)
+        inside = Inside(self._cells, json.loads(order.request), order.env, self._door, self._mounts, self._left_behind)
         try:
             value = await self._cells.code(inside)
             told = {"ok": True, "text": str(value), "value": value}
@@ -171,7 +174,7 @@ class SimCells:
         if self.faults.fires(Fault.process_resource_exhaustion, "cells.start"):
             raise SandboxUnavailable("a cell cannot be started: Resource temporarily unavailable")
         self._started += 1
-        return SimCell(self, SimDoor(self._network, self.node, f"cell-{self._started}"))
+        return SimCell(self, SimDoor(self._network, self.node, f"cell-{self._started}"), plan.mounts)
 
     async def close(self) -> None:
         return

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from kelpie.sim.packages import Shelf
 from kelpie.world.commit_group import FaultPoints, Point, driver_connection, watch_statements
 from kelpie.world.sqlite_connection import memory_connection
 
@@ -45,10 +46,11 @@ _given_back: list[tuple[Connection, _Statements]] = []
 
 
 class Disk:
-    """One database. It outlives the nodes that use it, one after the other."""
+    """One database, and the packages beside it. It outlives the nodes that use it, one after the other."""
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
+        self.shelf = Shelf()
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()

@@ -27,6 +27,7 @@ from kelpie.sim.scenarios.permits import PERMITS
 from kelpie.sim.scenarios.recollection import MEMORY_CRASHES, VECTOR_SEARCH
 from kelpie.sim.scenarios.records import RECORDS
 from kelpie.sim.scenarios.removals import REMOVALS
+from kelpie.sim.scenarios.renewals import RENEWALS
 from kelpie.sim.scenarios.rests import RESTS
 from kelpie.sim.scenarios.rivals import RIVALS
 from kelpie.sim.scenarios.rulings import RULINGS
@@ -66,6 +67,7 @@ SCENARIOS: dict[str, Scenario] = {
         TOOLBOXES,
         SANDBOXED,
         CALLBACKS,
+        RENEWALS,
         RULINGS,
         CORRESPONDENCE,
         CREDENTIALS,

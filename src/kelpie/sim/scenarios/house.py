@@ -19,6 +19,7 @@ from kelpie.sim.stage import LLM_HOST
 from kelpie.storage.schema import create
 from kelpie.tools.port import ExternalTool
 from kelpie.world.database import Tx
+from kelpie.world.packages import Packages
 from kelpie.world.world import World
 
 MODEL = "openai/scripted"
@@ -47,12 +48,14 @@ def schema(tx: Tx) -> None:
     create(tx)
 
 
-async def boot(world: World, settings: Settings, external: ExternalTool | None = None) -> RunningKelpie:
+async def boot(
+    world: World, settings: Settings, external: ExternalTool | None = None, packages: Packages | None = None
+) -> RunningKelpie:
     """Starts Kelpie as `kelpie server start` does. Raises what its start raises."""
     assert isinstance(world.database, SimDatabase)
     finder = FailingFinder(world.database.faults)
     world = replace(world, database=JournalPoints(world.database))
-    kelpie = Kelpie(world, settings, external=external or OutsideTool(world), finder=finder)
+    kelpie = Kelpie(world, settings, external=external or OutsideTool(world), packages=packages, finder=finder)
     await kelpie.start()
     app = create_app(kelpie)
     kelpie.broker.api = serve_doors(app)

@@ -27,6 +27,7 @@ from kelpie.sim.scenarios.play import Play, scenario, together
 from kelpie.sim.stage import Stage
 from kelpie.tools.port import CallContext, Outcome
 from kelpie.tools.workbench import Workbench
+from kelpie.world.packages import Packages
 from kelpie.world.world import World
 
 AGENTS = 4
@@ -74,9 +75,9 @@ def _value(ended: Ended) -> str:
     return told["value"]
 
 
-async def boot_with_cells(world: World, settings: Settings) -> RunningKelpie:
+async def boot_with_cells(world: World, settings: Settings, packages: Packages | None = None) -> RunningKelpie:
     tool = Benched()
-    running = await boot(world, settings, tool)
+    running = await boot(world, settings, tool, packages)
     tool.workbench = running.kelpie.workbench
     return running
 
