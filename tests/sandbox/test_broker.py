@@ -10,6 +10,7 @@ import pytest
 
 from kelpie.core.confinement import Confinement
 from kelpie.core.errors import ToolError
+from kelpie.sandbox.port import How
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.broker import Listener, LocalBroker, socket_of
 from kelpie.world.bubblewrap import BubblewrapCells
@@ -155,3 +156,31 @@ DEEPER = ASK.format(urls=["http://127.0.0.1:8283/"]).replace("timeout=5", "timeo
 
 def _asked(level: int) -> dict[str, Any]:
     return {"passport": str(level), "level": level}
+
+
+async def test_a_sandbox_that_closes_under_a_job_ends_it_well(cells: BubblewrapCells) -> None:
+    """Its door is still being closed when nothing of its cell is left; what it printed is told nevertheless."""
+    broker, begun, buried = LocalBroker(), asyncio.Event(), asyncio.Event()
+    sandbox = ProcessSandbox(cells, SystemClock(), broker, warm_max=0)
+
+    class Slow(_Closing):
+        async def close(self) -> None:
+            await buried.wait()
+            await super().close()
+
+    async def api(listener: Listener, passport: str) -> Slow:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            begun.set()
+
+        return Slow(await asyncio.start_server(answer, sock=socket_of(listener)))
+
+    broker.api = api
+    source = f"print('begun', flush=True)\n{DEEPER}"
+    running = asyncio.create_task(sandbox.run(replace(script(source), **_asked(0))))
+    async with asyncio.timeout(20):
+        await begun.wait()
+        await asyncio.gather(*(cell.kill() for cell in sandbox._running.values()))
+        buried.set()
+        ended = await running
+    assert (ended.how, ended.stdout) == (How.crashed, b"begun\n") and ended.cpu_us >= 0
+    await sandbox.close()

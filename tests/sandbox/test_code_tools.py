@@ -184,6 +184,18 @@ async def test_no_path_leads_out_of_the_workspace(bench: Bench, tmp_path: Path) 
     assert "of the server" not in seen and "theirs" not in seen
 
 
+async def test_a_link_is_deleted_and_not_what_it_leads_to(bench: Bench) -> None:
+    await bench("shell", command="echo kept > file; mkdir dir; ln -s file link; ln -s nowhere broken; ln -s dir to_dir")
+    for path in ("link", "/workspace/broken", "to_dir/"):
+        await bench("filesystem", operation="delete", path=path)
+    assert (await bench("filesystem", operation="list")).text == "dir/\nfile (5 bytes)"
+    for path, told in (("", "name a file"), ("..", "name a file"), ("dir/../..", "name a file"), ("../x", "leads out")):
+        with pytest.raises(ToolError, match=told):
+            await bench("filesystem", operation="delete", path=path)
+    with pytest.raises(ToolError, match="There is no file"):
+        await bench("filesystem", operation="delete", path="link")
+
+
 async def test_a_full_workspace_ends_what_fills_it_and_can_be_cleared(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

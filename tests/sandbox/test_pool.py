@@ -7,7 +7,7 @@ import pytest
 
 from kelpie.core.confinement import Mount, Runner
 from kelpie.core.errors import SandboxUnavailable, ToolError
-from kelpie.sandbox.pool import WARM_PER_PLAN, Pool
+from kelpie.sandbox.pool import PLANS_MAX, WARM_PER_PLAN, Pool
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.clock import SystemClock
@@ -140,3 +140,12 @@ async def test_too_many_wait_and_are_told_so_and_no_place_is_lost() -> None:
     assert sandbox.counts()["running"] == sandbox.counts()["waiting"] == 0
     await sandbox.close()
     assert cells.closed and cells.waiting() == 0
+
+
+async def test_plans_that_nobody_wants_again_are_forgotten() -> None:
+    for warm_max in (0, 2):
+        pool = Pool(PlainCells(), warm_max)
+        for number in range(3 * PLANS_MAX):
+            await (await pool.take(Plan(Runner.python, scratch_bytes=number))).kill()
+        assert len(pool._warm) <= PLANS_MAX + 2
+        await pool.close()

@@ -14,6 +14,7 @@ from kelpie.observe import logs
 from kelpie.world.cells import Cell, Cells, Plan
 
 WARM_PER_PLAN = 2
+PLANS_MAX = 64  # that are remembered without a cell
 
 _log = logs.get("sandbox")
 
@@ -70,6 +71,8 @@ class Pool:
             return
         self._warm.setdefault(plan, [])
         self._warm.move_to_end(plan)
+        for old in [each for each, waiting in self._warm.items() if not waiting][:-PLANS_MAX]:
+            del self._warm[old]
         if self._refill is None or self._refill.done():
             self._refill = asyncio.create_task(self._fill())
 

@@ -152,6 +152,8 @@ class ProcessSandbox:
         finally:
             for each in served:
                 await each.close()
+            if doors is not None:
+                doors.close()
 
 
 def _how(left: Left) -> How:

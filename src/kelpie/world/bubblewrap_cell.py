@@ -9,7 +9,6 @@ import errno
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 
 from kelpie.core.confinement import Confinement
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world import cell_greeting, cell_limits
+from kelpie.world import cell_greeting, cell_limits, process_ends
 from kelpie.world.cell_pipes import CHUNK, Frame, Pipe, framed
 from kelpie.world.cell_trouble import trouble
 from kelpie.world.cells import Doors, Left, Order, Plan
@@ -69,6 +68,7 @@ class BubblewrapCell:
         self._first: int | None = None  # the first process in the cell
         self._runner = 0  # the process that waits for the order
         self._flooded = False
+        self._closed = False
         self._cpu_before_us = 0
         self._code: int | None = None
         self.doors: Doors | None = None
@@ -126,10 +126,7 @@ class BubblewrapCell:
 
     def left(self) -> Left:
         """What there is of the order by now."""
-        for pipe in self._pipes:
-            pipe.drain()
-        while self._replied():  # it may have ended sooner than all that it said was read
-            pass
+        self._drain()
         stdout, stderr = self._pipes
         group = self._hold.group
         result = self._result.complete()
@@ -142,9 +139,16 @@ class BubblewrapCell:
             flooded=self._flooded,
             out_of_memory=group is not None and group.ran_out_of_memory(),
             throttled=group is not None and group.was_throttled(),
-            cpu_us=group.cpu_us() - self._cpu_before_us if group is not None else 0,
+            cpu_us=max(0, group.cpu_us() - self._cpu_before_us) if group is not None else 0,
             memory_peak_bytes=group.memory_peak_bytes() if group is not None else 0,
         )
+
+    def _drain(self) -> None:
+        """Takes what there is to be read: it may have ended sooner than all that it said was."""
+        for pipe in self._pipes:
+            pipe.drain()
+        while not self._closed and self._replied():
+            pass
 
     async def kill(self) -> None:
         """Ends every process in it and takes it down; returns when nothing of it is left. May be called twice."""
@@ -159,12 +163,12 @@ class BubblewrapCell:
             group.kill()
         for each in (self._first, self._outer):
             if each is not None:
-                _kill(each)
+                process_ends.kill(each)
         if self._hold.information is None:
-            _kill_group(self._hold.process.pid)
+            process_ends.kill_group(self._hold.process.pid)
         await self._gone.wait()
         if self._first is not None:
-            await _readable(self._loop, self._first)
+            await process_ends.gone(self._loop, self._first)
         pause = BURY_EVERY_S
         while group is not None and not group.remove():
             group.kill_each()
@@ -173,10 +177,12 @@ class BubblewrapCell:
         self._close()
 
     def _close(self) -> None:
+        self._drain()  # somebody may still want to know what was left
+        self._closed = True
         self._loop.remove_reader(self._hold.control)
         for pipe in self._pipes:
             pipe.close()
-        if self.doors is not None:
+        if self.doors is not None and not self._given:
             self.doors.close()
         self._hold.close()
         if self._first is not None:
@@ -232,27 +238,3 @@ class BubblewrapCell:
 def _close_all(doors: Iterable[socket.socket]) -> None:
     for door in doors:
         door.close()
-
-
-def _kill(process: int) -> None:
-    try:
-        signal.pidfd_send_signal(process, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def _kill_group(leader: int) -> None:
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-async def _readable(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-    """Until the process behind the descriptor, and whatever the kernel ends with it, is gone."""
-    seen = asyncio.Event()
-    loop.add_reader(descriptor, seen.set)
-    try:
-        await seen.wait()
-    finally:
-        loop.remove_reader(descriptor)

@@ -139,6 +139,8 @@ async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Con
         return cell.left()
     finally:
         await cell.kill()
+        if cell.doors is not None:
+            cell.doors.close()
 
 
 def _wall(name: str, refusal: str | None) -> Tried:

@@ -69,7 +69,7 @@ class Doors:
 class Cell(Protocol):
     @property
     def doors(self) -> Doors | None:
-        """Its ways to us, shut by whoever does not serve them; None where there are no walls."""
+        """Its ways to us, which belong to who gives it its order and shuts them; None where there are no walls."""
         ...
 
     @property

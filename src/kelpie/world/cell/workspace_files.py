@@ -16,6 +16,8 @@ def perform(
     operation: str, path: str = "", content: str | None = None, start_line: int = 1, lines: int | None = None
 ) -> str:
     """Does one thing and says what came of it. Raises ValueError and OSError, in words for whoever asked."""
+    if operation == "delete":
+        return _deleted(_entry(path))
     place = _place(path)
     if operation == "list":
         return _listed(place)
@@ -23,8 +25,6 @@ def perform(
         return _read(place, start_line, lines)
     if place == ROOT:
         raise ValueError("'path' must name a file.")
-    if operation == "delete":
-        return _deleted(place)
     if content is None:
         raise ValueError("'content' is missing: say what to write.")
     return _written(place, content, append=operation == "append")
@@ -37,6 +37,15 @@ def _place(path: str) -> Path:
     if not place.is_relative_to(ROOT):
         raise ValueError(f"'{path}' leads out of your workspace; nothing was done.")
     return place
+
+
+def _entry(path: str) -> Path:
+    """What the path names itself, which may be a link; whatever it leads to is not meant."""
+    written = path.rstrip("/")
+    name = Path(written).name
+    if not name or name == "..":
+        raise ValueError("'path' must name a file.")
+    return _place(written[: -len(name)]) / name
 
 
 def _shown(place: Path) -> str:
@@ -90,9 +99,9 @@ def _written(place: Path, content: str, *, append: bool) -> str:
 
 
 def _deleted(place: Path) -> str:
-    if place.is_dir():
+    if place.is_dir() and not place.is_symlink():
         place.rmdir()
-    elif place.exists():
+    elif place.exists() or place.is_symlink():
         place.unlink()
     else:
         raise ValueError(f"There is no file '{_shown(place)}'.")
