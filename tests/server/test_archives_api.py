@@ -15,7 +15,7 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId, UserId
 from kelpie.core.paging import Page
 from kelpie.core.passages import PASSAGE_CHARS_MAX, ArchiveQuery, NewArchive, NewPassage, PassageQuery
-from kelpie.storage import archives as storage
+from kelpie.storage import archive_removal
 from tests.server.rig import Puppet, called, make_agent
 
 USER, ORGANIZATION = "user-00000000-0000-4000-8000-000000000000", "org-00000000-0000-4000-8000-000000000000"
@@ -394,7 +394,7 @@ async def test_nobody_sees_the_archives_of_others(client: httpx.AsyncClient, kel
 
 async def test_a_large_archive_is_swept_up_by_itself(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     archive = await make_archive(client)
-    batch = {"passages": [{"text": f"apple {number}", "tags": ["t"]} for number in range(storage.PIECE + 1)]}
+    batch = {"passages": [{"text": f"apple {number}", "tags": ["t"]} for number in range(archive_removal.PIECE + 1)]}
     assert (await client.post(f"/v1/archives/{archive['id']}/passages/batch", json=batch)).status_code == 200
     assert (await client.delete(f"/v1/archives/{archive['id']}")).status_code == 204
     assert (await client.get(f"/v1/archives/{archive['id']}")).status_code == 404

@@ -10,7 +10,7 @@ from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Archive, ArchiveQuery, Passage, PassageQuery
-from kelpie.storage import agents, archives, passages, schema
+from kelpie.storage import agents, archive_removal, archives, passages, schema
 from kelpie.world.database import Tx
 from kelpie.world.sqlite_connection import memory_connection
 
@@ -81,7 +81,7 @@ def test_what_belongs_to_others_is_not_there(tx: Tx) -> None:
     for call in (
         lambda: archives.get(tx, THEIRS, FULL.id),
         lambda: archives.update(tx, THEIRS, FULL.id, {"name": "x"}, 9, "user-4"),
-        lambda: archives.delete(tx, THEIRS, FULL.id),
+        lambda: archive_removal.delete(tx, THEIRS, FULL.id),
         lambda: archives.select(tx, THEIRS, ArchiveQuery(Page(after=FULL.id))),
     ):
         with pytest.raises(NotFound, match="Archive"):
@@ -141,7 +141,7 @@ def test_a_deleted_archive_leaves_nothing(tx: Tx) -> None:
         archives.insert(tx, Archive(archive_id(number), "a", 1, 1))
         fill(tx, archive_id(number), first=number * 10)
     archives.attach(tx, ANN, archive_id(1))
-    archives.delete(tx, OURS, archive_id(1))
+    archive_removal.delete(tx, OURS, archive_id(1))
     assert left(tx) == {
         "archives": 1, "agent_archives": 0, "passages": 3, "passage_tags": 6, "search_items": 3, "search_segments": 0,
     }  # fmt: skip
@@ -154,7 +154,7 @@ def test_an_agents_own_archive_goes_with_it_unless_it_is_shared(tx: Tx, shared: 
     fill(tx, archive_id(1))
     if shared:
         archives.attach(tx, BEN, archive_id(1))
-    archives.remove_owned(tx, ANN)
+    archive_removal.remove_owned(tx, ANN)
     agents.remove(tx, ANN)
     rest = left(tx)
     if shared:
@@ -166,7 +166,7 @@ def test_an_agents_own_archive_goes_with_it_unless_it_is_shared(tx: Tx, shared: 
 def test_an_attached_archive_outlives_its_agents(tx: Tx) -> None:
     archives.insert(tx, FULL)
     archives.attach(tx, ANN, FULL.id)
-    archives.remove_owned(tx, ANN)
+    archive_removal.remove_owned(tx, ANN)
     agents.remove(tx, ANN)
     assert archives.get(tx, OURS, FULL.id) == FULL
     assert left(tx)["agent_archives"] == 0
@@ -213,16 +213,16 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     for one in (large, small):
         archives.insert(tx, Archive(one, "a", 1, 1))
     archives.attach(tx, ANN, large)
-    number = archives.PIECE * 2 + 10
+    number = archive_removal.PIECE * 2 + 10
     key = "passage-00000000-0000-4000-8000-{:012}".format
     passages.insert_many(tx, [Passage(PassageId(key(n)), large, f"apple {n}", n, n, ("t",)) for n in range(number)])
     passages.insert(tx, Passage(PassageId(key(number)), small, "apple kept", 1, 1))
-    archives.delete(tx, OURS, large)
+    archive_removal.delete(tx, OURS, large)
     assert left(tx)["passages"] == number + 1, "the rest comes later"
     for call in (
         lambda: archives.get(tx, OURS, large),
         lambda: archives.require(tx, OURS, large),
-        lambda: archives.delete(tx, OURS, large),
+        lambda: archive_removal.delete(tx, OURS, large),
         lambda: archives.select(tx, OURS, ArchiveQuery(Page(after=large))),
     ):
         with pytest.raises(NotFound):
@@ -232,13 +232,13 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     for query in (PassageQuery("apple", 50), PassageQuery("", 50)):
         assert [each.passage.text for each in passages.search(tx, OURS, query)] == ["apple kept"]
     rounds = 0
-    while archives.is_unswept(tx):
+    while archive_removal.is_unswept(tx):
         before = left(tx)["passages"]
-        archives.sweep(tx)
-        assert before - left(tx)["passages"] <= archives.PIECE + 1
+        archive_removal.sweep(tx)
+        assert before - left(tx)["passages"] <= archive_removal.PIECE + 1
         rounds += 1
     assert rounds == 3
-    archives.sweep(tx)
+    archive_removal.sweep(tx)
     assert left(tx) == {
         "archives": 1, "agent_archives": 0, "passages": 1, "passage_tags": 0, "search_items": 1, "search_segments": 0,
     }  # fmt: skip

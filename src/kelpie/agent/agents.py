@@ -32,7 +32,7 @@ from kelpie.storage import (
     agent_secrets,
     agent_views,
     agents,
-    archives,
+    archive_removal,
     block_carriers,
     blocks,
     conversations,
@@ -209,7 +209,7 @@ class Agents:
             scope.agent(tx, self._organization, agent_id)
             gone = [agent_id, *companions.of(tx, agent_id)]
             for one in gone:
-                archives.remove_owned(tx, one)
+                archive_removal.remove_owned(tx, one)
                 conversations.remove_blocks_of_agent(tx, one)
                 agents.remove(tx, one)
                 removal.give_up_scope(tx, "message", one)

@@ -7,7 +7,7 @@ from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.search import order, removal
-from kelpie.storage import agents, archives, journal_keys, run_events, tool_calls, working_memory
+from kelpie.storage import agents, archive_removal, journal_keys, run_events, tool_calls, working_memory
 from kelpie.world.world import World
 
 PRUNE_EVERY_S = 600.0
@@ -30,8 +30,8 @@ class Upkeep:
         Raises StorageError.
         """
         database = self._world.database
-        while await database.read(archives.is_unswept):
-            await database.transact(archives.sweep)
+        while await database.read(archive_removal.is_unswept):
+            await database.transact(archive_removal.sweep)
         while await database.read(removal.is_unswept):
             await database.transact(removal.sweep)
         await self._put_in_order()

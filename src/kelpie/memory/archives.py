@@ -5,7 +5,7 @@ its words alone are stored, and `embedding` makes up for the rest.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kelpie.core.accounts import DEFAULT_CALLER, Caller
@@ -22,33 +22,15 @@ from kelpie.core.passages import (
     PassageQuery,
 )
 from kelpie.llm.models import Models
+from kelpie.memory.archive_embedding import Embedded, Progress, with_progress
 from kelpie.memory.edits import cleaned
 from kelpie.memory.meaning import Meaning, Meant
 from kelpie.memory.passage_search import Searched, search
-from kelpie.search import coverage, vectors
-from kelpie.storage import archive_models, passages, scope
+from kelpie.search import vectors
+from kelpie.storage import archive_models, archive_removal, passages, scope
 from kelpie.storage import archives as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """A model, or why there is none."""
-
-    model: str | None
-    lacking: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The embedding model that is meant for an archive, the one it is searched by until all passages have its vectors,
-    and how many of them have."""
-
-    model: str | None
-    searched_by: str | None
-    done: int
-    total: int
 
 
 class Archives:
@@ -86,7 +68,7 @@ class Archives:
         """The archive, and how far it is on its way to the embedding model that is meant for it. Raises NotFound."""
         default = await self._meaning.default()
         return await self._world.database.read(
-            lambda tx: _with_progress(tx, rows.get(tx, self._organization, archive_id), default)
+            lambda tx: with_progress(tx, rows.get(tx, self._organization, archive_id), default)
         )
 
     async def update(self, archive_id: ArchiveId, changes: Mapping[str, Any]) -> tuple[Archive, Progress]:
@@ -97,9 +79,7 @@ class Archives:
         now, default = self._world.clock.now(), await self._meaning.default()
 
         def write(tx: Tx) -> tuple[Archive, Progress]:
-            return _with_progress(
-                tx, rows.update(tx, self._organization, archive_id, changes, now, self._user), default
-            )
+            return with_progress(tx, rows.update(tx, self._organization, archive_id, changes, now, self._user), default)
 
         return await self._world.database.transact(write)
 
@@ -109,7 +89,7 @@ class Archives:
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Removes the archive with all its passages; of a large one the rest is swept up later. Raises NotFound."""
-        await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, archive_id))
+        await self._world.database.transact(lambda tx: archive_removal.delete(tx, self._organization, archive_id))
 
     # --- which agent uses which ----------------------------------------------------------------------------------
 
@@ -261,9 +241,3 @@ def _checked(field: str, text: str) -> str:
             field, f"has {len(text)} characters, and a passage at most {PASSAGE_CHARS_MAX}; store it in parts"
         )
     return cleaned(text)
-
-
-def _with_progress(tx: Tx, archive: Archive, default: str | None) -> tuple[Archive, Progress]:
-    model = archive.embedding or default
-    used = vectors.models_of(tx, "passage", (archive.id,)).get(archive.id)
-    return archive, Progress(model, used, *coverage.progress(tx, "passage", archive.id, model))

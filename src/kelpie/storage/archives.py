@@ -2,8 +2,6 @@
 
 An agent has at most one archive: the one it writes to and searches. It is made when the agent first stores something,
 unless one was attached before. An archive that was made that way and that nobody else uses goes with its agent.
-
-A large archive is removed at once for everybody and swept up in small pieces afterwards: nobody waits for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,12 +17,10 @@ from kelpie.core.ids import AgentId, ArchiveId, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Archive, ArchiveQuery
 from kelpie.core.time import Micros
-from kelpie.search import items
 from kelpie.storage import paging, scope
-from kelpie.storage.tables import agent_archives, agents, archives, passages
+from kelpie.storage.tables import agent_archives, agents, archives
 from kelpie.world.database import Tx
 
-PIECE = 200  # passages that are deleted in one transaction: about 10 ms
 AUTOMATIC = "Made by the server when the agent first stored something."
 
 _FIELDS = tuple(each.name for each in fields(Archive))
@@ -35,7 +31,6 @@ _OURS = _ALL.where(archives.c.organization_id == sa.bindparam("of_organization")
 _ONE = _OURS.where(archives.c.id == sa.bindparam("of_archive"))
 _MANY = _OURS.where(archives.c.id.in_(sa.bindparam("ids", expanding=True)))
 _INSERT = sa.insert(archives)
-_DELETE = sa.delete(archives).where(archives.c.id == sa.bindparam("of_archive"))
 
 require = scope.owned(scope.owner_of(archives).where(archives.c.removed.is_(False)), "Archive")
 
@@ -97,57 +92,6 @@ def update(
     return get(tx, organization, archive_id)
 
 
-def delete(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> None:
-    """Removes the archive, its passages and their text index; its agents have none from then on. Raises NotFound."""
-    require(tx, organization, archive_id)
-    _delete(tx, archive_id)
-
-
-_FEW_OF = sa.select(passages.c.id).where(passages.c.archive_id == sa.bindparam("of_archive")).limit(PIECE + 1)
-_REMOVE = sa.update(archives).where(archives.c.id == sa.bindparam("of_archive")).values(removed=True)
-_DETACH_ALL = sa.delete(agent_archives).where(agent_archives.c.archive_id == sa.bindparam("of_archive"))
-_REMOVED = sa.select(archives.c.id).where(archives.c.removed.is_(True)).order_by(archives.c.id).limit(1)
-_DELETE_PASSAGES = sa.delete(passages).where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
-
-
-def _delete(tx: Tx, archive_id: str) -> None:
-    found = _some_of(tx, archive_id)
-    if len(found) <= PIECE:
-        _delete_whole(tx, archive_id, found)
-        return
-    tx.execute(_REMOVE, {"of_archive": archive_id})
-    tx.execute(_DETACH_ALL, {"of_archive": archive_id})
-
-
-def is_unswept(tx: Tx) -> bool:
-    """Whether there is something left of a removed archive."""
-    return tx.execute(_REMOVED).scalar() is not None
-
-
-def sweep(tx: Tx) -> None:
-    """Deletes a piece of what a removed archive has left, and with its last the archive."""
-    archive_id = tx.execute(_REMOVED).scalar()
-    if archive_id is None:
-        return
-    found = _some_of(tx, archive_id)
-    if len(found) <= PIECE:
-        _delete_whole(tx, archive_id, found)
-    else:
-        items.remove_many(tx, "passage", found)
-        tx.execute(_DELETE_PASSAGES, {"ids": found})
-
-
-def _some_of(tx: Tx, archive_id: str) -> list[str]:
-    """All passages of an archive, or one more than a piece."""
-    return [row[0] for row in tx.execute(_FEW_OF, {"of_archive": archive_id})]
-
-
-def _delete_whole(tx: Tx, archive_id: str, passage_ids: list[str]) -> None:
-    items.remove_many(tx, "passage", passage_ids)
-    items.forget_scope(tx, "passage", archive_id)
-    tx.execute(_DELETE, {"of_archive": archive_id})
-
-
 _NAMED = archives.c.name == sa.bindparam("of_name")
 _USED = archives.c.id.in_(
     sa.select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
@@ -172,7 +116,6 @@ def select(tx: Tx, organization: OrganizationId, query: ArchiveQuery) -> list[Ar
 
 # --- which agent uses which -----------------------------------------------------------------------------------------
 
-_others = agent_archives.alias("others")
 _ARCHIVE_OF = sa.select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
 _OUR_ARCHIVE_OF = _ARCHIVE_OF.join(archives, archives.c.id == agent_archives.c.archive_id).where(
     archives.c.organization_id == sa.bindparam("of_organization")
@@ -259,20 +202,3 @@ def agents_page(tx: Tx, organization: OrganizationId, archive_id: ArchiveId, pag
     """The agents that use the archive, in the order and on the page asked for."""
     rows = paging.page(tx, _USERS, agents, page, {"of_archive": archive_id}, within={"organization_id": organization})
     return [AgentId(row[0]) for row in rows]
-
-
-_OWNED_ALONE = (
-    sa.select(agent_archives.c.archive_id)
-    .where(agent_archives.c.agent_id == sa.bindparam("of_agent"), agent_archives.c.is_owner)
-    .where(
-        ~sa.exists().where(
-            _others.c.archive_id == agent_archives.c.archive_id, _others.c.agent_id != agent_archives.c.agent_id
-        )
-    )
-)
-
-
-def remove_owned(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes the archive that is only this agent's own, with its passages and their text index."""
-    for (archive_id,) in tx.execute(_OWNED_ALONE, {"of_agent": agent_id}).all():
-        _delete(tx, archive_id)

@@ -17,7 +17,7 @@ from kelpie.core.errors import Conflict, Damaged, InvalidInput
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.passages import Passage
 from kelpie.search import items
-from kelpie.storage import archives, passages
+from kelpie.storage import archive_removal, archives, passages
 from kelpie.storage.checkpoint_blocks import Target
 from kelpie.storage.checkpoint_rows import columns_of, distinct, identifier, members, row, section, taken, texts
 from kelpie.storage.checksums import checksum
@@ -132,7 +132,7 @@ def put(tx: Tx, target: Target, wanted: Archived | None) -> tuple[list[Left], in
     agent_id, used = target.agent_id, archives.archive_of(tx, target.agent_id)
     if wanted is None:
         if used is not None:
-            archives.remove_owned(tx, agent_id)
+            archive_removal.remove_owned(tx, agent_id)
             archives.detach(tx, agent_id, used)
         return [], 0
     archive_id = ArchiveId(wanted.row["id"])

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from kelpie.core.ids import AgentId
 from kelpie.core.passages import Archive, ArchiveQuery, Passage
-from kelpie.memory.archives import Progress
+from kelpie.memory.archive_embedding import Progress
 from kelpie.server.answer import Answer
 from kelpie.server.house import House
 from kelpie.server.letta.agents import Included, shapes

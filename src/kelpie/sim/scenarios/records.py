@@ -15,7 +15,7 @@ from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
-from kelpie.storage.archives import PIECE
+from kelpie.storage.archive_removal import PIECE
 
 ROUNDS = 2
 BATCH = 3
