@@ -7,14 +7,24 @@ refused has left nothing; nobody waits in a ring; and with a call all ends that 
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 
 from kelpie.sim.cells import Inside
 from kelpie.sim.disk import Disk
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
-from kelpie.sim.scenarios.errands import LEDGER, NOTES, SOURCE, Errands, Request, Verb
+from kelpie.sim.scenarios.errands import (
+    LEDGER,
+    NOTES,
+    REFUSALS,
+    SOURCE,
+    WITH_TOOLS,
+    Errands,
+    Request,
+    Verb,
+    is_ring,
+    line,
+)
 from kelpie.sim.scenarios.house import SETTINGS, RunningKelpie
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
@@ -28,7 +38,6 @@ PLACES = 2
 WAITING = 8
 WALL_S = 120.0  # far more than any errand takes by itself
 REFUSED_S = 10.0  # within which a ring is told: a few reads, however slow
-WITH_TOOLS = "run_code_with_tools"
 TOOLS = ("errand", WITH_TOOLS, "outside")
 BARRED = 2  # the agent that may not use the tool 'outside'
 
@@ -73,7 +82,7 @@ class Callbacks(Play):
         own, other = self.agents[number], self.agents[(number + 1) % 3]
         for _ in range(ROUNDS):
             await person.pause(2.0)
-            back = _line([self._step(Verb.loop, own), self._step(Verb.write, other)])
+            back = line([self._step(Verb.loop, own), self._step(Verb.write, other)])
             steps = [
                 self._step(Verb.write, own),
                 self._step(Verb.append, own),
@@ -87,7 +96,7 @@ class Callbacks(Play):
             chosen = [step for step in steps if person.tosses(0.6)] or steps[:1]
             if person.tosses(0.3):
                 chosen.append(self._step(Verb.linger, own))
-            await person.say(own, _line(chosen, with_tools=person.tosses(0.3)), stream=person.tosses(0.3))
+            await person.say(own, line(chosen, with_tools=person.tosses(0.3)), stream=person.tosses(0.3))
 
     async def _cancel(self, person: Person) -> None:
         for _ in range(CANCELS):
@@ -150,11 +159,11 @@ class Callbacks(Play):
                 continue
             if each.verb is Verb.steal and each.status != 401:
                 raise Broken("a passport is for its own call", f"{each.mark}: {each.status} {each.said}")
-            if each.verb is Verb.loop and not _is_ring(each.status, each.said):
+            if each.verb is Verb.loop and not is_ring(each.status, each.said):
                 raise Broken("a ring is refused", f"{each.mark}: {each.status} {each.said}")
             if each.verb is Verb.loop and each.ended_s - each.began_s > REFUSED_S:
                 raise Broken("a ring is refused at once", f"{each.mark} after {each.ended_s - each.began_s:.1f} s")
-            if each.status >= 400 and each.status not in _EXPECTED[each.verb]:
+            if each.status >= 400 and each.status not in REFUSALS[each.verb]:
                 raise Broken("sound code is let through", f"{each.verb} {each.mark}: {each.status} {each.said}")
 
     def _what_was_told_is_so(self) -> None:
@@ -219,30 +228,6 @@ class Callbacks(Play):
                 if wrote and each.ended_s < request.at_s and order[each.mark] > shown:
                     raise Broken("a prompt is not older than the last edit", f"{each.mark} is not in {block}")
 
-
-def _line(steps: list[list[str]], *, with_tools: bool = False) -> str:
-    """What a person says to have an errand run."""
-    if with_tools:
-        return f"call {WITH_TOOLS} {json.dumps({'code': json.dumps(steps)})}"
-    return f"call errand {json.dumps({'steps': steps})}"
-
-
-def _is_ring(status: int, said: str) -> bool:
-    return status == 503 or (status == 409 and "CYCLE" in said)
-
-
-# What each kind of request may be refused with, beside having worked: storage that fails, and agents that are asked in
-# a ring or have too much to do.
-_EXPECTED: Mapping[Verb, tuple[int, ...]] = {
-    Verb.write: (503,),
-    Verb.linger: (503,),
-    Verb.append: (503,),
-    Verb.outside: (503,),
-    Verb.steal: (401,),
-    Verb.loop: (409, 503),
-    Verb.ask: (409, 429, 500, 503),
-    Verb.tell: (409, 429, 503),
-}
 
 CALLBACKS = replace(
     scenario(

@@ -22,6 +22,7 @@ NOTES = "notes"  # the block that code writes anew
 LEDGER = "ledger"  # the one that it appends to, with a tool of its agent
 LINGER_S = (0.0, 0.02)
 LINGERS_MAX = 20
+WITH_TOOLS = "run_code_with_tools"
 
 SOURCE = '''
 def errand(steps: list[list[str]]) -> str:
@@ -171,4 +172,29 @@ _REQUESTS: Mapping[Verb, Callable[[Errands, Request, str], Awaitable[Response]]]
     Verb.ask: _send,
     Verb.loop: _send,
     Verb.tell: _tell,
+}
+
+
+def line(steps: list[list[str]], *, with_tools: bool = False) -> str:
+    """What a person says to have an errand run."""
+    if with_tools:
+        return f"call {WITH_TOOLS} {json.dumps({'code': json.dumps(steps)})}"
+    return f"call errand {json.dumps({'steps': steps})}"
+
+
+def is_ring(status: int, said: str) -> bool:
+    return status == 503 or (status == 409 and "CYCLE" in said)
+
+
+# What each kind of request may be refused with, beside having worked: storage that fails, and agents that are asked in
+# a ring or have too much to do.
+REFUSALS: Mapping[Verb, tuple[int, ...]] = {
+    Verb.write: (503,),
+    Verb.linger: (503,),
+    Verb.append: (503,),
+    Verb.outside: (503,),
+    Verb.steal: (401,),
+    Verb.loop: (409, 503),
+    Verb.ask: (409, 429, 500, 503),
+    Verb.tell: (409, 429, 503),
 }
