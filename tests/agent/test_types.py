@@ -13,8 +13,9 @@ from kelpie.core.blocks import Block, NewBlock
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, BlockId
 from kelpie.core.messages import MessageQuery, NewMessage, Reasoning, Role, Text
+from kelpie.core.passages import PassageQuery
 from kelpie.core.runs import StopReason
-from kelpie.storage import archives, passages
+from kelpie.storage import archives, passage_finding
 from kelpie.tools.builtin import BUILTINS
 from tests.agent.conftest import ended, rows, says
 
@@ -232,7 +233,7 @@ async def test_voice_sleeptime_files_the_transcript_it_was_given(house):
 
     def stored(tx):
         archive = archives.archive_of(tx, view.agent.id)
-        return [found.passage.text for found in passages.search(tx, archive, passages.PassageQuery("Oslo"))]
+        return [found.passage.text for found in passage_finding.search(tx, archive, PassageQuery("Oslo"))]
 
     (text,) = await house.kelpie.world.database.read(stored)
     assert text == "Bob plans a trip to Oslo.\n\nuser: I go to Oslo\nassistant: When?"

@@ -16,7 +16,7 @@ from kelpie.core.passages import ArchiveQuery, PassageQuery
 from kelpie.core.settings import Settings
 from kelpie.memory.archives import Archives
 from kelpie.memory.meaning import Meaning
-from kelpie.storage import block_carriers, passages, recall
+from kelpie.storage import block_carriers, passage_finding, recall
 from kelpie.storage.tables import archives as archive_table
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.foresight import Foresight
@@ -149,16 +149,23 @@ def _messages_of_all_agents(patch: pytest.MonkeyPatch) -> None:
 
 
 def _passages_of_all(patch: pytest.MonkeyPatch) -> None:
-    conditions = passages._conditions
-    patch.setattr(passages, "_conditions", lambda shape, **known: conditions(shape, **known)[1:])
-    patch.setattr(passages, "_ARCHIVES", select(archive_table.c.id))  # whose archives are looked through at all
+    conditions = passage_finding._conditions
+    patch.setattr(passage_finding, "_conditions", lambda shape, **known: conditions(shape, **known)[1:])
+    patch.setattr(passage_finding, "_ARCHIVES", select(archive_table.c.id))  # whose archives are looked through at all
 
 
 @pytest.mark.parametrize("mutation", [_messages_of_all_organisations, _messages_of_all_agents, _passages_of_all])
 async def test_a_scope_that_is_left_out_is_seen(
     world: World, monkeypatch: pytest.MonkeyPatch, mutation: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
-    kept = (recall._condition, recall._newest, recall._these, passages._same_row, passages._these, passages._aged)
+    kept = (
+        recall._condition,
+        recall._newest,
+        recall._these,
+        passage_finding._same_row,
+        passage_finding._these,
+        passage_finding._aged,
+    )
     town = Town(1, 60)
     await world.database.transact(town.build)
     try:

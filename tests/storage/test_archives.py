@@ -10,7 +10,7 @@ from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Archive, ArchiveQuery, Passage, PassageQuery
-from kelpie.storage import agents, archive_removal, archives, passages, schema
+from kelpie.storage import agents, archive_removal, archives, passage_finding, passages, schema
 from kelpie.world.database import Tx
 from kelpie.world.sqlite_connection import memory_connection
 
@@ -145,7 +145,7 @@ def test_a_deleted_archive_leaves_nothing(tx: Tx) -> None:
     assert left(tx) == {
         "archives": 1, "agent_archives": 0, "passages": 3, "passage_tags": 6, "search_items": 3, "search_segments": 0,
     }  # fmt: skip
-    assert len(passages.search(tx, OURS, PassageQuery("apple", 50))) == 3
+    assert len(passage_finding.search(tx, OURS, PassageQuery("apple", 50))) == 3
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -179,7 +179,7 @@ def test_a_search_of_the_organisation_sees_no_other(tx: Tx) -> None:
 
     def found(organization: OrganizationId, **fields: object) -> list[int]:
         query = PassageQuery(**fields)  # pyright: ignore[reportArgumentType]
-        return [each.passage.created_at for each in passages.search(tx, organization, query)]
+        return [each.passage.created_at for each in passage_finding.search(tx, organization, query)]
 
     assert sorted(found(OURS, text="apple")) == [10, 11, 12]
     assert sorted(found(THEIRS, text="apple")) == [20, 21, 22]
@@ -230,7 +230,7 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     assert [archive.id for archive in archives.select(tx, OURS, ArchiveQuery())] == [small]
     assert archives.archive_of(tx, ANN) is None
     for query in (PassageQuery("apple", 50), PassageQuery("", 50)):
-        assert [each.passage.text for each in passages.search(tx, OURS, query)] == ["apple kept"]
+        assert [each.passage.text for each in passage_finding.search(tx, OURS, query)] == ["apple kept"]
     rounds = 0
     while archive_removal.is_unswept(tx):
         before = left(tx)["passages"]

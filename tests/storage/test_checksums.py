@@ -12,7 +12,7 @@ from kelpie.core.ids import AgentId, ArchiveId, MessageId, PassageId
 from kelpie.core.messages import Message, Role, Text
 from kelpie.core.paging import Page
 from kelpie.core.passages import Archive, Passage, PassageQuery
-from kelpie.storage import archives, passages
+from kelpie.storage import archives, passage_finding, passages
 from kelpie.storage.message_rows import from_row, to_row
 from kelpie.storage.schema import create
 from kelpie.storage.tables import messages as message_table
@@ -41,7 +41,9 @@ def test_a_damaged_passage_is_left_out_of_searches_and_marked_in_lists(tmp_path:
         await database.transact(lambda tx: passages.insert_many(tx, made))
         _write(path, "UPDATE passages SET text = CAST(? AS TEXT) WHERE id = ?", rotten, made[0].id)
 
-        found = await database.read(lambda tx: passages.search(tx, ARCHIVE, PassageQuery("pearl", 10, mode="fts")))
+        found = await database.read(
+            lambda tx: passage_finding.search(tx, ARCHIVE, PassageQuery("pearl", 10, mode="fts"))
+        )
         assert [each.passage.text for each in found if not each.passage.lost] == [made[1].text]
         assert [each.passage.id for each in found if each.passage.lost] == [made[0].id]
         listed = await database.read(lambda tx: passages.select(tx, ARCHIVE, Page()))

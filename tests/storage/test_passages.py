@@ -9,7 +9,7 @@ from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import Passage, PassageQuery
-from kelpie.storage import agents, archives, passages, schema
+from kelpie.storage import agents, archives, passage_finding, passages, schema
 from kelpie.world.database import Tx
 from kelpie.world.sqlite_connection import memory_connection
 
@@ -35,7 +35,7 @@ def tx() -> Iterator[Tx]:
 
 def found(tx: Tx, text: str = "", **filters: object) -> list[str]:
     query = PassageQuery(text, **filters)  # pyright: ignore[reportArgumentType]
-    return [each.passage.text for each in passages.search(tx, FIRST, query)]
+    return [each.passage.text for each in passage_finding.search(tx, FIRST, query)]
 
 
 def test_an_agent_gets_one_archive_and_keeps_it(tx: Tx) -> None:
@@ -86,8 +86,8 @@ def test_tags_dates_and_scores(tx: Tx) -> None:
     assert found(tx, "red", tags=("a", "b"), match_all_tags=True) == ["red pear"]
     assert found(tx, "", since=2, until=2) == ["red pear"], "both ends are included"
     assert found(tx) == ["red plum", "red pear", "red apple"], "newest first"
-    assert all(each.hit is not None for each in passages.search(tx, FIRST, PassageQuery("red")))
-    assert all(each.hit is None for each in passages.search(tx, FIRST, PassageQuery()))
+    assert all(each.hit is not None for each in passage_finding.search(tx, FIRST, PassageQuery("red")))
+    assert all(each.hit is None for each in passage_finding.search(tx, FIRST, PassageQuery()))
 
 
 def test_list_comes_in_pages(tx: Tx) -> None:

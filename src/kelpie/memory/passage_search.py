@@ -13,8 +13,8 @@ from kelpie.core.passages import PassageQuery
 from kelpie.core.search import SearchMode
 from kelpie.memory.meaning import Meaning
 from kelpie.search.vectors import Vector
-from kelpie.storage import archive_models, archives, passages
-from kelpie.storage.passages import Found
+from kelpie.storage import archive_models, archives, passage_finding
+from kelpie.storage.passage_finding import Found
 from kelpie.world.database import Database, Tx
 
 
@@ -48,7 +48,7 @@ async def search(
         def by_words(tx: Tx) -> list[Found]:
             if archive_id is not None:
                 archives.require(tx, organization, archive_id)
-            return passages.search(tx, place, replace(query, mode="fts"))
+            return passage_finding.search(tx, place, replace(query, mode="fts"))
 
         async with meaning.looking:
             return _searched(await database.read(by_words), "fts")
@@ -57,8 +57,8 @@ async def search(
     meanings = meant.by_model(query.text)
 
     def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[Found]:
-        near = passages.nearest(tx, meaning.finder, place, used, query, meanings) if meanings else ()
-        return passages.search(tx, place, query if near else replace(query, mode="fts"), near)
+        near = passage_finding.nearest(tx, meaning.finder, place, used, query, meanings) if meanings else ()
+        return passage_finding.search(tx, place, query if near else replace(query, mode="fts"), near)
 
     lacking = meant.lacking
     async with meaning.looking:

@@ -13,7 +13,7 @@ from kelpie.core.passages import PassageQuery
 from kelpie.memory.meaning import Meaning
 from kelpie.search import vectors
 from kelpie.search.items import Near
-from kelpie.storage import archive_models, archives, facts, passages, recall
+from kelpie.storage import archive_models, archives, facts, passage_finding, recall
 from kelpie.tools.port import CallContext, Insight
 from kelpie.world.database import Database, Tx
 
@@ -48,7 +48,7 @@ class Foresight:
 
         def near(tx: Tx) -> list[Near]:
             archive = archives.archive_of(tx, agent_id)  # it may have been given another one meanwhile
-            return passages.nearest(tx, found, archive, used, query, meanings) if archive in used else []
+            return passage_finding.nearest(tx, found, archive, used, query, meanings) if archive in used else []
 
         async with self.meaning.looking:
             return Insight(passages=tuple(await self.database.read(near)), by_meaning=True)

@@ -9,7 +9,7 @@ from kelpie.core.ids import ArchiveId, PassageId
 from kelpie.core.passages import PASSAGE_CHARS_MAX, Passage, PassageQuery
 from kelpie.core.search import reach
 from kelpie.memory.edits import cleaned
-from kelpie.storage import archives, passages
+from kelpie.storage import archives, passage_finding, passages
 from kelpie.tools.builtin import dates
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
 from kelpie.tools.foresight import Foresight
@@ -99,7 +99,7 @@ def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
     query = replace(query, mode="hybrid" if call.insight.by_meaning else "fts")
-    every = passages.search(tx, archive_id, query, call.insight.passages) if archive_id else []
+    every = passage_finding.search(tx, archive_id, query, call.insight.passages) if archive_id else []
     found = [each for each in every if not each.passage.lost]
     return [
         {
