@@ -433,7 +433,7 @@ for each in (1, 2, 15):
 print("begun", flush=True)
 while True: pass
 """
-    ended = await attacked.by(script(source, Confinement(wall_s=1.0)))
+    ended = await attacked.by(script(source, Confinement(wall_s=3.0)))
     assert (ended.how, ended.stdout) == (How.timed_out, b"begun\n")
 
 
