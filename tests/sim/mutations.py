@@ -66,7 +66,7 @@ from kelpie.sim import database
 from kelpie.storage import (
     agent_views,
     approvals,
-    archives,
+    archive_removal,
     block_carriers,
     block_history,
     blocks,
@@ -393,7 +393,7 @@ def a_stop_is_not_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_archive_leaves_its_search_entries_behind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(archives.items, "remove_many", lambda tx, kind, item_ids: None)
+    patch.setattr(archive_removal.items, "remove_many", lambda tx, kind, item_ids: None)
 
 
 def a_removed_archive_is_never_swept_up(patch: pytest.MonkeyPatch) -> None:
