@@ -117,7 +117,7 @@ class Kelpie:
         self._extraction = Extraction(world, self.models, self.meaning, self.pauses, self._recount, settings.policy)
         self._meetings = Meetings()
         self.underway = Underway()
-        self.waits = Waits()
+        self.waits = Waits(settings.sandbox_cells_max)
         self.gate = Gate(world, settings, password_kept)
         self.passports = Passports(world.ids, world.clock)
         self.callback = Callback(self.passports, world.clock)  # for code of tools: the way back to our API

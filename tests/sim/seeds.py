@@ -133,6 +133,11 @@ FOUND = (
         "code that waited for other code held every place of the sandbox, and all of it waited for its time-out",
     ),
     Found(
+        "code-that-calls-back",
+        60,
+        "code that waited for agents held every place of the sandbox, and what these agents did needed one",
+    ),
+    Found(
         "storage-corruption",
         8,
         "a result that stood for a damaged one was damaged itself: the next one had its id, and the agent was bricked",

@@ -55,11 +55,13 @@ def _check_plain(send: Send) -> None:
 
 
 def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str) -> ExitStack:
-    """Enters that the agent waits for the other one, until the stack is closed. Raises Conflict for a ring."""
-    stack = ExitStack()
+    """Enters that the agent waits for the other one, until the stack is closed. Raises Conflict for a ring, and
+    Overloaded when too much code waits."""
     here = passport.agent_id, passport.conversation_id or DEFAULT_LANE
-    try:
-        stack.enter_context(waits.waiting(here, (other, conversation)))
-    except ToolError as error:
-        raise Conflict(f"CYCLE: {error}") from error
-    return stack
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(waits.waiting(here, (other, conversation)))
+        except ToolError as error:
+            raise Conflict(f"CYCLE: {error}") from error
+        stack.enter_context(waits.of_code(passport))
+        return stack.pop_all()

@@ -3,14 +3,21 @@
 A lane runs one turn at a time, so two lanes that wait for each other would wait for ever, be it directly or through
 others. Every wait is entered here before it begins, and one that would close a ring is refused. This sees the agents of
 one process; across processes the chain of a message and the time-out do it.
+
+Code that waits for an agent holds its place in the sandbox, and the agent may be busy with a turn whose code needs one.
+So one place of each level is kept from those who wait: whoever has it comes to an end.
 """
 
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from kelpie.core.errors import ToolError
+from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
+from kelpie.core.passports import Passport
+from kelpie.sandbox.places import places_of
+
+RETRY_S = 1.0
 
 Lane = tuple[AgentId, str]  # an agent and one of its conversations; the default one is the empty string
 
@@ -18,8 +25,11 @@ Lane = tuple[AgentId, str]  # an agent and one of its conversations; the default
 class Waits:
     """The lanes that wait, and for which others."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: int) -> None:
+        """`places` is how many pieces of code run at once."""
         self._for: dict[Lane, Counter[Lane]] = {}
+        self._places = places
+        self._code: dict[int, Counter[Passport]] = {}  # by level; a piece of code may wait for several at once
 
     @contextmanager
     def waiting(self, waiter: Lane, other: Lane) -> Generator[None]:
@@ -39,6 +49,26 @@ class Waits:
                 del held[other]
             if not held and self._for.get(waiter) is held:
                 del self._for[waiter]
+
+    @contextmanager
+    def of_code(self, passport: Passport) -> Generator[None]:
+        """Enters that code waits for an agent. Raises Overloaded when the last place would be held by one who waits;
+        where there is but one, it may be."""
+        level = passport.chain.hops - 1
+        waiting = self._code.setdefault(level, Counter())
+        if passport not in waiting and len(waiting) >= max(1, places_of(level, self._places) - 1):
+            raise Overloaded(
+                "Nearly all code that may run at once waits for agents, which may need code to answer; nothing was "
+                "sent. Try again later, or send a message that needs no answer.",
+                RETRY_S,
+            )
+        waiting[passport] += 1
+        try:
+            yield
+        finally:
+            waiting[passport] -= 1
+            if not waiting[passport]:
+                del waiting[passport]
 
     def _reaches(self, start: Lane, goal: Lane) -> bool:
         seen, left = {start}, [start]

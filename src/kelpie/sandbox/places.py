@@ -2,7 +2,7 @@
 
 Code that calls other code keeps its place while it waits. If both took from the same places, as many callers as there
 are places would wait for each other until their time is over. So each level has places of its own, half as many as the
-one below, and a job waits only for jobs of higher levels.
+one below but no less than two, and a job waits only for jobs of higher levels.
 """
 
 import asyncio
@@ -10,6 +10,11 @@ import asyncio
 from kelpie.core.errors import ToolError
 
 WAIT_S = 120.0
+
+
+def places_of(level: int, most: int) -> int:
+    """How many jobs of a level run at once, where so many of the lowest do."""
+    return most if level == 0 else max(2, most >> level)
 
 
 class Places:
@@ -37,5 +42,5 @@ class Places:
 
     def _level(self, level: int) -> asyncio.Semaphore:
         if level not in self._levels:  # there are not many: a chain of calls is bounded
-            self._levels[level] = asyncio.Semaphore(max(1, self.most >> level))
+            self._levels[level] = asyncio.Semaphore(places_of(level, self.most))
         return self._levels[level]

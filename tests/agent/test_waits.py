@@ -1,0 +1,47 @@
+"""Who waits for whom: no ring, and never so much code that nobody could get a place to answer it."""
+
+import pytest
+
+from kelpie.agent.waits import Waits
+from kelpie.core.accounts import DEFAULT_ORGANIZATION, DEFAULT_USER
+from kelpie.core.chains import Chain
+from kelpie.core.errors import Overloaded, ToolError
+from kelpie.core.ids import AgentId
+from kelpie.core.passports import Passport
+
+ONE, TWO, THREE = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2, 3))
+
+
+def code(of: AgentId, level: int = 0) -> Passport:
+    return Passport(of, DEFAULT_ORGANIZATION, DEFAULT_USER, 1, Chain((of,), level + 1))
+
+
+def test_a_ring_is_refused_however_long():
+    waits = Waits(2)
+    with waits.waiting((ONE, ""), (TWO, "")), waits.waiting((TWO, ""), (THREE, "")):
+        with pytest.raises(ToolError, match="waiting for an answer of yours"), waits.waiting((THREE, ""), (ONE, "")):
+            pass
+        with waits.waiting((THREE, "another conversation"), (ONE, "")):
+            pass
+    with waits.waiting((THREE, ""), (ONE, "")):
+        pass
+
+
+def test_one_place_is_kept_from_code_that_waits():
+    waits = Waits(3)
+    with waits.of_code(code(ONE)), waits.of_code(code(ONE)), waits.of_code(code(TWO)):
+        with pytest.raises(Overloaded, match="Try again later"), waits.of_code(code(THREE)):
+            pass
+        with waits.of_code(code(TWO)):  # who waits already may wait for one more
+            pass
+        of_code = waits.of_code(code(THREE, level=1))  # what is called by code has places of its own
+        with of_code, pytest.raises(Overloaded), waits.of_code(code(TWO, level=1)):
+            pass
+    with waits.of_code(code(THREE)):
+        pass
+
+
+def test_where_there_is_one_place_it_may_be_held():
+    waits = Waits(1)
+    with waits.of_code(code(ONE)), pytest.raises(Overloaded), waits.of_code(code(TWO)):
+        pass
