@@ -588,14 +588,14 @@ def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
 
 
 def vectors_of_earlier_models_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(vectors, "remove_others", lambda tx, kind, scope, model, most: True)
+    patch.setattr(vectors, "_DROP_OF_OTHERS", ())
 
 
 MUTATIONS = (
     Mutation(what_is_damaged_is_told, "storage-corruption", 5, "what is damaged is never told as truth"),
     Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 5, "what can be searched is whole"),
     Mutation(a_search_by_meaning_fails_in_silence, "vector-search-fails", 5, "a search without meaning says so"),
-    Mutation(vectors_of_earlier_models_stay, "embedding-faults", 5, "embedded by the model meant for it"),
+    Mutation(vectors_of_earlier_models_stay, "embedding-faults", 5, "vectors of another model in a scope of one"),
     Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 10, "nothing is half there"),
     Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 10, "nothing is half there"),
     Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 20, "a passage is as its client was told"),
