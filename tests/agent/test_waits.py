@@ -9,11 +9,12 @@ from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.passports import Passport
 
+NOW, UNTIL = 1, 9
 ONE, TWO, THREE = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2, 3))
 
 
 def code(of: AgentId, level: int = 0) -> Passport:
-    return Passport(of, DEFAULT_ORGANIZATION, DEFAULT_USER, 1, Chain((of,), level + 1))
+    return Passport(of, DEFAULT_ORGANIZATION, DEFAULT_USER, UNTIL, Chain((of,), level + 1))
 
 
 def test_a_ring_is_refused_however_long():
@@ -29,19 +30,25 @@ def test_a_ring_is_refused_however_long():
 
 def test_one_place_is_kept_from_code_that_waits():
     waits = Waits(3)
-    with waits.of_code(code(ONE)), waits.of_code(code(ONE)), waits.of_code(code(TWO)):
-        with pytest.raises(Overloaded, match="Try again later"), waits.of_code(code(THREE)):
+    with waits.of_code(code(ONE), NOW), waits.of_code(code(ONE), NOW), waits.of_code(code(TWO), NOW):
+        with pytest.raises(Overloaded, match="Try again later"), waits.of_code(code(THREE), NOW):
             pass
-        with waits.of_code(code(TWO)):  # who waits already may wait for one more
+        with waits.of_code(code(TWO), NOW):  # who waits already may wait for one more
             pass
-        of_code = waits.of_code(code(THREE, level=1))  # what is called by code has places of its own
-        with of_code, pytest.raises(Overloaded), waits.of_code(code(TWO, level=1)):
+        of_code = waits.of_code(code(THREE, level=1), NOW)  # what is called by code has places of its own
+        with of_code, pytest.raises(Overloaded), waits.of_code(code(TWO, level=1), NOW):
             pass
-    with waits.of_code(code(THREE)):
+    with waits.of_code(code(THREE), NOW):
         pass
 
 
 def test_where_there_is_one_place_it_may_be_held():
     waits = Waits(1)
-    with waits.of_code(code(ONE)), pytest.raises(Overloaded), waits.of_code(code(TWO)):
+    with waits.of_code(code(ONE), NOW), pytest.raises(Overloaded), waits.of_code(code(TWO), NOW):
+        pass
+
+
+def test_code_whose_time_is_over_holds_no_place():
+    waits = Waits(2)
+    with waits.of_code(code(ONE), NOW), waits.of_code(code(TWO), UNTIL):
         pass

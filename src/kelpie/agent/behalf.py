@@ -13,6 +13,7 @@ from kelpie.core.chains import HOPS_MAX
 from kelpie.core.errors import Conflict, Forbidden, ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.passports import Passport
+from kelpie.core.time import Micros
 
 
 def on_behalf(send: Send, other: AgentId, passport: Passport) -> Send:
@@ -54,7 +55,7 @@ def _check_plain(send: Send) -> None:
             raise Forbidden(f"{field}: the code of a tool can send messages, and nothing more; leave it out.")
 
 
-def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str) -> ExitStack:
+def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str, now: Micros) -> ExitStack:
     """Enters that the agent waits for the other one, until the stack is closed. Raises Conflict for a ring, and
     Overloaded when too much code waits."""
     here = passport.agent_id, passport.conversation_id or DEFAULT_LANE
@@ -63,5 +64,5 @@ def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str) ->
             stack.enter_context(waits.waiting(here, (other, conversation)))
         except ToolError as error:
             raise Conflict(f"CYCLE: {error}") from error
-        stack.enter_context(waits.of_code(passport))
+        stack.enter_context(waits.of_code(passport, now))
         return stack.pop_all()

@@ -86,7 +86,7 @@ class Sending:
         lane = send.conversation
         if self._passport is None:
             return self._dispatcher.submit(agent_id, lane, lambda activation: activation.turn(send, turn), turn)
-        with wait(self._waits, self._passport, agent_id, lane) as waits:
+        with wait(self._waits, self._passport, agent_id, lane, self._world.clock.now()) as waits:
             reply = self._dispatcher.submit(agent_id, lane, lambda activation: activation.turn(send, turn), turn)
             reply.add_done_callback(partial(_over, waits.pop_all()))
         return reply

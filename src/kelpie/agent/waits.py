@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.passports import Passport
+from kelpie.core.time import Micros
 from kelpie.sandbox.places import places_of
 
 RETRY_S = 1.0
@@ -51,12 +52,14 @@ class Waits:
                 del self._for[waiter]
 
     @contextmanager
-    def of_code(self, passport: Passport) -> Generator[None]:
+    def of_code(self, passport: Passport, now: Micros) -> Generator[None]:
         """Enters that code waits for an agent. Raises Overloaded when the last place would be held by one who waits;
-        where there is but one, it may be."""
+        where there is but one, it may be. An agent may answer code that is over: who has no time left holds no place.
+        """
         level = passport.chain.hops - 1
         waiting = self._code.setdefault(level, Counter())
-        if passport not in waiting and len(waiting) >= max(1, places_of(level, self._places) - 1):
+        others = sum(each.expires_at > now for each in waiting if each != passport)
+        if others >= max(1, places_of(level, self._places) - 1):
             raise Overloaded(
                 "Nearly all code that may run at once waits for agents, which may need code to answer; nothing was "
                 "sent. Try again later, or send a message that needs no answer.",
