@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -231,3 +232,18 @@ async def test_a_server_out_of_descriptors_says_so_and_keeps_nothing(cells: Bubb
     else:
         pytest.fail("it never worked")
     assert refused > 10, "every step of a start was refused once"
+
+
+def works_by_itself() -> bool:
+    bare = ("bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "true")
+    return shutil.which("bwrap") is not None and subprocess.run(bare, capture_output=True, check=False).returncode == 0
+
+
+async def test_where_bubblewrap_works_by_itself_cells_start() -> None:
+    """Other tests skip where no cell starts; were that our own fault, this one would tell."""
+    if not works_by_itself():
+        pytest.skip("bubblewrap is not installed, or may not make namespaces here")
+    cells = BubblewrapCells()
+    cell = await cells.start(Plan(Runner.command))
+    await cell.kill()
+    await cells.close()
