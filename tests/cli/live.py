@@ -17,11 +17,13 @@ BIN = Path(sys.executable).parent
 COMMAND_S = 120
 
 
-def free_port() -> int:
-    """A port that nobody uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """A port that nobody else is given meanwhile: bound and not listening, it stays free for a server that names it."""
+    with socket.socket() as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind(("127.0.0.1", 0))
+        yield keeper.getsockname()[1]
 
 
 @dataclass
@@ -68,8 +70,9 @@ class Live:
 @contextmanager
 def live(data_dir: Path, extra: Mapping[str, str] | None = None) -> Iterator[Live]:
     """An environment whose server, if any was started, is stopped at the end."""
-    place = Live(data_dir, free_port(), extra or {})
-    try:
-        yield place
-    finally:
-        place.kelpie("server", "stop")
+    with kept_port() as port:
+        place = Live(data_dir, port, extra or {})
+        try:
+            yield place
+        finally:
+            place.kelpie("server", "stop")

@@ -83,9 +83,7 @@ def one_line(text: str) -> str:
 
 
 def test_a_port_in_use_is_told_in_one_line(place: Live) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", place.port))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", place.port)):
         done = place.kelpie("server", "start")
         foreground = place.kelpie("server", "start", "--foreground", env={"KELPIE_LOG_LEVEL": "error"})
     assert done.returncode == foreground.returncode == 1
