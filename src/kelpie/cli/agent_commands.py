@@ -11,7 +11,6 @@ from kelpie.cli.cancelled import print_cancelled
 from kelpie.cli.exit_codes import USAGE
 from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_rows
-from kelpie.core.agents import AgentType
 from kelpie.core.errors import InvalidInput
 
 RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
@@ -21,6 +20,8 @@ commands = group("List, make, look at, start and stop agents.", "agents create a
 
 def _types(incomplete: str) -> list[str]:
     """For shell completion: agent types that begin like this."""
+    from kelpie.core.agents import AgentType
+
     return [kind.value for kind in AgentType if kind.value.startswith(incomplete)]
 
 

@@ -1,6 +1,6 @@
 """The commands with their options, help and examples. What they do stands in the modules they call.
 
-The server and the simulation are imported by the commands that need them: `kelpie chat` should not wait for them.
+What only some commands need is imported by these: `kelpie agents list` should not wait for sandbox or simulation.
 """
 
 import os
@@ -15,19 +15,13 @@ from kelpie.cli import (
     agent_commands,
     block_commands,
     config_commands,
-    control,
     key_commands,
     log_command,
     model_commands,
     run_commands,
     tool_commands,
 )
-from kelpie.cli import chat as talking
-from kelpie.cli import demo as trying
-from kelpie.cli import doctor as examining
-from kelpie.cli import status as looking
 from kelpie.cli.agents import UnknownAgent
-from kelpie.cli.doctor_isolation import isolation_only
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
 from kelpie.core.errors import ConfigurationError
@@ -129,6 +123,8 @@ def start(
         from kelpie.cli.serve import serve_here
 
         raise typer.Exit(serve_here(given, config))
+    from kelpie.cli import control
+
     found = load(given, config)
     check_exposure(found, config)
     os.environ |= as_environment(given)
@@ -144,13 +140,17 @@ def start(
 @server.command(epilog=examples("server stop"))
 def stop() -> None:
     """Stop the server, letting the turns in flight finish first."""
+    from kelpie.cli import control
+
     raise typer.Exit(control.stop(load().settings))
 
 
 @server.command(epilog=examples("server status || kelpie server start", "server status --json"))
 def status(as_json: AsJson = False) -> None:
     """Say whether the server runs: exit code 0 if it does, 3 if not."""
-    raise typer.Exit(looking.status(as_json=as_json))
+    from kelpie.cli import status
+
+    raise typer.Exit(status.status(as_json=as_json))
 
 
 @kelpie.command(epilog=examples("chat demo", "chat demo -m 'Hello!'", "chat demo < questions.txt"))
@@ -160,13 +160,17 @@ def chat(
     url: Url = None,
 ) -> None:
     """Talk with an agent: at the prompt, or from a pipe. At the prompt, /help says what can be typed."""
-    raise typer.Exit(talking.chat(client(url), agent, message, place(load().settings.data_dir)))
+    from kelpie.cli import chat
+
+    raise typer.Exit(chat.chat(client(url), agent, message, place(load().settings.data_dir)))
 
 
 @kelpie.command(epilog=examples("demo"))
 def demo(url: Url = None) -> None:
     """Make the agent 'demo' if it is not there, and show what to try."""
-    raise typer.Exit(trying.demo(client(url)))
+    from kelpie.cli import demo
+
+    raise typer.Exit(demo.demo(client(url)))
 
 
 @kelpie.command(epilog=examples("doctor", "doctor --json", "doctor --isolation"))
@@ -178,9 +182,11 @@ def doctor(
     url: Url = None,
 ) -> None:
     """Look at settings, server, models and machine; exit code 1 if something needs a hand."""
+    from kelpie.cli import doctor, doctor_isolation
+
     if isolation:
-        raise typer.Exit(isolation_only(as_json=as_json))
-    raise typer.Exit(examining.doctor(load(), url, as_json=as_json))
+        raise typer.Exit(doctor_isolation.isolation_only(as_json=as_json))
+    raise typer.Exit(doctor.doctor(load(), url, as_json=as_json))
 
 
 @kelpie.command(epilog=examples("logs", "logs --follow", "logs -n 500 --level warning --json"))

@@ -60,8 +60,11 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _typed(arguments: list[str]) -> int:
+    gc.disable()  # imports leave no garbage
     from kelpie.cli.commands import app
 
+    gc.freeze()
+    gc.enable()
     return app(arguments)
 
 

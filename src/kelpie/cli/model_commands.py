@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
@@ -92,16 +90,14 @@ def abilities(model: dict[str, Any]) -> str:
 
 
 def _show_bar(events: Iterable[dict[str, Any]]) -> str | None:
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, console=Console()) as progress:
-        task = progress.add_task("", total=None)
+    from kelpie.cli.terminal import share
+
+    with share() as show:
         for event in events:
             if trouble := _trouble(event):
                 return trouble
-            progress.update(task, description=cell(event["status"]))
-            if event["total"]:
-                progress.update(task, completed=event["completed"] or 0, total=event["total"])
-        progress.update(task, completed=1, total=1)
+            show(cell(event["status"]), event["completed"] or 0, event["total"])
+        show("", 1, 1)
     return None
 
 

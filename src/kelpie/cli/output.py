@@ -1,6 +1,6 @@
 """How commands print: JSON when asked for, a table on a terminal, plain aligned lines everywhere else.
 
-Control characters that names or texts of others may hold never reach the terminal.
+Control characters that names or texts of others may hold never reach the terminal. What draws on one is loaded late.
 """
 
 import json
@@ -10,14 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-from rich.table import Table
-from rich.text import Text
-
 CELL_CHARS_MAX = 200
-TEXT_WIDTH_MIN = 12  # of a column that is wrapped
-GAP = 2  # between two columns
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -55,7 +48,9 @@ def waiting(what: str) -> Generator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with Console(stderr=True).status(what):
+    from kelpie.cli.terminal import spinner
+
+    with spinner(what):
         yield
 
 
@@ -65,13 +60,11 @@ def counted(what: str, total: int) -> Generator[Callable[[], None]]:
     if not sys.stderr.isatty():
         yield lambda: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
+    from kelpie.cli.terminal import bar
+
     # Only what goes to the same terminal must be kept apart from the bar; a pipe gets its lines as they are.
-    together = sys.stdout.isatty()
-    with Progress(*columns, console=console, transient=True, redirect_stdout=together, auto_refresh=False) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda: progress.update(task, advance=1, refresh=True)
+    with bar(what, total, together=sys.stdout.isatty()) as move:
+        yield move
 
 
 def cell(value: Any) -> str:
@@ -87,23 +80,9 @@ def cell(value: Any) -> str:
 
 
 def _print_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> bool:
-    """Prints a table, in which texts are wrapped and single words never are: ids must stay whole to be copied.
+    from kelpie.cli.terminal import print_table
 
-    False, and nothing is printed, when the terminal is too narrow for that.
-    """
-    console = Console()
-    widths = [max(len(text) for text in (name, *column)) for name, *column in zip(columns, *cells, strict=True)]
-    texts = [any(" " in text for text in column) for column in zip(*cells, strict=True)]
-    needed = [min(width, TEXT_WIDTH_MIN) if text else width for width, text in zip(widths, texts, strict=True)]
-    if sum(needed) + GAP * (len(columns) - 1) > console.width:
-        return False
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, text in zip(columns, texts, strict=True):
-        table.add_column(name, no_wrap=not text)
-    for row in cells:
-        table.add_row(*(Text(text, overflow="fold") for text in row))
-    console.print(table)
-    return True
+    return print_table(columns, cells)
 
 
 def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
