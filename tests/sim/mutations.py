@@ -28,6 +28,7 @@ from kelpie.agent import (
     endings,
     expiry,
     journal,
+    ledger,
     recording,
     resends,
     sending,
@@ -49,9 +50,11 @@ from kelpie.agent.upkeep import Upkeep
 from kelpie.agent.waits import Waits
 from kelpie.app import Kelpie
 from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
+from kelpie.core.budgets import Spent
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
+from kelpie.core.quotas import NOTHING_USED
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
@@ -79,7 +82,7 @@ from kelpie.storage import (
 )
 from kelpie.storage import agents as agent_rows
 from kelpie.storage import tools as tool_rows
-from kelpie.tools import tool_writes
+from kelpie.tools import result_cache, tool_writes, workbench
 from kelpie.tools.environments import Environments
 from kelpie.tools.registry import Tools
 from kelpie.world import commit_group
@@ -506,6 +509,7 @@ _POINTS = 45  # of that scenario: one run for each
 _WAITING = "calls-that-wait"
 _EXPIRING = "waits-that-expire"
 _AGENTS = "agents-write-to-each-other"
+_ALLOWED = "limits-and-kept-results"
 _DOORS = "code-that-calls-back"
 _RULES = "tool-rules-and-crashes"
 _RULED = 57  # as many
@@ -581,6 +585,32 @@ def everybody_installs_the_same_packages(patch: pytest.MonkeyPatch) -> None:
 
 def a_new_version_of_a_tool_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_writes, "upsert", lambda tx, tool: (tool_rows.upsert(tx, tool)[0], ()))
+
+
+def a_kept_result_takes_again_what_it_took(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(result_cache, "replace", lambda outcome, **zeros: outcome)
+
+
+def results_are_kept_for_an_hour(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(result_cache, "KEPT_US", 3600 * MICROS_PER_SECOND)
+
+
+def a_result_is_kept_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    original: Any = workbench.result_key
+    patch.setattr(workbench, "result_key", lambda tool, agent_id, *others: original(tool, "", *others))
+
+
+def a_result_is_kept_for_every_version(patch: pytest.MonkeyPatch) -> None:
+    original: Any = workbench.result_key
+    patch.setattr(workbench, "result_key", lambda tool, *others: original(replace(tool, version=1), *others))
+
+
+def a_restart_forgets_what_was_used(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger.tool_calls, "used_by", lambda tx, agent_id, since: NOTHING_USED)
+
+
+def a_restart_forgets_the_tokens_of_the_hour(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger.steps, "spent_by", lambda tx, agent_id, since: Spent())
 
 
 def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
@@ -665,6 +695,12 @@ MUTATIONS = (
     Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 10, "what is forbidden is not run"),
     Mutation(calls_are_not_counted, "permissions-race-calls", 10, "a limit of calls is held"),
     Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 10, "every call is recorded once"),
+    Mutation(a_kept_result_takes_again_what_it_took, _ALLOWED, 2, "what is used is counted once"),
+    Mutation(results_are_kept_for_an_hour, _ALLOWED, 2, "a result is kept for its time"),
+    Mutation(a_result_is_kept_for_everybody, _ALLOWED, 2, "a result is its agent's own"),
+    Mutation(a_result_is_kept_for_every_version, _ALLOWED, 5, "a result is of the code as it is"),
+    Mutation(a_restart_forgets_what_was_used, _ALLOWED, 10, "a limit of calls is held"),
+    Mutation(a_restart_forgets_the_tokens_of_the_hour, _ALLOWED, 10, "a limit of tokens is held"),
     Mutation(a_stop_is_not_stored, "stop-start-restart", 10, "a stopped agent answers 409"),
     Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 10, "what has ended lets nobody in"),
     Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 10, "what has ended lets nobody in"),

@@ -40,6 +40,7 @@ MEMORY = (
     "storage-corruption",
     "tools-in-cells",
     "code-that-calls-back",
+    "limits-and-kept-results",
 )
 SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in parts, for several processes
 

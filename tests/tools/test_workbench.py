@@ -19,6 +19,7 @@ from kelpie.core.sandboxes import SandboxConfig, SandboxType, SandboxVariable
 from kelpie.core.tools import NewTool, Tool
 from kelpie.sandbox.port import Ended, How, Job
 from kelpie.storage import agent_secrets, sandbox_configs
+from kelpie.tools.agent_state import Surroundings
 from kelpie.tools.callback import Callback
 from kelpie.tools.custom import make
 from kelpie.tools.environments import Environments
@@ -223,6 +224,30 @@ async def test_failures_are_not_kept(world: World) -> None:
     assert len(sandbox.jobs) == 2
 
 
+async def test_a_kept_result_takes_nothing_of_what_its_agent_has_in_an_hour(world: World) -> None:
+    run, _ = bench(world)
+    sure = tool(sandbox={"deterministic": True})
+    took = [(each.cpu_us, each.memory_peak_bytes) for each in [await run(sure, call(), {"x": 2}) for _ in range(2)]]
+    assert took == [(7, 9), (0, 0)]
+
+
+async def test_a_result_is_kept_for_what_the_tool_has_seen_of_its_agent(world: World) -> None:
+    run, sandbox = bench(world)
+    sure = tool(plain("looks", 'return agent_state["name"]', "agent_state"), sandbox={"deterministic": True})
+    ann = call()
+    before = [(await run(sure, ann, {})).value for _ in range(2)]
+    renamed = (await run(sure, replace(ann, agent=replace(ann.agent, name="renamed")), {})).value
+    assert (*before, renamed) == (ann.agent.name, ann.agent.name, "renamed")
+    assert len(sandbox.jobs) == 2
+
+
+def test_what_decides_over_a_result_can_be_any_json() -> None:
+    given: list[Any] = [1, 1.0, True, "1", None, float("nan"), 10**30, [], {}, "\ud800", {"x": 1}]
+    keys = [result_key(tool(), ANN, Surroundings({}), {"x": each}) for each in given]
+    keys.append(result_key(tool(), ANN, Surroundings({"K": "v"}), {"x": 1}))
+    assert len(set(keys)) == len(keys)
+
+
 async def test_kept_results_are_bounded_in_time_and_number(world: World) -> None:
     class Hand:
         at = NOW
@@ -235,16 +260,14 @@ async def test_kept_results_are_bounded_in_time_and_number(world: World) -> None
 
     clock = Hand()
     kept, outcome = ResultCache(clock), await bench(world)[0](tool(), call(), {"x": 2})
-    key = result_key(tool(), ANN, {}, {"x": 2})
-    assert key == result_key(tool(), ANN, {}, {"x": 2}) != result_key(tool(), ANN, {"K": "v"}, {"x": 2})
-    kept.put(key, outcome)
+    kept.put(key := "key", outcome)
     clock.at = NOW + KEPT_US - 1
-    assert kept.get(key) is outcome
+    assert kept.get(key) == replace(outcome, cpu_us=0, memory_peak_bytes=0)
     clock.at += 1
     assert kept.get(key) is None and kept.get(key) is None
     for number in range(RESULTS_MAX + 1):
         kept.put(str(number), outcome)
-    assert kept.get("0") is None and kept.get("1") is outcome
+    assert kept.get("0") is None and kept.get("1") is not None
     kept.put("long", replace(outcome, text="x" * 100_000))
     assert kept.get("long") is None
 

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kelpie.core.confinement import Mount
@@ -27,6 +27,7 @@ KILL_S = (0.001, 0.1)
 FOR_EVER_S = 24 * 3600.0
 STRUCK_S = (0.0, 0.01)  # into a request to our API, when the cell breaks under it
 KILLED = 137
+CPU_US, MEMORY_BYTES = 100_000, 10_000_000  # what every order takes, however it ends
 
 _CALLING = "cells.calling"
 
@@ -144,7 +145,7 @@ class SimCell:
         self._left = Left(code=0, result=json.dumps(told).encode(), stdout=b"", stderr=b"")
 
     def left(self) -> Left:
-        return self._left
+        return replace(self._left, cpu_us=CPU_US, memory_peak_bytes=MEMORY_BYTES) if self._given else self._left
 
     async def kill(self) -> None:
         await asyncio.sleep(self._cells.rng.uniform(*KILL_S))

@@ -37,6 +37,7 @@ class SimWorld:
         self.internet = Internet(self.network)
         self._programs = programs
         self.code: Code = no_code  # what runs in cells
+        self.ahead_s = 0.0  # time that has gone by on the wall clocks of all nodes at once, between two moments
         self._lives: dict[str, int] = {}
 
     def node(self, name: str) -> Node:
@@ -48,7 +49,7 @@ class SimWorld:
         """The World of one life of a node: nothing in it is shared with an earlier life but the disk."""
         http = SimHttp(self.internet, node)
         return World(
-            clock=SimClock(self.loop, self.faults),
+            clock=SimClock(self.loop, self.faults, lambda: self.ahead_s),
             ids=SeededIds(self.loop.rng(f"ids/{node}")),
             random=self.loop.rng(f"random/{node}"),
             database=SimDatabase(self.disk, self.faults, node),

@@ -1,15 +1,16 @@
 """Results of tools that are declared deterministic, kept for a short while: bounded in number, size and time."""
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
-
-import orjson
 
 from kelpie.core.ids import AgentId
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.tools import Tool
+from kelpie.tools.agent_state import Surroundings
 from kelpie.tools.port import Outcome
 from kelpie.world.clock import Clock
 
@@ -36,17 +37,17 @@ class ResultCache:
         return outcome
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """Keeps a result, unless it is a failure or too long."""
+        """Keeps a result, unless it is a failure or too long. What it took was taken once, and is not kept with it."""
         said = sum(len(text) for text in (outcome.text, *(outcome.stdout or ()), *(outcome.stderr or ())))
         if not outcome.ok or said > RESULT_CHARS_MAX:
             return
-        self._kept[key] = (self._clock.now(), outcome)
+        self._kept[key] = (self._clock.now(), replace(outcome, cpu_us=0, memory_peak_bytes=0))
         self._kept.move_to_end(key)
         while len(self._kept) > RESULTS_MAX:
             self._kept.popitem(last=False)
 
 
-def result_key(tool: Tool, agent_id: AgentId | None, env: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
-    """What must be the same for a result to be the same: the tool as it is, whose it is, what it is given."""
-    said = [tool.id, tool.version, agent_id, dict(env), dict(arguments)]
-    return hashlib.sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def result_key(tool: Tool, agent_id: AgentId, around: Surroundings, arguments: Mapping[str, Any]) -> str:
+    """What must be the same for a result to be the same: the tool as it is, whose it is, what it is given and sees."""
+    said = [tool.id, tool.version, agent_id, around.env, around.state, dict(arguments)]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

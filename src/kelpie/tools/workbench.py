@@ -43,7 +43,7 @@ class Workbench:
         wants_state = PARAMETER in (tool.source_code or "")
         around = await self._world.database.read(lambda tx: surroundings(tx, call.agent, wants_state))
         held = call.quota.confined(confined(tool.sandbox))
-        key = result_key(tool, call.agent.id, around.env, arguments) if is_deterministic(tool.sandbox) else None
+        key = result_key(tool, call.agent.id, around, arguments) if is_deterministic(tool.sandbox) else None
         if key is not None and (kept := self._results.get(key)) is not None:
             return kept
         with self._callback.opened(tool, call, held.wall_s) as way:

@@ -1,6 +1,7 @@
 """The scenarios, by name."""
 
 from kelpie.sim.scenario import Scenario
+from kelpie.sim.scenarios.allowances import ALLOWANCES
 from kelpie.sim.scenarios.archival import EMBEDDINGS, PASSAGES
 from kelpie.sim.scenarios.background import BACKGROUND
 from kelpie.sim.scenarios.block_history import BLOCK_HISTORY
@@ -79,6 +80,7 @@ SCENARIOS: dict[str, Scenario] = {
         RESTS,
         BUDGETS,
         PERMITS,
+        ALLOWANCES,
         LEARNING,
         LIFECYCLE,
         REMOVALS,

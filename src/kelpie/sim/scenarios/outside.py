@@ -13,6 +13,7 @@ import httpx
 
 from kelpie.core.errors import ToolError
 from kelpie.core.tools import Tool
+from kelpie.sim.cells import CPU_US, MEMORY_BYTES
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.http import Answer, Asked
 from kelpie.sim.loop import SimLoop
@@ -24,7 +25,6 @@ PLACE = "outside.effect"
 TIMEOUT_S = 20.0
 WORK_S = (0.01, 0.3)
 BEGUN = "x-begun"  # a header: when the call began in the server, in the time of the simulation
-CPU_US, MEMORY_BYTES = 100_000, 10_000_000  # what a call is said to take of its sandbox
 
 SOURCE = '''
 def outside(mark: str) -> str:

@@ -10,10 +10,11 @@ import json
 from collections import Counter
 from typing import Any
 
+from kelpie.sim.cells import CPU_US
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.http import Answer, Asked
-from kelpie.sim.scenarios.outside import BEGUN, CPU_US, HOST
+from kelpie.sim.scenarios.outside import BEGUN, HOST
 from kelpie.sim.scenarios.people import Person
 from kelpie.sim.scenarios.play import Play, scenario, together
 
