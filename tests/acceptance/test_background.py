@@ -11,7 +11,7 @@ from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served, wait_for
 from tests.acceptance.wire_model import HANDLES, WireModel
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 INSERT = ("memory_insert", {"label": "human", "new_string": "Likes tea"})
 
 

@@ -17,7 +17,7 @@ from tests.acceptance.slow_model import SlowModel, slow_model
 from tests.acceptance.wire_model import HANDLES, OPENAI
 
 WAYS = ("whole", "steps", "tokens")
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.acceptance.slow_model import SAID, SlowModel, slow_model
 from tests.acceptance.wire_model import ANTHROPIC, HANDLES, OPENAI, WireModel, wires
 
 WAYS = ("whole", "steps", "tokens")
-WAIT_S = 20.0
+WAIT_S = 60.0
 OWN_HUMAN = {"isolated_block_labels": ["human"]}
 
 

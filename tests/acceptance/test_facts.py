@@ -11,7 +11,7 @@ import pytest
 from tests.acceptance.sdk import every, got
 from tests.acceptance.wire_model import HANDLES, WireModel, wire_model
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 FACTS: dict[str, dict[str, Any]] = {
     "I live in Berlin": {"value": "Berlin", "statement": "The user lives in Berlin.", "link": None},
     "I moved to Oslo": {"value": "Oslo", "statement": "The user moved to Oslo.", "link": "update"},

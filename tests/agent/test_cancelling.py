@@ -27,7 +27,7 @@ def outside(mark: str) -> str:
     """
     return mark
 '''
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Shop(House):

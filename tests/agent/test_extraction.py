@@ -24,7 +24,7 @@ from kelpie.memory.facts import Facts
 from kelpie.storage import agents, fact_states
 from tests.agent.conftest import House, ScriptModel, ended, says
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 ON = FactSettings()
 
 

@@ -20,7 +20,7 @@ from tests.agent.meaningful import MeaningfulHouse
 from tests.agent.test_recovery import SOURCE, behind, run_is, until
 
 INSERT, SEARCH, RECALL = "archival_memory_insert", "archival_memory_search", "conversation_search"
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

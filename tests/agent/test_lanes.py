@@ -18,7 +18,7 @@ from kelpie.tools.port import Outcome
 from tests.agent.conftest import House, ended, rows, says
 from tests.agent.test_recovery import begin, until
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 TEA = ("memory_insert", {"label": "human", "new_string": "Likes tea"})
 PAGE = Page(descending=False)

@@ -61,7 +61,7 @@ class PlainCells:
 
 
 async def refilled(pool: Pool) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert pool._refill is not None
         await pool._refill
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from kelpie.server.cells import CELL, CellApi
 
-DEADLINE_S = 5.0
+DEADLINE_S = 60.0
 AGENT = "/v1/agents/agent-00000000-0000-4000-8000-000000000001"
 
 

@@ -22,7 +22,7 @@ from kelpie.tools.callback import Callback, Way
 from kelpie.tools.port import CallContext
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 TOOL = Tool(ToolId("tool-00000000-0000-4000-8000-000000000001"), "errand", ToolType.custom, {"name": "errand"}, 1, 1)
 
 

@@ -165,7 +165,7 @@ async def test_a_body_that_stops_coming_is_not_waited_for(tmp_path: Path) -> Non
         await asyncio.Event().wait()
 
     async with open_house(tmp_path, stall_s=0.01) as (kelpie, _), client_of(kelpie) as client:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await client.post("/v1/agents/", content=stalls(), headers=JSON)).status_code == 408
         assert await kelpie.agents.count() == 0
 

@@ -20,7 +20,7 @@ from kelpie.core.errors import ConfigurationError, ModelError, ModelFault
 from kelpie.server.run import serve
 from tests.server.rig import Puppet, called, open_house, said
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from kelpie.world.sqlite import SqliteDatabase
 from kelpie.world.sqlite_connection import memory_connection
 from tests.contract.database import create, put, stored
 
-DEADLINE_S = 20
+DEADLINE_S = 60.0
 
 
 @pytest.fixture
