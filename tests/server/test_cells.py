@@ -14,11 +14,13 @@ import pytest
 
 from kelpie.app import Kelpie
 from kelpie.core.chains import HOPS_MAX, UNCHAINED, Chain
-from kelpie.core.errors import ToolError
+from kelpie.core.errors import StorageError, ToolError
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.tools import Tool, ToolType
+from kelpie.server.cell_refusals import RECORDED_MAX
 from kelpie.server.cells import CONNECTIONS_MAX
 from kelpie.tools.callback import Callback, Way
+from kelpie.tools.permissions import Permissions
 from kelpie.tools.port import CallContext
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
 
@@ -137,6 +139,35 @@ async def test_code_is_bound_by_what_binds_its_agent(tmp_path: Path) -> None:
             assert refused.status_code == 403, (path, body, refused.text)
         blocks = (await house.outside.get(f"{base}/core-memory/blocks")).json()
         assert {block["label"]: block["value"] for block in blocks} == {"human": "nobody", "law": "so it is"}
+
+
+async def test_what_code_is_refused_is_recorded_before_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _house(tmp_path) as house:
+        own, other = f"/v1/agents/{house.own['id']}", f"/v1/agents/{house.other['id']}"
+        asked = [("PATCH", own, {"name": "another"}), ("POST", f"{other}/messages/async", {**_said("x")})]
+        asked[1][2]["callback_url"] = "http://example.com/"
+        for method, path, body in (*asked, *asked):
+            assert (await house.inside.request(method, path, json=body)).status_code == 403
+        seen = "tool", "kind", "outcome", "reason", "counted"
+        recorded = (await house.outside.get(f"{own}/tool-calls")).json()
+        assert [tuple(call[name] for name in seen) for call in recorded] == [
+            ("errand", "custom", "refused", f"its code asked for {method} {path}", False)
+            for method, path, _ in reversed(asked)
+        ], "each once, however often it is asked for"
+
+        async def fails(*_: Any) -> None:
+            raise StorageError("the disk is full")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Permissions, "refused", fails)
+            answer = await house.inside.delete(own)
+            assert (answer.status_code, "the disk is full" in answer.text) == (503, True)
+        assert (await house.inside.delete(own)).status_code == 403
+        for number in range(2 * RECORDED_MAX):
+            assert (await house.inside.get(f"/v1/blocks/{number}")).status_code == 403
+        assert len((await house.outside.get(f"{own}/tool-calls")).json()) == RECORDED_MAX
 
 
 async def test_code_reaches_nothing_but_its_agent(tmp_path: Path) -> None:

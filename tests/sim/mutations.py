@@ -63,7 +63,7 @@ from kelpie.memory.blocks import Blocks
 from kelpie.memory.meaning import Meaning
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search import vectors
-from kelpie.server import cells
+from kelpie.server import cell_refusals, cells
 from kelpie.server.cells import CellApi
 from kelpie.sim import database
 from kelpie.storage import (
@@ -573,6 +573,13 @@ def a_refusal_to_code_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Trials, "_turned_away", turned_away)
 
 
+def what_code_is_refused_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    async def record(*_: Any) -> None:
+        return
+
+    patch.setattr(cell_refusals, "_record", record)
+
+
 def everybody_installs_the_same_packages(patch: pytest.MonkeyPatch) -> None:
     original = Environments._installed
 
@@ -682,6 +689,7 @@ MUTATIONS = (
     Mutation(everybody_installs_the_same_packages, "tools-made-anew", 5, "a set is installed once"),
     Mutation(a_new_version_of_a_tool_is_told_to_nobody, "tools-made-anew", 10, "the next call sees the new code"),
     Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 10, "what code uses is recorded"),
+    Mutation(what_code_is_refused_is_not_recorded, _DOORS, 5, "what code uses is recorded"),
     Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 10, "a budget is held"),
     Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),
     Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),

@@ -42,6 +42,7 @@ def _of_answer(
         (planned.tool.id or None) if planned.tool else None,
         took,
         counted=outcome in RAN and not result.untried and subject is not None and not subject.harmless,
+        reason=planned.barred.reason if planned.barred else None,
     )
 
 

@@ -18,7 +18,7 @@ from kelpie.core.chains import UNCHAINED
 from kelpie.core.errors import NotFound, ToolError
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.passports import Passport
-from kelpie.core.policies import Warrant
+from kelpie.core.policies import Refusal, Warrant
 from kelpie.core.time import Micros
 from kelpie.core.tool_calls import CallOutcome
 from kelpie.core.tools import NewTool, Tool, ToolType
@@ -77,7 +77,7 @@ class Trials:
         clock = ours.world.clock
         note = Note(self._caller, agent, tool, now, clock.monotonic_ns, clock.monotonic_ns())
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
-            outcome = await self._turned_away(note, ToolError(refusal.told), CallOutcome.refused)
+            outcome = await self._turned_away(note, ToolError(refusal.told), refusal)
         else:
             outcome = await self._run(ours, call, arguments, note)
         ours.recount(agent.id)
@@ -103,7 +103,7 @@ class Trials:
         bounds, around = await world.database.read(read)
         note = Note(self._caller, None, tool, now, world.clock.monotonic_ns, world.clock.monotonic_ns())
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
-            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), CallOutcome.refused))
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal))
 
         async def work() -> Outcome:
             if self._workbench is None:
@@ -134,10 +134,11 @@ class Trials:
 
         return await outside_of_commits(ours.world.database, work, note)
 
-    async def _turned_away(self, note: Note, error: ToolError, ended: CallOutcome | None = None) -> Outcome:
+    async def _turned_away(self, note: Note, error: ToolError, refusal: Refusal | None = None) -> Outcome:
         """Records a call that is not run."""
         outcome = failed(note.tool, error)
-        await self._equipment().world.database.transact(lambda tx: note.put_down(tx, outcome, ended))
+        ended, reason = (CallOutcome.refused, refusal.reason) if refusal else (None, None)
+        await self._equipment().world.database.transact(lambda tx: note.put_down(tx, outcome, ended, reason))
         return outcome
 
     def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, Warrant]:

@@ -41,13 +41,13 @@ class Note:
     ticks: Callable[[], int]  # a stopwatch in nanoseconds
     began: int
 
-    def put_down(self, tx: Tx, outcome: Outcome, ended: CallOutcome | None = None) -> None:
+    def put_down(self, tx: Tx, outcome: Outcome, ended: CallOutcome | None = None, reason: str | None = None) -> None:
         """Records the call; without a word on how it ended, as its outcome says."""
         took = Took(since(self.began, self.ticks), outcome.cpu_us, outcome.memory_peak_bytes)
         ended = ended or (CallOutcome.success if outcome.ok else CallOutcome.error)
         passport, organization = self.caller.passport, self.caller.organization_id
         run_id, step_id = (passport.run_id, passport.step_id) if passport else (None, None)
-        by_hand.record(tx, organization, self.tool, ended, took, self.at, self.agent, run_id, step_id)
+        by_hand.record(tx, organization, self.tool, ended, took, self.at, self.agent, run_id, step_id, reason)
 
 
 def inside_of(tool: Tool) -> TransactionalTool | None:

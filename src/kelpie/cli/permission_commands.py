@@ -116,7 +116,7 @@ def calls(
         (
             each["created_at"],
             each["tool"],
-            each["outcome"],
+            f"{each['outcome']}: {each['reason']}" if each["reason"] else each["outcome"],
             f"{each['duration_ms']:.1f} ms",
             f"{each['cpu_ms']:.1f} ms",
             f"{each['memory_peak_bytes'] / 1024**2:.1f} MB",

@@ -49,6 +49,7 @@ class CallRecord:
     tool_id: str | None = None
     took: Took = NO_TIME
     counted: bool = False
+    reason: str | None = None  # why it was refused
     number: int = 0  # given by the database; later calls have higher ones
 
     @property

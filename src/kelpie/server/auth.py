@@ -14,6 +14,7 @@ from kelpie.core.hosts import origin_of
 from kelpie.core.ids import UserId
 from kelpie.observe import logs
 from kelpie.server import cells, errors, reach
+from kelpie.server.cell_refusals import recording
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -33,6 +34,8 @@ class Auth:
         self._kelpie = kelpie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (passport := scope.get(cells.CELL)) is not None:
+            send = recording(self._kelpie, scope, receive, send, passport)
         if scope["type"] == "http" and scope["path"] not in EXEMPT:
             try:
                 await self._admit(scope)

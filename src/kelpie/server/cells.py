@@ -19,6 +19,7 @@ from kelpie.core.accounts import Caller
 from kelpie.core.errors import Unauthorized
 from kelpie.observe import logs
 from kelpie.server import reach
+from kelpie.server.cell_refusals import SEEN
 from kelpie.server.http_config import http_config
 from kelpie.server.http_protocol import BoundedProtocol
 from kelpie.world.broker import Listener, socket_of
@@ -101,6 +102,7 @@ class CellApi:
         self._passport = passport
         self._under_way: dict[asyncio.Task[Any], bool] = {}  # and whether it is brought to its end
         self._ended = False
+        self._refused: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         task = asyncio.current_task()
@@ -109,7 +111,7 @@ class CellApi:
             return  # it was under way to us when the call ended
         self._under_way[task] = reach.only_writes(scope["method"], scope["path"])
         try:
-            await self._app({**scope, CELL: self._passport}, receive, send)
+            await self._app({**scope, CELL: self._passport, SEEN: self._refused}, receive, send)
         except asyncio.CancelledError:
             if not self._ended:
                 raise

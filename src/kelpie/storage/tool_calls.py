@@ -37,6 +37,7 @@ def _to_row(record: CallRecord) -> dict[str, Any]:
         "name": record.name,
         "kind": record.kind.value if record.kind else None,
         "outcome": record.outcome.value,
+        "reason": record.reason,
         "counted": record.counted,
         "duration_us": record.took.duration_us,
         "cpu_us": record.took.cpu_us,
@@ -59,6 +60,7 @@ def _from_row(row: Row[Any]) -> CallRecord:
         tool_id=row.tool_id,
         took=Took(row.duration_us, row.cpu_us, row.memory_peak_bytes),
         counted=row.counted,
+        reason=row.reason,
         number=row.number,
     )
 

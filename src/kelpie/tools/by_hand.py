@@ -2,6 +2,8 @@
 and recorded like them, in a commit of their own.
 """
 
+from dataclasses import replace
+
 from kelpie.core.agents import Agent
 from kelpie.core.ids import OrganizationId, RunId, StepId
 from kelpie.core.policies import Policy, Warrant, warrant
@@ -39,15 +41,10 @@ def record(
     agent: Agent | None = None,
     run_id: RunId | None = None,
     step_id: StepId | None = None,
+    reason: str | None = None,
 ) -> None:
-    """Writes down one such call; with a run it is that of the turn whose code has made it. What was deleted in the
-    meantime is left out."""
+    """Writes down one such call; with a run it is that of the turn whose code has made it."""
     subject = subject_of(tool)
-    if agent is not None and not agents.exists(tx, agent.id):
-        agent = run_id = step_id = None
-    if run_id is not None and not runs.exists(tx, run_id):
-        run_id = step_id = None
-    counted = outcome in RAN and agent is not None and not subject.harmless
     call = CallRecord(
         organization,
         tool.name,
@@ -60,6 +57,16 @@ def record(
         None,
         tool.id or None,
         took,
-        counted,
+        counted=outcome in RAN and agent is not None and not subject.harmless,
+        reason=reason,
     )
+    put_down(tx, call)
+
+
+def put_down(tx: Tx, call: CallRecord) -> None:
+    """Writes down a call without what was deleted in the meantime."""
+    if call.agent_id is not None and not agents.exists(tx, call.agent_id):
+        call = replace(call, agent_id=None, run_id=None, step_id=None, counted=False)
+    if call.run_id is not None and not runs.exists(tx, call.run_id):
+        call = replace(call, run_id=None, step_id=None)
     tool_calls.add(tx, [call])

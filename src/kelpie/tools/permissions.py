@@ -13,14 +13,16 @@ from kelpie.core.agents import Agent
 from kelpie.core.budgets import Spent
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
+from kelpie.core.passports import Passport
 from kelpie.core.permissions import Capability, Subject, ToolKind
 from kelpie.core.policies import NO_POLICY, Layer, Policy, Refusal, Warrant, warrant
 from kelpie.core.quotas import Used, hour_after, hour_of
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.core.tool_calls import CallQuery, CallRecord, ToolUsage
+from kelpie.core.tool_calls import CallOutcome, CallQuery, CallRecord, ToolUsage
 from kelpie.core.tools import BUILTIN_NAMES, Tool, ToolQuery
 from kelpie.observe import logs
 from kelpie.storage import agents, permissions, scope, steps, tool_calls, tools
+from kelpie.tools import by_hand
 from kelpie.tools.capabilities import subject_of
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -105,11 +107,18 @@ class Permissions:
         """For what the code of a tool asks of Kelpie while it runs. Raises Forbidden when the agent may not reach that,
         whichever way, NotFound."""
         _, held = await self._world.database.read(lambda tx: self._agent(tx, agent_id))
-        kind = ToolKind.builtin if name in BUILTIN_NAMES else ToolKind.custom
+        subject = Subject(name, _kind(name), (needed,))
         for layer, policy in held.layers:
-            if (reason := policy.permits.refusal(Subject(name, kind, (needed,)))) is not None:
+            if (reason := policy.permits.refusal(subject)) is not None:
                 _log.warning("code of a tool was refused", agent_id=agent_id, tool=name, by=layer, reason=reason)
                 raise Forbidden(f"The code of '{name}' may not reach {needed} for this agent: {reason} ({layer}).")
+
+    async def refused(self, passport: Passport, asked: str) -> None:
+        """Records that the code of a tool was refused what it asked Kelpie for. Raises StorageError."""
+        name, reason = passport.tool or "", f"its code asked for {asked}"
+        at, of_turn = self._world.clock.now(), (passport.agent_id, passport.run_id, passport.step_id)
+        call = CallRecord(self._organization, name, _kind(name), CallOutcome.refused, at, *of_turn, reason=reason)
+        await self._world.database.transact(lambda tx: by_hand.put_down(tx, call))
 
     async def calls(self, query: CallQuery, agent_id: AgentId | None = None) -> list[CallRecord]:
         """Calls of an agent, or of all. Raises NotFound."""
@@ -148,6 +157,10 @@ class Permissions:
         self._changed()
         _log.warning("the policy for tools was changed", organization_id=organization, by=user, version=after.version)
         return after
+
+
+def _kind(name: str) -> ToolKind:
+    return ToolKind.builtin if name in BUILTIN_NAMES else ToolKind.custom
 
 
 def _registered(tool: Tool, held: Warrant) -> Registered:

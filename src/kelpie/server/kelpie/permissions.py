@@ -161,6 +161,7 @@ def call_shape(call: CallRecord) -> dict[str, Any]:
         "tool": call.name,
         "kind": call.kind,
         "outcome": call.outcome,
+        "reason": call.reason,
         "counted": call.counted,
         "duration_ms": call.took.duration_us / 1000,
         "cpu_ms": call.took.cpu_us / 1000,

@@ -89,6 +89,7 @@ class Callbacks(Play):
                 self._step(Verb.outside, own),
                 self._step(Verb.loop, own),
                 self._step(Verb.steal, own),
+                self._step(Verb.pry, own),
                 self._step(Verb.ask, other, back),
                 self._step(Verb.tell, other),
                 self._step(Verb.write, own),
@@ -157,6 +158,8 @@ class Callbacks(Play):
         for each in self.errands.asked:
             if each.status is None:
                 continue
+            if each.verb is Verb.pry and each.status == 200:
+                raise Broken("code does not change what its agent is", f"{each.mark}: {each.said}")
             if each.verb is Verb.steal and each.status != 401:
                 raise Broken("a passport is for its own call", f"{each.mark}: {each.status} {each.said}")
             if each.verb is Verb.loop and not is_ring(each.status, each.said):
@@ -195,6 +198,10 @@ class Callbacks(Play):
         noted = Counter((agent_id, name, outcome == "refused") for agent_id, name, outcome in rows)
         tried, told = Counter[tuple[str, str, bool]](), Counter[tuple[str, str, bool]]()
         for each in self.errands.asked:
+            if each.verb is Verb.pry:
+                key = each.agent_id, WITH_TOOLS if "code" in each.inside.arguments else "errand", True
+                tried[key] += 1
+                told[key] += each.status == 403
             if each.verb in (Verb.append, Verb.outside):
                 name = "outside" if each.verb is Verb.outside else "memory_insert"
                 key = each.agent_id, name, name == "outside" and each.agent_id == self.agents[BARRED]

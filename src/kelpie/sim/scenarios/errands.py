@@ -43,6 +43,7 @@ class Verb(StrEnum):
     tell = "tell"  # another agent, and do not wait
     loop = "loop"  # the agent itself, or one that waits for it
     steal = "steal"  # write with the passport of another call
+    pry = "pry"  # change what its agent is, which code may not
     linger = "linger"  # write on after the result is given
 
 
@@ -142,6 +143,10 @@ def _steal(errands: Errands, asked: Request, text: str) -> Awaitable[Response]:
     return _write(errands, asked, text, errands.other_passport(asked.inside.env["LETTA_API_KEY"]))
 
 
+def _pry(errands: Errands, asked: Request, text: str) -> Awaitable[Response]:
+    return asked.inside.ask("PATCH", _own(asked), {"name": asked.mark})
+
+
 def _use(asked: Request, tool: str, arguments: Mapping[str, Any]) -> Awaitable[Response]:
     return asked.inside.ask("POST", f"{_own(asked)}/tools/{tool}/run", {"args": arguments})
 
@@ -167,6 +172,7 @@ _REQUESTS: Mapping[Verb, Callable[[Errands, Request, str], Awaitable[Response]]]
     Verb.write: _write,
     Verb.linger: _write,
     Verb.steal: _steal,
+    Verb.pry: _pry,
     Verb.append: _append,
     Verb.outside: _outside,
     Verb.ask: _send,
@@ -194,6 +200,7 @@ REFUSALS: Mapping[Verb, tuple[int, ...]] = {
     Verb.append: (503,),
     Verb.outside: (503,),
     Verb.steal: (401,),
+    Verb.pry: (403, 503),
     Verb.loop: (409, 503),
     Verb.ask: (409, 429, 500, 503),
     Verb.tell: (409, 429, 503),

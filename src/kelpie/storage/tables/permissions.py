@@ -30,6 +30,7 @@ tool_calls = Table(
     Column("name", Text, nullable=False),
     Column("kind", Text),
     Column("outcome", Text, nullable=False),
+    Column("reason", Text),
     Column("counted", Boolean, nullable=False),
     Column("duration_us", BigInteger, nullable=False),
     Column("cpu_us", BigInteger, nullable=False),

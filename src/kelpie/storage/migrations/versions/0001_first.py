@@ -1017,6 +1017,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("counted", sa.Boolean(), nullable=False),
         sa.Column("duration_us", sa.BigInteger(), nullable=False),
         sa.Column("cpu_us", sa.BigInteger(), nullable=False),
