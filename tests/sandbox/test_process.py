@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import resource
+import select
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -17,8 +18,11 @@ from kelpie.core.confinement import MEGABYTE, Confinement, Isolation
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.broker import API_PORT, PROXY_PORT, Listener, Served, socket_of
-from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world import bubblewrap
+from kelpie.world.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, Served, socket_of
+from kelpie.world.bubblewrap import START_S, BubblewrapCells
+from kelpie.world.bubblewrap_cell import Hold
+from kelpie.world.cell_launch import walled
 from kelpie.world.cells import Plan
 from kelpie.world.clock import SystemClock
 from kelpie.world.control_group import ControlGroups
@@ -206,6 +210,20 @@ def _bounds(told: str) -> dict[str, int]:
 async def test_a_limit_that_no_cell_can_live_with_counts_as_the_least_one(sandbox: ProcessSandbox) -> None:
     tiny = Confinement(memory_bytes=1, processes=1, cpu_share=0.0)
     assert answer(await sandbox.run(function("def tool(): return 'lives'", most=tiny)))["value"] == "lives"
+
+
+async def test_a_cell_that_greets_before_anybody_listens_is_known_nevertheless(
+    cells: BubblewrapCells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greeted(*arguments: Any) -> Hold:
+        hold = walled(*arguments)
+        assert select.select([hold.control], [], [], START_S)[0]
+        return hold
+
+    monkeypatch.setattr(bubblewrap, "walled", greeted)
+    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker(), warm_max=0)
+    assert (await sandbox.run(script("print('known')"))).stdout == b"known\n"
+    await sandbox.close()
 
 
 async def test_a_server_out_of_descriptors_says_so_and_keeps_nothing(cells: BubblewrapCells) -> None:

@@ -10,7 +10,8 @@ from kelpie.world import control_group_place as room
 from kelpie.world.control_group import ControlGroups, Group
 from kelpie.world.control_group_place import LEAF, PREFIX, NoGroups, find
 
-OURS = f"{PREFIX}{os.getpid()}"
+KIN = f"{PREFIX}{Path('/proc/self/ns/pid').stat().st_ino}-"
+OURS = f"{KIN}{os.getpid()}"
 
 
 @pytest.fixture(autouse=True)
@@ -168,9 +169,12 @@ def test_the_older_kind_has_a_directory_for_each_hierarchy(tmp_path: Path) -> No
         (tmp_path / "cgroup" / name / "ours").mkdir(parents=True)
         mounts += f"cgroup {tmp_path}/cgroup/{name} cgroup rw,{name} 0 0\n"
         groups += f"{number}:{name}:/ours\n"
-    old = tmp_path / f"cgroup/memory/ours/{PREFIX}4000000/cell-9"
+    old = tmp_path / f"cgroup/memory/ours/{KIN}4000000/cell-9"
+    elsewhere = tmp_path / f"cgroup/memory/ours/{PREFIX}1-4000000/cell-9"
     old.mkdir(parents=True)
+    elsewhere.mkdir(parents=True)
     found = find(proc(tmp_path, mounts, groups))
     assert isinstance(found, ControlGroups) and not old.parent.exists(), "what an earlier life left is removed"
+    assert elsewhere.exists(), "whose processes we cannot see may be alive"
     group = found.make("cell-1")
     assert [each.parts[-4] for each in group.directories] == ["memory", "pids", "cpu,cpuacct"], "each of them once"

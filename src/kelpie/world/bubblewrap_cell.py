@@ -73,7 +73,6 @@ class BubblewrapCell:
         self._code: int | None = None
         self.doors: Doors | None = None
         hold.control.setblocking(False)
-        cell_greeting.expect(hold.control)
         self._result = Frame(self._flood)
         self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
         self._loop.add_reader(self._outer, self._ended)

@@ -19,7 +19,7 @@ class Greeting:
 
 
 def expect(control: socket.socket) -> None:
-    """Asks the kernel to say who sends; before anybody has sent anything."""
+    """Asks the kernel to say who sends; before there is anybody who could send."""
     control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 

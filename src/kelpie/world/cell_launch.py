@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from kelpie.core.errors import SandboxUnavailable
+from kelpie.world import cell_greeting
 from kelpie.world.bubblewrap_cell import Hold
 from kelpie.world.cell_walls import PROGRAMS, environment, program, walls
 from kelpie.world.cells import Plan
@@ -54,6 +55,7 @@ def _sockets(kept: ExitStack, given: ExitStack) -> tuple[socket.socket, int]:
     ours, theirs = socket.socketpair()
     kept.callback(ours.close)
     given.callback(theirs.close)
+    cell_greeting.expect(ours)
     return ours, theirs.fileno()
 
 

@@ -115,14 +115,18 @@ def _is_delegated(own: Path) -> bool:
 
 
 def _top(place: Path, divide: Callable[[Path], None]) -> Path:
-    """This process's own directory below the place; what earlier lives left there is removed."""
+    """This process's own directory below the place; what earlier lives left there is removed.
+
+    A number names a process only among those that we can see: what a server in another container has made stays.
+    """
     divide(place)
-    for old in sorted(place.glob(f"{PREFIX}[0-9]*")):
-        if not Path("/proc", old.name.removeprefix(PREFIX)).exists():
+    kin = f"{PREFIX}{Path('/proc/self/ns/pid').stat().st_ino}-"
+    for old in sorted(place.glob(f"{kin}[0-9]*")):
+        if not Path("/proc", old.name.removeprefix(kin)).exists():
             for each in sorted(old.glob("*/")):
                 Group((each,)).remove()
             Group((old,)).remove()
-    top = place / f"{PREFIX}{os.getpid()}"
+    top = place / f"{kin}{os.getpid()}"
     top.mkdir(exist_ok=True)
     divide(top)
     return top
