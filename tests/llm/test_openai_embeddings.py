@@ -66,6 +66,21 @@ async def test_a_text_too_long_for_the_models_is_cut() -> None:
     assert len(made.heard[0].body["input"][0]) == openai_embeddings.TEXT_CHARS_MAX
 
 
+async def test_a_text_that_the_model_refuses_keeps_nothing_from_the_others() -> None:
+    too_long = answer({"error": {"message": "input is longer than 512 tokens"}}, 400)
+    async with fake() as made:
+        made.will(too_long, reply(ONE), too_long, too_long, reply([[0.0, 1.0, 0.0]]), reply(ONE))
+        assert await embedded(made, "a", "長" * 12_000, "b") == [*ONE, [0.0, 1.0, 0.0], *ONE]
+    assert [len(asked.body["input"][0]) for asked in made.heard] == [1, 1, 12_000, 3000, 750, 1]
+
+
+async def test_what_is_refused_whatever_its_length_is_told() -> None:
+    async with fake() as made:
+        made.will(*[answer({"error": {"message": "no such parameter"}}, 400)] * 9)
+        assert (await failure(made, "x" * 1000, "y" * 1000)).kind is ModelFault.bad_request
+    assert len(made.heard) == 3, "all, the first, and its beginning"
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_what_passes_is_tried_again(status: int) -> None:
     async with fake() as made:

@@ -63,3 +63,10 @@ def test_endings_are_lost_as_in_the_text_index_of_sqlite() -> None:
         tx.exec_driver_sql("INSERT INTO t(rowid, word) VALUES (?, ?)", list(enumerate(known)))
         theirs = {known[doc]: term for doc, term in tx.exec_driver_sql("SELECT doc, term FROM v")}
     assert {word: stem(word) for word in known} == theirs
+
+
+def test_very_long_words_are_not_remembered() -> None:
+    words.numbers("known")
+    before = words._number.cache_info().currsize
+    assert words.numbers("f" * 100_000) != words.numbers("f" * 100_001)
+    assert words._number.cache_info().currsize == before

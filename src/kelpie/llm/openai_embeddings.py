@@ -1,40 +1,61 @@
-"""OpenAI's embeddings protocol: texts out, one vector each back. Most compatible servers speak it too."""
+"""OpenAI's embeddings protocol: texts out, one vector each back. Most compatible servers speak it too.
+
+A text that is longer than the model takes has the vector of its beginning: how much that is depends on the model and on
+the alphabet, so it is found out by asking. Otherwise one such text would keep all others from theirs.
+"""
 
 import binascii
 import struct
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import orjson
 
-from kelpie.core.errors import ModelError
+from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm import faults
 from kelpie.llm.channel import Channel
 from kelpie.llm.retry import Limits, Patience, retried
 from kelpie.world.world import World
 
 TEXTS_MAX = 96  # in one request
-TEXT_CHARS_MAX = 16_000  # of one text: about half of what the models take, so that no alphabet is too much
+TEXT_CHARS_MAX = 16_000  # of one text: about half of what OpenAI's models take of English
+SHORT_CHARS = 250  # a text of so many is refused for something else than its length
+SHORTENED = 4  # times, at each try
 EMBED_S = 60.0
+
+_REFUSED = (ModelFault.bad_request, ModelFault.context_overflow)
 
 
 async def embed(
     world: World, channel: Channel, limits: Limits, model: str, dimensions: int, texts: Sequence[str]
 ) -> list[bytes]:
     """One vector per text, as little-endian 32-bit floats. Raises ModelError."""
-    found: list[bytes] = []
-    for start in range(0, len(texts), TEXTS_MAX):
-        asked = [text[:TEXT_CHARS_MAX] or " " for text in texts[start : start + TEXTS_MAX]]
 
-        async def attempt(patience: Patience, asked: Sequence[str] = asked) -> AsyncGenerator[bytes, None]:
+    async def ask(asked: Sequence[str]) -> list[bytes]:
+        async def attempt(patience: Patience) -> AsyncGenerator[bytes, None]:
             for vector in await _ask(channel, patience, model, dimensions, asked):
                 yield vector
 
         async with aclosing(retried(attempt, limits.for_embedding(EMBED_S), world.random)) as vectors:
-            async for vector in vectors:
-                found.append(vector)
+            return [vector async for vector in vectors]
+
+    found: list[bytes] = []
+    for start in range(0, len(texts), TEXTS_MAX):
+        found += await _fitted(ask, [text[:TEXT_CHARS_MAX] or " " for text in texts[start : start + TEXTS_MAX]])
     return found
+
+
+async def _fitted(ask: Callable[[Sequence[str]], Awaitable[list[bytes]]], texts: Sequence[str]) -> list[bytes]:
+    """The vectors of texts, or of as much of each as the model takes."""
+    try:
+        return await ask(texts)
+    except ModelError as error:
+        if error.kind not in _REFUSED or max(map(len, texts)) <= SHORT_CHARS:
+            raise
+    if len(texts) > 1:
+        return [vector for text in texts for vector in await _fitted(ask, (text,))]
+    return await _fitted(ask, (texts[0][: len(texts[0]) // SHORTENED],))
 
 
 async def _ask(channel: Channel, patience: Patience, model: str, dimensions: int, texts: Sequence[str]) -> list[bytes]:

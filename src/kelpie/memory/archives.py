@@ -78,6 +78,8 @@ class Archives:
             await self._models.resolve_embedding(changes["embedding"])
         now, default = self._world.clock.now(), await self._meaning.default()
 
+        changes = {name: cleaned(value) if isinstance(value, str) else value for name, value in changes.items()}
+
         def write(tx: Tx) -> tuple[Archive, Progress]:
             return with_progress(tx, rows.update(tx, self._organization, archive_id, changes, now, self._user), default)
 
@@ -148,8 +150,12 @@ class Archives:
         fresh, now = self._world.ids.new(ArchiveId), self._world.clock.now()
         (made,) = self._made(fresh, (new,))
         default = await self._meaning.default()
-        models = await self._world.database.read(lambda tx: archive_models.of_new(tx, agent_id, default))
-        meant = await self._meaning.of_stored(models, [made.text])
+
+        def models(tx: Tx) -> tuple[str | None, ...]:
+            scope.agent(tx, self._organization, agent_id)
+            return archive_models.of_new(tx, agent_id, default)
+
+        meant = await self._meaning.of_stored(await self._world.database.read(models), [made.text])
 
         def write(tx: Tx) -> tuple[Archive, Passage]:
             scope.agent(tx, self._organization, agent_id)

@@ -22,7 +22,7 @@ from kelpie.world.world import World
 # Texts that are embedded in one go, of whichever scopes, and how long they are together. Their vectors are written in
 # one transaction, behind which turns wait: with four times as many their 99th percentile was half as long again.
 PIECE, PIECE_CHARS = 8, 20_000
-PAGES_MAX = 100  # of items that are looked through for one whose model works
+PAGE, PAGES_MAX = 500, 20  # of items that are looked through for one whose model works
 SCOPES_MAX = 100
 DROPPED = 200  # vectors that are deleted in one transaction
 LOOK_EVERY_S = 5.0
@@ -100,7 +100,7 @@ class Embedding:
     def _bare(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
         before = _LAST
         for _ in range(PAGES_MAX):
-            found = coverage.bare(tx, kind, before, PIECE)
+            found = coverage.bare(tx, kind, before, PAGE)
             scopes = list(dict.fromkeys(scope for _, scope, _ in found))
             meant = archive_models.meant_for(tx, kind, scopes, default)
             used = vectors.models_of(tx, kind, scopes)
@@ -108,8 +108,9 @@ class Embedding:
                 model = meant.get(scope)
                 if model is not None and self._works(model):
                     alike = {each for each in scopes if (meant.get(each), used.get(each)) == (model, used.get(scope))}
-                    return _piece(tx, kind, model, [item for _, of, item in found if of in alike], used.get(scope))
-            if len(found) < PIECE:
+                    some = [item for _, of, item in found if of in alike][:PIECE]
+                    return _piece(tx, kind, model, some, used.get(scope))
+            if len(found) < PAGE:
                 return None
             before = found[-1][0]
         return None

@@ -64,7 +64,8 @@ class Facts:
         lacking = meant.lacking
         if meanings:
             try:
-                return FoundFacts(await database.read(read), wanted.mode, lacking)
+                async with self._meaning.looking:
+                    return FoundFacts(await database.read(read), wanted.mode, lacking)
             except StorageError as error:
                 lacking = self._meaning.failed(error)
         by_words = replace(wanted, mode="fts")

@@ -95,22 +95,28 @@ class Meaning:
         self.asked = self.asked or bool(distinct)
         if not wanted:
             return Meant(lacking=await self.why_not() or NOT_YET)
+        asked = (self._by_one(handle, distinct, seconds, patient) for handle in (wanted if distinct else ()))
         found: dict[str, tuple[Vector, ...]] = {}
         lacking: str | None = None
-        for handle in wanted if distinct else ():
-            try:
-                async with asyncio.timeout(seconds):
-                    values = await self._models.embed(handle, distinct, patient=patient)
-                vectors = [_nearest().vector(handle, each) for each in values]
-            except TimeoutError:
-                lacking = f"{handle} did not answer within {seconds:g} s"
-            except (ModelError, CallerError, ValueError) as error:
-                lacking = f"{handle}: {error}"
-            else:
-                for text, vector in zip(distinct, vectors, strict=True):
-                    found[text] = (*found.get(text, ()), vector)
+        for vectors in await asyncio.gather(*asked):  # at once, so that one that hangs costs no more than its time
+            if isinstance(vectors, str):
+                lacking = vectors
+                continue
+            for text, vector in zip(distinct, vectors, strict=True):
+                found[text] = (*found.get(text, ()), vector)
         self._tell(lacking)
         return Meant(found, lacking)
+
+    async def _by_one(self, handle: str, texts: Sequence[str], seconds: float, patient: bool) -> list[Vector] | str:
+        """The vectors of one model, or why there are none."""
+        try:
+            async with asyncio.timeout(seconds):
+                values = await self._models.embed(handle, texts, patient=patient)
+            return [_nearest().vector(handle, each) for each in values]
+        except TimeoutError:
+            return f"{handle} did not answer within {seconds:g} s"
+        except (ModelError, CallerError, ValueError) as error:
+            return f"{handle}: {error}"
 
     def _tell(self, lacking: str | None) -> None:
         """In the log, once for each trouble: every search and every message would tell of it again."""

@@ -112,7 +112,7 @@ class ProcessSandbox:
             self._places.give_back(level)
 
     async def _run(self, cell: Cell, job: Job) -> Ended:
-        started = self._clock.now()
+        started = self._clock.monotonic_ns()
         timed_out = False
         env = {**PROXY_ENV, **job.env} if job.confinement.egress else job.env
         async with self._served(cell, job):
@@ -128,7 +128,7 @@ class ProcessSandbox:
             result=left.result,
             stdout=left.stdout,
             stderr=left.stderr,
-            duration_us=self._clock.now() - started,
+            duration_us=(self._clock.monotonic_ns() - started) // 1000,
             truncated=left.truncated,
             cpu_us=left.cpu_us,
             memory_peak_bytes=left.memory_peak_bytes,

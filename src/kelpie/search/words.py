@@ -11,18 +11,18 @@ import unicodedata
 from functools import lru_cache
 from zlib import crc32
 
-from kelpie.search.stems import stem
+from kelpie.search.stems import LONGEST, stem
 
 QUERY_TERMS_MAX = 32
 QUERY_CHARS_MAX = 2000
-_KNOWN_MAX = 65_536  # words whose numbers are remembered: to make one takes 10 microseconds
+_KNOWN_MAX = 65_536  # words whose numbers are remembered, but for very long ones: to make one takes 10 microseconds
 
 _PLAIN = re.compile("[a-z0-9]+")
 
 
 def numbers(text: str) -> tuple[int, ...]:
     """The numbers of all words of a text."""
-    return tuple(map(_number, _words(text)))
+    return tuple(_number(word) if len(word) <= LONGEST else crc32(word.encode()) for word in _words(text))
 
 
 def packed(text: str) -> bytes:

@@ -1,0 +1,56 @@
+"""Texts as vectors: whom they are asked of, how long that may take, and for whom."""
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kelpie.core.accounts import Caller
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import OrganizationId, UserId
+from kelpie.core.passages import NewPassage
+from kelpie.core.settings import Settings
+from kelpie.memory import meaning
+from kelpie.memory.meaning import Meaning
+from tests.agent.meaningful import MeaningfulHouse
+
+STRANGER = Caller(
+    UserId("user-00000000-0000-4000-8000-00000000000b"), OrganizationId("org-00000000-0000-4000-8000-00000000000b")
+)
+
+
+class Slow:
+    """Models that answer only when all of them are asked, but for one, which never does."""
+
+    def __init__(self, count: int) -> None:
+        self.all_asked = asyncio.Barrier(count)
+
+    async def embed(self, handle: str, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        await self.all_asked.wait()
+        if handle == "hangs":
+            await asyncio.Event().wait()
+        return [struct.pack("<2f", 1.0, 0.0) for _ in texts]
+
+
+async def test_models_are_asked_at_once_and_one_that_hangs_keeps_nothing_from_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(meaning, "LOOK_S", 0.5)
+    models: Any = Slow(3)
+    meant = await Meaning(models, Settings()).of_query(["one", "hangs", "two", "one", None], "text")
+    assert list(meant.by_model("text")) == ["one", "two"]
+    assert meant.lacking is not None and "hangs did not answer" in meant.lacking
+
+
+async def test_nothing_is_embedded_for_an_agent_of_somebody_else(tmp_path: Path) -> None:
+    house: Any = await MeaningfulHouse(tmp_path / "kelpie.db").start()
+    try:
+        agent = await house.agent()
+        with pytest.raises(NotFound):
+            await house.kelpie.doors(STRANGER).archives.remember(agent, NewPassage("of a stranger"))
+        assert "of a stranger" not in house.model.embedded
+    finally:
+        await house.stop()
