@@ -166,9 +166,11 @@ async def test_where_no_groups_can_be_had_cells_work_and_the_reason_is_told() ->
 
 async def test_a_place_for_groups_that_was_taken_away_is_looked_for_again(tmp_path: Path) -> None:
     await working()
-    places = iter([ControlGroups([tmp_path / "gone"]), NoGroups("none", "none")])
+    gone = ControlGroups([tmp_path / "gone"])
+    places = iter([gone, NoGroups("none", "none"), gone, gone])
     cells = BubblewrapCells(lambda: next(places))
+    await (await cells.open(PYTHON)).kill()
+    cells._groups = None
     with pytest.raises(SandboxUnavailable, match="No such file or directory"):
         await cells.open(PYTHON)
-    await (await cells.open(PYTHON)).kill()
     await cells.close()

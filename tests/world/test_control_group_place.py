@@ -10,7 +10,7 @@ from kelpie.world import control_group_place as room
 from kelpie.world.control_group import ControlGroups, Group
 from kelpie.world.control_group_place import LEAF, PREFIX, NoGroups, find
 
-KIN = f"{PREFIX}{Path('/proc/self/ns/pid').stat().st_ino}-"
+KIN = f"{PREFIX}ns{Path('/proc/self/ns/pid').stat().st_ino}-"
 OURS = f"{KIN}{os.getpid()}"
 
 
@@ -170,7 +170,7 @@ def test_the_older_kind_has_a_directory_for_each_hierarchy(tmp_path: Path) -> No
         mounts += f"cgroup {tmp_path}/cgroup/{name} cgroup rw,{name} 0 0\n"
         groups += f"{number}:{name}:/ours\n"
     old = tmp_path / f"cgroup/memory/ours/{KIN}4000000/cell-9"
-    elsewhere = tmp_path / f"cgroup/memory/ours/{PREFIX}1-4000000/cell-9"
+    elsewhere = tmp_path / f"cgroup/memory/ours/{PREFIX}ns1-4000000/cell-9"
     old.mkdir(parents=True)
     elsewhere.mkdir(parents=True)
     found = find(proc(tmp_path, mounts, groups))

@@ -155,13 +155,12 @@ class BubblewrapCells:
             raise
 
     def _group(self) -> Group | None:
-        if isinstance(groups := self.groups, NoGroups):
-            return None
+        name = f"cell-{next(self._names)}"
         try:
-            return groups.make(f"cell-{next(self._names)}")
-        except FileNotFoundError:
-            self._groups = None  # somebody took the place away: the next cell looks for another one
-            raise
+            return self.groups.make(name) if isinstance(self.groups, ControlGroups) else None
+        except FileNotFoundError:  # somebody took the place away: there may be another
+            self._groups = None
+            return self.groups.make(name) if isinstance(self.groups, ControlGroups) else None
 
     async def close(self) -> None:
         if isinstance(self._groups, ControlGroups):

@@ -194,7 +194,7 @@ class BubblewrapCell:
         os.close(self._outer)
         self._outer = None
         code = self._hold.process.wait()
-        self._code = code if code >= 0 else None
+        self._code = code if code >= 0 and self._killed is None else None  # it passes on how those within were killed
         self._gone.set()
         self._over.set()
 

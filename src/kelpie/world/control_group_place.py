@@ -120,7 +120,7 @@ def _top(place: Path, divide: Callable[[Path], None]) -> Path:
     A number names a process only among those that we can see: what a server in another container has made stays.
     """
     divide(place)
-    kin = f"{PREFIX}{Path('/proc/self/ns/pid').stat().st_ino}-"
+    kin = f"{PREFIX}ns{Path('/proc/self/ns/pid').stat().st_ino}-"
     for old in sorted(place.glob(f"{kin}[0-9]*")):
         if not Path("/proc", old.name.removeprefix(kin)).exists():
             for each in sorted(old.glob("*/")):
