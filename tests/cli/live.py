@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kelpie.core.settings import VARIABLES
+from kelpie.world.data_dir import DataDir
 
 BIN = Path(sys.executable).parent
 COMMAND_S = 120
@@ -75,4 +76,5 @@ def live(data_dir: Path, extra: Mapping[str, str] | None = None) -> Iterator[Liv
         try:
             yield place
         finally:
-            place.kelpie("server", "stop")
+            if DataDir.holder(str(data_dir)) is not None:
+                place.kelpie("server", "stop")
