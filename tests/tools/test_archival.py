@@ -52,6 +52,14 @@ def test_tags_dates_and_number(shop: Workshop) -> None:
     assert [r["content"] for r in search(shop, query="", top_k=1)] == ["tea 2"]
 
 
+def test_tags_are_bounded(shop: Workshop) -> None:
+    many = [str(number) for number in range(1001)]
+    for name, arguments in (("archival_memory_insert", {"content": "x"}), ("archival_memory_search", {"query": "x"})):
+        with pytest.raises(ToolError, match="1001 tags; give at most 1000"):
+            shop.run(name, **arguments, tags=many)
+        shop.run(name, **arguments, tags=many[1:])
+
+
 def test_what_was_near_is_shown_only_while_it_is_the_agents_own(shop: Workshop) -> None:
     """What is near is found before the commit; the agent may have been given another archive since."""
     shop.run("archival_memory_insert", content="tea of Ann")

@@ -1,5 +1,6 @@
 """A model's arguments: slips that lose nothing are mended, everything else is told in a sentence."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -130,3 +131,21 @@ def test_anything_is_either_checked_or_explained(arguments: dict[str, Any]) -> N
     except ToolError:
         return
     assert check_arguments(SCHEMA, checked) == checked, "checking again changes nothing"
+
+
+_KEYWORDS = [
+    "x", "type", "properties", "required", "additionalProperties", "anyOf", "oneOf", "allOf", "$ref", "items",
+    "prefixItems", "enum", "const", "minimum", "maxLength", "propertyNames", "$defs", "pattern",
+]  # fmt: skip
+_ODD = st.recursive(
+    st.sampled_from([None, True, 5, 1.5, "x", "integer", 10**30, [], {}]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(_KEYWORDS), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(_ODD, _ODD)
+def test_whatever_was_stored_as_a_schema_breaks_no_call(schema: Any, value: Any) -> None:
+    for parameters in (schema, {"properties": {"x": schema}, "required": schema, "$defs": schema}):
+        with contextlib.suppress(ToolError):
+            check_arguments({"parameters": parameters}, {"x": value})

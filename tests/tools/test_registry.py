@@ -95,6 +95,7 @@ async def test_the_schema_gives_the_name(tools: Tools) -> None:
         (NewTool(SQUARE, {"name": "two words"}), InvalidInput, "json_schema.name"),
         (NewTool(SQUARE, {"description": "no name"}), InvalidInput, "json_schema.name"),
         (NewTool(SQUARE, {"name": "x", "parameters": []}), InvalidInput, "json_schema.parameters"),
+        (NewTool(SQUARE, {"name": "x", "description": ["a"]}), InvalidInput, "json_schema.description"),
         (NewTool(SQUARE.replace("square", "größe")), InvalidInput, "größe"),
         (NewTool(SQUARE, return_char_limit=0), InvalidInput, "return_char_limit"),
         (NewTool(SQUARE.replace("square", "send_message")), Conflict, "'send_message'"),

@@ -13,6 +13,7 @@ from kelpie.core.search import SearchMode
 from kelpie.core.time import Micros
 
 PASSAGE_CHARS_MAX = 100_000
+TAGS_MAX = 1000  # of one passage, or of one search
 CHUNK_SIZE = 300
 
 

@@ -2,7 +2,8 @@
 
 Small slips that lose nothing are mended (`"5"` for a number, a list written as JSON text, null for what was left out);
 everything else raises ToolError with a sentence that the model can act on. What a schema says beyond types, choices,
-sizes and limits (a `pattern`, a `format`) is left to the tool itself.
+sizes and limits (a `pattern`, a `format`) is left to the tool itself. A schema is whatever somebody has stored: what
+is not as it should be in one says nothing.
 """
 
 import json
@@ -30,7 +31,7 @@ def check_arguments(json_schema: Schema, arguments: Mapping[str, Any]) -> dict[s
 
     Raises ToolError for a missing, unknown or wrong argument.
     """
-    parameters: Schema = json_schema.get("parameters") or {}
+    parameters = kinds_of.mapping(json_schema.get("parameters"))
     return _Check(parameters).object(parameters, arguments, "", 0)
 
 
@@ -54,13 +55,13 @@ class _Check:
         self._definitions: dict[str, Schema] = {
             f"#/{place}/{name}": schema
             for place in ("$defs", "definitions")
-            for name, schema in cast("Mapping[str, Any]", parameters.get(place) or {}).items()
+            for name, schema in kinds_of.mapping(parameters.get(place)).items()
             if isinstance(schema, Mapping)
         }
 
     def object(self, schema: Schema, given: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
-        properties: Mapping[str, Any] = schema.get("properties") or {}
-        required: Sequence[str] = schema.get("required") or ()
+        properties = kinds_of.mapping(schema.get("properties"))
+        required = [name for name in kinds_of.listed(schema.get("required")) if isinstance(name, str)]
         others = schema.get("additionalProperties")
         checked: dict[str, Any] = {}
         for name, value in given.items():
@@ -87,7 +88,7 @@ class _Check:
         if depth > _DEPTH_MAX:
             raise ToolError(f"The argument '{path}' is nested too deeply.")
         schema = self._meant(schema)
-        choices: Sequence[Schema] = schema.get("anyOf") or schema.get("oneOf") or ()
+        choices = _choices(schema)
         if choices:
             return self._first_fit(choices, value, path, depth)
         kinds = kinds_of.named(schema)
@@ -111,9 +112,9 @@ class _Check:
             if not isinstance(schema, Mapping):
                 return {}
             found = cast("Schema", schema)
-            parts: Sequence[Any] = found.get("allOf") or ()
+            parts = kinds_of.listed(found.get("allOf"))
             if "$ref" in found:
-                schema = self._definitions.get(found["$ref"])
+                schema = self._definitions.get(str(found["$ref"]))
             elif len(parts) == 1 and isinstance(parts[0], Mapping):
                 schema = {**{key: value for key, value in found.items() if key != "allOf"}, **parts[0]}
             else:
@@ -122,11 +123,11 @@ class _Check:
 
     def _places(self, schema: Schema) -> Iterator[Any]:
         """The schema of each item of a list, without end."""
-        yield from cast("Sequence[Any]", schema.get("prefixItems") or ())
+        yield from kinds_of.listed(schema.get("prefixItems"))
         while True:
             yield schema.get("items", {})
 
-    def _first_fit(self, choices: Sequence[Schema], value: Any, path: str, depth: int) -> Any:
+    def _first_fit(self, choices: Sequence[Any], value: Any, path: str, depth: int) -> Any:
         """The value as the first choice that takes it; those that take it as it is come before those that mend it."""
         meant = [self._meant(choice) for choice in choices]
         exact = [one for one in meant if any(kinds_of.holds(value, kind) for kind in kinds_of.named(one))]
@@ -140,11 +141,15 @@ class _Check:
 
     def _allows_null(self, schema: Any, depth: int) -> bool:
         schema = self._meant(schema)
-        choices: Sequence[Schema] = schema.get("anyOf") or schema.get("oneOf") or ()
+        choices = _choices(schema)
         kinds = kinds_of.named(schema)
         if not kinds and not choices:
             return True
         return "null" in kinds or (depth < _DEPTH_MAX and any(self._allows_null(one, depth + 1) for one in choices))
+
+
+def _choices(schema: Schema) -> Sequence[Any]:
+    return kinds_of.listed(schema.get("anyOf")) or kinds_of.listed(schema.get("oneOf"))
 
 
 def _known(properties: Schema) -> str:

@@ -81,6 +81,8 @@ def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
     name, parameters = given.get("name"), given.get("parameters")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput("json_schema.name", "must be 1 to 128 letters, digits, '_' or '-'")
+    if not isinstance(given.get("description"), str | None):
+        raise InvalidInput("json_schema.description", "must be text")
     if parameters is None:
         return dict(given) | {"parameters": {"type": "object", "properties": {}, "required": []}}
     if not isinstance(parameters, Mapping) or not isinstance(parameters.get("properties", {}), Mapping):

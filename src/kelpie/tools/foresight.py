@@ -73,7 +73,8 @@ class Foresight:
         meanings = meant.by_model(wanted.text)
         if not meanings:
             return Insight(lacking=meant.lacking)
-        near = await self.database.read(lambda tx: facts.nearest(tx, finder, agent_id, wanted, used, meanings))
+        async with self.meaning.looking:
+            near = await self.database.read(lambda tx: facts.nearest(tx, finder, agent_id, wanted, used, meanings))
         return Insight(facts=tuple(near), by_meaning=True)
 
 

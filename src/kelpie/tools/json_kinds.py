@@ -1,6 +1,6 @@
 """The kinds of value JSON has, by the names JSON schema gives them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 WORDS = {
@@ -20,6 +20,16 @@ def named(schema: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(kind, str):
         return (kind,)
     return tuple(one for one in cast("list[Any]", kind) if isinstance(one, str)) if isinstance(kind, list) else ()
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """What a schema says where there should be an object; anything else says nothing."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def listed(value: Any) -> Sequence[Any]:
+    """What a schema says where there should be a list; anything else says nothing."""
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
 
 
 def holds(value: Any, kind: str) -> bool:

@@ -37,7 +37,8 @@ async def search(database: Database, meaning: Meaning, organization: Organizatio
     lacking = meant.lacking
     if meanings:
         try:
-            return FoundTools(await database.read(read), wanted.mode, lacking)
+            async with meaning.looking:
+                return FoundTools(await database.read(read), wanted.mode, lacking)
         except StorageError as error:
             lacking = meaning.failed(error)
     by_words = replace(wanted, mode="fts")

@@ -6,13 +6,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.errors import InvalidInput
-from kelpie.core.passages import CHUNK_SIZE, NewArchive, NewPassage
+from kelpie.core.passages import CHUNK_SIZE, TAGS_MAX, NewArchive, NewPassage
 from kelpie.server.letta.model_body import EmbeddingConfig
 from kelpie.server.letta.times import moment
 
 NAME_CHARS_MAX = 500
 BATCH_MAX = 1000
-TAGS_MAX = 1000
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Tags = Annotated[list[str], Field(max_length=TAGS_MAX)]

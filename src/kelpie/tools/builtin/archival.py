@@ -6,7 +6,7 @@ from typing import Any
 
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ArchiveId, PassageId
-from kelpie.core.passages import PASSAGE_CHARS_MAX, Passage, PassageQuery
+from kelpie.core.passages import PASSAGE_CHARS_MAX, TAGS_MAX, Passage, PassageQuery
 from kelpie.core.search import reach
 from kelpie.memory.edits import cleaned
 from kelpie.storage import archives, passage_finding, passages
@@ -114,4 +114,7 @@ def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]
 
 
 def _tags(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(sorted({cleaned(tag) for tag in arguments.get("tags") or () if tag.strip()}))
+    tags = tuple(sorted({cleaned(tag) for tag in arguments.get("tags") or () if tag.strip()}))
+    if len(tags) > TAGS_MAX:
+        raise ToolError(f"There are {len(tags)} tags; give at most {TAGS_MAX}.")
+    return tags

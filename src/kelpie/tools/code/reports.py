@@ -45,7 +45,7 @@ def _note(ended: Ended, confinement: Confinement) -> str | None:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    return data.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 def _cut(text: str) -> str:

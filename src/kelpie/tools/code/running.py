@@ -45,8 +45,9 @@ class CodeRunner:
             way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
             job = Job(runner, asked, way.env, mounts, confinement, way.passport, call.chain.hops)
             ended = await sandbox.run(job)
-        if _is_missing(ended):
-            raise ToolError(_missing(language, guessed=not named))
+        if _is_missing(language, ended):
+            told = _missing(language, guessed=not named)
+            raise ToolError(told, cpu_us=ended.cpu_us, memory_peak_bytes=ended.memory_peak_bytes)
         facts = {"language": language.value} | ({} if named else {"detected": True})
         return report(with_code(ended), confinement, facts)
 
@@ -58,8 +59,11 @@ def required(sandbox: Sandbox | None) -> Sandbox:
     return sandbox
 
 
-def _is_missing(ended: Ended) -> bool:
-    return (ended.code == MISSING_CODE and MISSING.encode() in ended.stderr) or NO_TYPES in ended.stderr
+def _is_missing(language: Language, ended: Ended) -> bool:
+    """What the program in the cell says of itself. The code can say the same, and then is told what it said."""
+    if language is Language.ts:
+        return NO_TYPES in ended.stderr
+    return language in RUNTIMES and ended.code == MISSING_CODE and MISSING.encode() in ended.stderr
 
 
 def _missing(language: Language, *, guessed: bool) -> str:
