@@ -247,6 +247,25 @@ async def test_outcomes_are_told_apart(shop: Workshop):
     assert registered["fine"].subject.kind == "custom" and registered["fine"].refusal is None
 
 
+async def test_a_call_by_hand_that_nobody_waits_for_counts_at_once_with_what_it_took(shop: Workshop):
+    agent_id = await shop.make("fine", quota=Quota(tool_calls=2))
+    shop.model.script = [says("", ("fine", {"x": "1"})), says("well")]
+    await shop.say(agent_id, "go")
+    shop.hold = asyncio.Event()
+    shop.begun.clear()
+    trial = asyncio.create_task(shop.kelpie.doors(shop.kelpie.agents._caller).trials.run(agent_id, "fine", {"x": "2"}))
+    async with asyncio.timeout(10):
+        await shop.begun.wait()
+    shop.contexts[-1].meter.cpu_us = 5  # as a sandbox tells it
+    trial.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await trial
+    newest = (await shop.permissions.calls(CallQuery(), agent_id))[0]
+    assert (newest.outcome, newest.took.cpu_us, newest.counted) == ("interrupted", 5, True)
+    shop.model.script = [says("", ("fine", {"x": "3"})), says("well")]
+    assert "are used up" in results(await shop.say(agent_id, "go"))[0]
+
+
 async def test_a_cancelled_call_is_recorded_and_all_goes_with_the_agent(shop: Workshop):
     agent_id = await shop.make("fine")
     shop.hold = asyncio.Event()

@@ -8,6 +8,7 @@ import pytest
 from kelpie.core.confinement import Mount, Runner
 from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.sandbox.pool import PLANS_MAX, WARM_PER_PLAN, Pool
+from kelpie.sandbox.port import Meter
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.clock import SystemClock
@@ -120,6 +121,20 @@ async def test_a_pool_that_keeps_none_starts_each() -> None:
     await pool.take(PYTHON)
     assert (pool.counts.misses, pool.counts.warm, len(cells.started)) == (2, 0, 2)
     await pool.close()
+
+
+async def test_what_a_job_had_taken_is_known_when_it_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Left(code=None, result=None, stdout=b"", stderr=b"", cpu_us=7, memory_peak_bytes=9)
+    monkeypatch.setattr(PlainCell, "left", lambda self: left)
+    sandbox, job = ProcessSandbox(PlainCells(), SystemClock(), warm_max=0), script("pass")
+    running = asyncio.create_task(sandbox.run(job))
+    while sandbox.counts()["running"] < 1:  # noqa: ASYNC110 - one turn of the loop
+        await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert job.meter == Meter(7, 9)
+    await sandbox.settled()
 
 
 async def test_too_many_wait_and_are_told_so_and_no_place_is_lost() -> None:

@@ -75,13 +75,13 @@ class Trials:
             quota=bounds.quota,
         )
         clock = ours.world.clock
-        note = Note(self._caller, agent, tool, now, clock.monotonic_ns, clock.monotonic_ns())
+        note = Note(self._caller, agent, tool, now, clock.monotonic_ns, clock.monotonic_ns(), call.meter)
         if (refusal := bounds.refusal(subject_of(tool))) is not None:
-            outcome = await self._turned_away(note, ToolError(refusal.told), refusal)
-        else:
-            outcome = await self._run(ours, call, arguments, note)
-        ours.recount(agent.id)
-        return _tried(tool, outcome)
+            return _tried(tool, await self._turned_away(note, ToolError(refusal.told), refusal))
+        try:
+            return _tried(tool, await self._run(ours, call, arguments, note))
+        finally:  # also for who is gone before it has ended
+            ours.recount(agent.id)
 
     async def attempt(
         self, new: NewTool, name: str | None, arguments: Mapping[str, Any], env: Mapping[str, str]

@@ -6,7 +6,7 @@ also when whoever called it is gone; where that fails, nobody is told that it ma
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kelpie.agent.calls import since
@@ -18,6 +18,7 @@ from kelpie.core.time import Micros
 from kelpie.core.tool_calls import CallOutcome, Took
 from kelpie.core.tools import Tool, ToolType
 from kelpie.observe import logs
+from kelpie.sandbox.port import Meter
 from kelpie.tools import by_hand
 from kelpie.tools.port import CallContext, Insight, Outcome, TransactionalTool
 from kelpie.tools.registry import preparation, transactional
@@ -40,6 +41,7 @@ class Note:
     at: Micros
     ticks: Callable[[], int]  # a stopwatch in nanoseconds
     began: int
+    meter: Meter = field(default_factory=Meter)  # of what runs outside
 
     def put_down(self, tx: Tx, outcome: Outcome, ended: CallOutcome | None = None, reason: str | None = None) -> None:
         """Records the call; without a word on how it ended, as its outcome says."""
@@ -121,7 +123,8 @@ def failed(tool: Tool, error: ToolError | CallerError) -> Outcome:
 async def _given_up(database: Database, note: Note) -> None:
     """Records a call that was ended because nobody waits for it any more."""
     try:
-        await database.transact(lambda tx: note.put_down(tx, Outcome("", ok=False), CallOutcome.interrupted))
+        took = Outcome("", ok=False, cpu_us=note.meter.cpu_us, memory_peak_bytes=note.meter.memory_peak_bytes)
+        await database.transact(lambda tx: note.put_down(tx, took, CallOutcome.interrupted))
     except StorageError as error:
         _log.warning("a call that was given up could not be recorded", tool=note.tool.name, error=str(error))
 

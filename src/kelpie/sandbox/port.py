@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
 
-__all__ = ["Ended", "How", "Job", "Mount", "Runner", "Sandbox"]
+__all__ = ["Ended", "How", "Job", "Meter", "Mount", "Runner", "Sandbox"]
 
 
 class How(StrEnum):
@@ -24,6 +24,14 @@ class How(StrEnum):
     crashed = "crashed"  # the cell broke under it
 
 
+@dataclass(slots=True)
+class Meter:
+    """What a job had taken when nobody waited for its result any more, and it was ended."""
+
+    cpu_us: int = 0
+    memory_peak_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     runner: Runner
@@ -33,6 +41,7 @@ class Job:
     confinement: Confinement = DEFAULT_CONFINEMENT
     passport: str | None = None  # a token for calls back into our API; None: there is no way to it
     level: int = 0  # of who waits for it: code that calls code waits for a higher one
+    meter: Meter = field(default_factory=Meter, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

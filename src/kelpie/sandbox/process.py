@@ -67,6 +67,10 @@ class ProcessSandbox:
             ended = await self._run(cell, job)
             wait = ended.how is not How.finished or any(mount.writable for mount in job.mounts)
             return ended
+        except asyncio.CancelledError:
+            left = cell.left()
+            job.meter.cpu_us, job.meter.memory_peak_bytes = left.cpu_us, left.memory_peak_bytes
+            raise
         finally:
             burial = self._burials[number] = asyncio.create_task(self._bury(number, cell, job.level))
             if wait:

@@ -6,7 +6,7 @@ and when a crash leaves one unfinished the model is told that it was interrupted
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kelpie.core.agents import Agent
@@ -20,6 +20,7 @@ from kelpie.core.runs import Run
 from kelpie.core.time import Micros
 from kelpie.core.tools import Tool
 from kelpie.core.working_memory import Limits
+from kelpie.sandbox.port import Meter
 from kelpie.search.items import Near
 from kelpie.search.vectors import Vector
 from kelpie.world.database import Tx
@@ -57,6 +58,7 @@ class CallContext:
     tool: str | None = None  # the name it was called by
     working_memory: Limits = Limits()  # how much of it an agent may have
     quota: Quota = UNBOUNDED  # what a sandbox must hold it to beside its own confinement: `quota.confined`
+    meter: Meter = field(default_factory=Meter, compare=False)  # what a job of it had taken that was broken off
 
     @property
     def author(self) -> Author:

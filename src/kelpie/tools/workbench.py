@@ -5,6 +5,7 @@ when the call was planned; a tool that is replaced or deleted meanwhile finishes
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement
@@ -48,7 +49,7 @@ class Workbench:
             return kept
         with self._callback.opened(tool, call, held.wall_s) as way:
             env = {**around.env, **way.env}
-            outcome = await self._run(tool, arguments, env, held, around.state, way.passport, call.chain.hops)
+            outcome = await self._run(tool, arguments, env, held, around.state, way.passport, call)
         if key is not None:
             self._results.put(key, outcome)
         return outcome
@@ -84,10 +85,12 @@ class Workbench:
         held: Confinement,
         state: Mapping[str, Any] | None = None,
         passport: str | None = None,
-        level: int = 0,
+        call: CallContext | None = None,
     ) -> Outcome:
         async with self._environments.of(tool) as mounts:
-            job = _job(tool, _request(tool, arguments, state, mounts), env, mounts, held, passport, level)
+            job = _job(tool, _request(tool, arguments, state, mounts), env, mounts, held)
+            if call is not None:
+                job = replace(job, passport=passport, level=call.chain.hops, meter=call.meter)
             return outcome_of(tool.name, await self._sandbox.run(job), held)
 
     async def _check(self, tool: Tool, mounts: tuple[Mount, ...]) -> None:
@@ -123,14 +126,6 @@ def _request(
     )
 
 
-def _job(
-    tool: Tool,
-    request: bytes,
-    env: Mapping[str, str],
-    mounts: tuple[Mount, ...],
-    held: Confinement,
-    passport: str | None = None,
-    level: int = 0,
-) -> Job:
+def _job(tool: Tool, request: bytes, env: Mapping[str, str], mounts: tuple[Mount, ...], held: Confinement) -> Job:
     runner = Runner.python if is_python(tool.source_type) else Runner.node
-    return Job(runner, request, dict(env), mounts, held, passport, level)
+    return Job(runner, request, dict(env), mounts, held)

@@ -37,8 +37,9 @@ class Filesystem:
         confinement = call.quota.confined(confined(tool.sandbox))
         mount = await self._workspace.mount(call.agent.id)
         asked = function_call(PROGRAM, "perform", given)
-        job = Job(Runner.python, asked, mounts=(mount,), confinement=confinement, level=call.chain.hops)
-        ended = await self._workspace.watched(call.agent.id, sandbox.run(job))
+        hops, meter = call.chain.hops, call.meter
+        job = Job(Runner.python, asked, mounts=(mount,), confinement=confinement, level=hops, meter=meter)
+        ended = await self._workspace.watched(call.agent.id, sandbox.run(job), meter)
         answer = read_answer(ended.result) if ended.result is not None else None
         if ended.how is not How.finished or answer is None:
             return report(ended, confinement)

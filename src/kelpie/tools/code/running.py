@@ -43,7 +43,7 @@ class CodeRunner:
             if source_type is not None:  # packages that the operator has given the tool, and what the language needs
                 mounts = await stack.enter_async_context(self._environments.of(replace(tool, source_type=source_type)))
             way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
-            job = Job(runner, asked, way.env, mounts, confinement, way.passport, call.chain.hops)
+            job = Job(runner, asked, way.env, mounts, confinement, way.passport, call.chain.hops, call.meter)
             ended = await sandbox.run(job)
         if _is_missing(language, ended):
             told = _missing(language, guessed=not named)

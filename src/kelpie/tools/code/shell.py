@@ -38,5 +38,6 @@ class Shell:
                 confinement=confinement,
                 passport=way.passport,
                 level=call.chain.hops,
+                meter=call.meter,
             )
-            return report(await self._workspace.watched(call.agent.id, sandbox.run(job)), confinement)
+            return report(await self._workspace.watched(call.agent.id, sandbox.run(job), call.meter), confinement)

@@ -47,6 +47,7 @@ class CodeWithTools:
                     confinement=confinement,
                     passport=way.passport,
                     level=call.chain.hops,
+                    meter=call.meter,
                 )
             )
         return report(with_code(ended), confinement, {"language": "python"})

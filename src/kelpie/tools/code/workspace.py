@@ -13,6 +13,7 @@ from typing import TypeVar
 from kelpie.core.confinement import MEGABYTE, Mount
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId
+from kelpie.sandbox.port import Meter
 from kelpie.world.workspaces import ENTRIES_MAX, Size, Workspaces
 
 TARGET = "/workspace"
@@ -36,8 +37,9 @@ class Workspace:
             raise ToolError("this server keeps no workspaces: it has no data directory.")
         return Mount(await self._workspaces.place(agent_id), TARGET, writable=True)
 
-    async def watched(self, agent_id: AgentId, work: Awaitable[T]) -> T:
-        """The result of work that writes to the workspace; it is ended when it fills it up. Raises ToolError."""
+    async def watched(self, agent_id: AgentId, work: Awaitable[T], meter: Meter) -> T:
+        """The result of work that writes to the workspace; it is ended when it fills it up. Raises ToolError, with what
+        it has taken by the meter of its job."""
         assert self._workspaces is not None, "mount() comes first"
         before = await self._workspaces.size(agent_id)
         async with _task(work) as running:
@@ -46,7 +48,7 @@ class Workspace:
                 if (reason := self._excess(await self._workspaces.size(agent_id), before)) is not None:
                     running.cancel()
                     await asyncio.wait((running,))
-                    raise ToolError(reason)
+                    raise ToolError(reason, cpu_us=meter.cpu_us, memory_peak_bytes=meter.memory_peak_bytes)
         return running.result()
 
     def _excess(self, size: Size, before: Size) -> str | None:
