@@ -47,8 +47,10 @@ async def test_a_machine_that_works_proves_it() -> None:
 async def test_a_wall_that_does_not_hold_keeps_everything_out(monkeypatch: pytest.MonkeyPatch) -> None:
     await working()
 
-    def leaking(plan: Plan, information: int, filtered: int | None, hidden: Sequence[str]) -> list[str]:
-        return [*cell_walls.walls(plan, information, filtered, hidden), "--share-net"]
+    def leaking(
+        plan: Plan, information: int, filtered: int | None, hidden: Sequence[str], admission: int | None
+    ) -> list[str]:
+        return [*cell_walls.walls(plan, information, filtered, hidden, admission), "--share-net"]
 
     monkeypatch.setattr(cell_launch, "walls", leaking)
     cells = BubblewrapCells()

@@ -9,18 +9,19 @@ import compileall
 import platform
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.observe import logs
-from kelpie.world import control_group_place, seccomp
-from kelpie.world.bubblewrap_cell import BubblewrapCell, Hold
+from kelpie.world import cell_user, control_group_place, seccomp
+from kelpie.world.bubblewrap_cell import BubblewrapCell, CellBroken, Hold
 from kelpie.world.cell_launch import unwalled, walled
 from kelpie.world.cell_proof import Proof, lacking, prove
-from kelpie.world.cell_walls import PROGRAMS
+from kelpie.world.cell_user import CellUsers, NoUsers
+from kelpie.world.cell_walls import PROGRAMS, shown
 from kelpie.world.cells import Plan
 from kelpie.world.control_group import ControlGroups, Group
 from kelpie.world.control_group_place import NoGroups
@@ -49,12 +50,16 @@ class BubblewrapCells:
     def __init__(
         self,
         groups: Callable[[], ControlGroups | NoGroups] = control_group_place.find,
+        users: Callable[[Iterable[str]], CellUsers | NoUsers] = cell_user.find,
         *,
         kept: Path | None = None,
         lowered: Callable[[str], None] | None = None,
     ) -> None:
         self._find_groups = groups
         self._groups: ControlGroups | NoGroups | None = None
+        self._find_users = users
+        self._users: CellUsers | NoUsers | None = None
+        self._users_hold = False
         self._kept = kept
         self._hidden = [str(kept.parent.resolve())] if kept is not None else []  # the server's own data
         self._lowered = lowered
@@ -70,6 +75,13 @@ class BubblewrapCells:
         if self._groups is None:
             self._groups = self._find_groups()
         return self._groups
+
+    @property
+    def users(self) -> CellUsers | NoUsers:
+        """Who cells become outside; looked for when the first one is wanted."""
+        if self._users is None:
+            self._users = self._find_users([str(PROGRAMS), *shown()])
+        return self._users
 
     @property
     def lacking(self) -> str | None:
@@ -106,7 +118,30 @@ class BubblewrapCells:
             raise SandboxUnavailable(NO_BUBBLEWRAP)
         if self._filter is None:
             raise SandboxUnavailable(NO_FILTER.format(machine=platform.machine()))
-        return await self._started(plan, partial(walled, plan, bwrap, self._filter, self._hidden))
+        launch = partial(walled, plan, bwrap, self._filter, self._hidden)
+        users = self.users
+        try:
+            cell = await self._opened(plan, launch, users)
+        except CellBroken as error:
+            if self._users_hold or isinstance(users, NoUsers):
+                raise
+            cell = await self._opened(plan, launch, NoUsers())  # this raises what has nothing to do with users
+            self._users = NoUsers(str(error))
+            return cell
+        self._users_hold = True
+        return cell
+
+    async def _opened(
+        self, plan: Plan, launch: Callable[[int | None, Group | None], Hold], users: CellUsers | NoUsers
+    ) -> BubblewrapCell:
+        try:
+            if isinstance(users, CellUsers):
+                user = await users.of(plan.mounts)
+            else:
+                user = await cell_user.take_back(plan.mounts)
+        except OSError as error:
+            raise SandboxUnavailable(f"a cell cannot be given what it is to use: {error.strerror}") from error
+        return await self._started(plan, partial(launch, user))
 
     async def _prove(self) -> None:
         if self._proven:
@@ -118,6 +153,8 @@ class BubblewrapCells:
             self._lowered(self._lacking)
         if self._proven and isinstance(self.groups, NoGroups):
             _log.warning("limits of tools hold for each process by itself", reason=self.unbounded)
+        if self._proven and isinstance(self.users, NoUsers) and self.users.seen is not None:
+            _log.warning("tools are root outside of their walls", reason=self.users.seen, remedy=self.users.remedy)
 
     async def _started(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
         try:

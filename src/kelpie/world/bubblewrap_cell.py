@@ -16,13 +16,19 @@ from dataclasses import dataclass
 
 from kelpie.core.confinement import Confinement
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world import cell_greeting, cell_limits, process_ends
+from kelpie.world import cell_greeting, cell_limits, cell_user, process_ends
 from kelpie.world.cell_pipes import CHUNK, Frame, Pipe, framed
 from kelpie.world.cell_trouble import trouble
 from kelpie.world.cells import Doors, Left, Order, Plan
 from kelpie.world.control_group import Group
 
+NOT_ADMITTED = "code cannot be isolated on this server: the users of a cell cannot be mapped ({})"
+NOT_ITSELF = "code cannot be isolated on this server: a cell did not become the user that it was to be"
 BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
+
+
+class CellBroken(SandboxUnavailable):
+    """A cell ended before it was ready, or was not as it was meant to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,8 @@ class Hold:
     group: Group | None
     env: Mapping[str, str]  # before that of the order
     information: int | None = None  # where bubblewrap tells of the first process; None: there are no walls
+    admission: int | None = None  # where it waits until it is told that its users are known
+    user: int | None = None  # what its program becomes outside; None: it stays who the server is
     scratch: str | None = None  # a directory of the host that goes with it
 
     def release(self) -> None:
@@ -49,8 +57,9 @@ class Hold:
     def close(self) -> None:
         """Gives back what is not a cell's pipe."""
         self.control.close()
-        if self.information is not None:
-            os.close(self.information)
+        for each in (self.information, self.admission):
+            if each is not None:
+                os.close(each)
         if self.scratch is not None:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -82,8 +91,10 @@ class BubblewrapCell:
         return not self._given and not self._over.is_set() and self._killed is None
 
     async def ready(self) -> None:
-        """Waits until the launcher has finished the walls and handed out the doors. Raises SandboxUnavailable, or
-        OSError where this process has no descriptor left for them."""
+        """Waits until the launcher has finished the walls and handed out the doors. Raises CellBroken, or OSError where
+        this process has no descriptor left for them."""
+        if self._hold.information is not None:
+            await self._admit(self._hold.information)
         seen = asyncio.Event()
         self._loop.add_reader(self._hold.control, seen.set)
         try:
@@ -94,8 +105,11 @@ class BubblewrapCell:
         if greeting is None:
             await self._over.wait()
             self._pipes[1].drain()
-            raise SandboxUnavailable(trouble(self._pipes[1].data.decode("utf-8", "replace")))
+            raise CellBroken(trouble(self._pipes[1].data.decode("utf-8", "replace")))
         self._runner, doors = greeting.process, greeting.doors
+        if self._hold.user not in (None, greeting.user):
+            _close_all(doors)
+            raise CellBroken(NOT_ITSELF)
         if self._hold.information is not None:
             if len(doors) != cell_greeting.DOORS:  # the kernel drops what there is no room for
                 _close_all(doors)
@@ -103,8 +117,21 @@ class BubblewrapCell:
             for door in doors:
                 door.setblocking(False)
             self.doors = Doors(*doors)
-            told = json.loads(os.read(self._hold.information, cell_greeting.BYTES_MAX))
-            self._first = os.pidfd_open(told["child-pid"])
+
+    async def _admit(self, information: int) -> None:
+        """Takes hold of the first process in it and, if it is to become somebody else, lets it. Raises CellBroken."""
+        process = await cell_greeting.reported(self._loop, information)
+        if process is None:
+            return  # it ended, and what it said will tell why
+        try:
+            self._first = os.pidfd_open(process)
+            if self._hold.user is not None and self._hold.admission is not None:
+                cell_user.admit(process, self._hold.user)
+                os.write(self._hold.admission, b"1")
+        except (ProcessLookupError, BrokenPipeError):
+            return  # as above
+        except PermissionError as error:
+            raise CellBroken(NOT_ADMITTED.format(error.strerror)) from error
 
     async def run(self, order: Order) -> None:
         """Gives it its one order and waits until the result is there, or the program ended, or flooded us.

@@ -1,6 +1,12 @@
-"""The first words of a cell: which process will run the order, and the doors it hands out."""
+"""The first words of a cell: which process will run the order, as which user, and the doors it hands out.
+
+Before that bubblewrap reports which process is the first in the cell.
+"""
 
 import array
+import asyncio
+import json
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -12,10 +18,35 @@ _CREDENTIALS = struct.Struct("3i")  # process, user and group, as the kernel vou
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """The process is named as this side knows it; fewer doors than there are come where descriptors have run out."""
+    """Process and user are named as this side knows them; fewer doors than there are come where descriptors have run
+    out."""
 
     process: int
+    user: int
     doors: Sequence[socket.socket]
+
+
+async def reported(loop: asyncio.AbstractEventLoop, information: int) -> int | None:
+    """The first process in the cell; None when bubblewrap went away instead."""
+    os.set_blocking(information, False)
+    seen = asyncio.Event()
+    loop.add_reader(information, seen.set)
+    told = b""
+    try:
+        while not told.endswith(b"}\n"):
+            await seen.wait()
+            seen.clear()
+            try:
+                piece = os.read(information, BYTES_MAX)
+            except BlockingIOError:
+                continue  # we were woken twice for one piece
+            if not piece:
+                return None
+            told += piece
+    finally:
+        loop.remove_reader(information)
+    process: int = json.loads(told)["child-pid"]
+    return process
 
 
 def expect(control: socket.socket) -> None:
@@ -27,11 +58,11 @@ def receive(control: socket.socket) -> Greeting | None:
     """What the launcher sent; None when it went away instead."""
     room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(DOORS * array.array("i").itemsize)
     message, ancillary, _, _ = control.recvmsg(BYTES_MAX, room)
-    process, descriptors = 0, array.array("i")
+    process, user, descriptors = 0, -1, array.array("i")
     for level, kind, data in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
         elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
-            process = _CREDENTIALS.unpack_from(data)[0]
+            process, user, _ = _CREDENTIALS.unpack_from(data)
     doors = [socket.socket(fileno=each) for each in descriptors]
-    return Greeting(process, doors) if message else None
+    return Greeting(process, user, doors) if message else None

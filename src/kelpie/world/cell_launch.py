@@ -22,18 +22,30 @@ NO_MOUNTS = (
 )
 
 
-def walled(plan: Plan, bwrap: str, filtered: bytes, hidden: Sequence[str], group: Group | None) -> Hold:
-    """Starts bubblewrap, which builds the walls and starts the launcher behind them."""
+def walled(
+    plan: Plan, bwrap: str, filtered: bytes, hidden: Sequence[str], user: int | None, group: Group | None
+) -> Hold:
+    """Starts bubblewrap, which builds the walls and starts the launcher behind them; who becomes a user of its own
+    waits until it is admitted."""
     with ExitStack() as kept, ExitStack() as given:
         ours, theirs = _sockets(kept, given)
         information, information_end = _pipe(kept, given)
+        admission_end, admission = _pipe(given, kept) if user is not None else (None, None)
         # Options given on the command line could be read in the cell, and with them paths of the host.
         seccomp = _in_memory(filtered, given)
-        options = _in_memory("\0".join([*walls(plan, information_end, seccomp, hidden), ""]).encode(), given)
-        command = [bwrap, "--args", str(options), "--", *program(plan, theirs)]
-        process, stdout, stderr = _start(command, [theirs, information_end, options, seccomp], "/", group)
+        told = walls(plan, information_end, seccomp, hidden, admission_end)
+        options = _in_memory("\0".join([*told, ""]).encode(), given)
+        command = [bwrap, "--args", str(options), "--", *program(plan, theirs, admission=admission_end)]
+        descriptors = [
+            theirs,
+            information_end,
+            options,
+            seccomp,
+            *([admission_end] if admission_end is not None else []),
+        ]
+        process, stdout, stderr = _start(command, descriptors, "/", group, user)
         kept.pop_all()
-        return Hold(process, ours, stdout, stderr, group, environment(), information)
+        return Hold(process, ours, stdout, stderr, group, environment(), information, admission, user)
 
 
 def unwalled(plan: Plan, group: Group | None) -> Hold:
@@ -60,13 +72,16 @@ def _sockets(kept: ExitStack, given: ExitStack) -> tuple[socket.socket, int]:
 
 
 def _start(
-    command: Sequence[str], descriptors: Sequence[int], directory: str, group: Group | None
+    command: Sequence[str], descriptors: Sequence[int], directory: str, group: Group | None, user: int | None = None
 ) -> tuple[subprocess.Popen[bytes], int, int]:
     """The process and our ends of its standard output and standard error."""
     if group is not None:
         command = group.entering(command)
     with ExitStack() as kept, ExitStack() as given:
         (stdout, stdout_end), (stderr, stderr_end) = _pipe(kept, given), _pipe(kept, given)
+        if user is not None:  # else it could write to them, but not open /dev/stdout
+            os.fchown(stdout_end, user, user)
+            os.fchown(stderr_end, user, user)
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout_end, stderr=stderr_end, pass_fds=descriptors, env={},
             cwd=directory, start_new_session=True,

@@ -21,6 +21,7 @@ from kelpie.core.confinement import MEGABYTE, Confinement, Runner
 from kelpie.core.errors import InvalidInput, SandboxUnavailable
 from kelpie.world import json_file
 from kelpie.world.bubblewrap_cell import BubblewrapCell
+from kelpie.world.cell_user import CellUsers, NoUsers
 from kelpie.world.cell_walls import PROGRAMS, walls
 from kelpie.world.cells import Left, Order, Plan
 from kelpie.world.control_group import ControlGroups
@@ -87,6 +88,9 @@ class Starter(Protocol):
     @property
     def groups(self) -> ControlGroups | NoGroups: ...
 
+    @property
+    def users(self) -> CellUsers | NoUsers: ...
+
     async def open(self, plan: Plan) -> BubblewrapCell: ...
 
 
@@ -110,7 +114,7 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
         _wall("no way to the network", told["connect"]),
         _wall("system calls are filtered", told["unshare"]),
     ]
-    extra = [_landlock(told["name"]), _processes(told["children"], cells.groups)]
+    extra = [_landlock(told["name"]), *_user(cells.users), _processes(told["children"], cells.groups)]
     if thoroughly:
         extra += [await _memory(cells), await _processor(cells)]
     failing = [each.name for each in essential if not each.works]
@@ -154,6 +158,14 @@ def _landlock(refusal: str | None) -> Tried:
     return Tried(name, False, "it was not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
 
 
+def _user(users: CellUsers | NoUsers) -> list[Tried]:
+    """Nothing is told where the server is no root: cells are the same ordinary user then."""
+    name = "outside of its walls it is not root"
+    if isinstance(users, CellUsers):
+        return [Tried(name, True, "it became a user that owns nothing here")]
+    return [] if users.seen is None else [Tried(name, False, users.seen, users.remedy)]
+
+
 def _processes(children: int | None, groups: ControlGroups | NoGroups) -> Tried:
     name = "processes are bounded"
     if children is None:
@@ -186,12 +198,11 @@ def _remedy(groups: ControlGroups | NoGroups) -> str:
 
 async def lacking(cells: Starter, kept: Path | None) -> str | None:
     """Why no code may run, or None. What was proven since the machine started, with these walls, is not tried again."""
-    identity = _identity() if sys.platform == "linux" and kept is not None else None
-    if kept is not None and identity is not None and _read(kept) == identity:
+    if kept is not None and sys.platform == "linux" and _read(kept) == _identity(cells.users):
         return None
     found = (await prove(cells, platform.machine())).lacking
     if found is None and kept is not None:
-        json_file.write(kept, identity)
+        json_file.write(kept, _identity(cells.users))  # the proof may have found out that there are no users
     return found
 
 
@@ -202,10 +213,14 @@ def _read(kept: Path) -> Any:
         return None  # nothing was kept, or nothing that can be read: it is proven again
 
 
-def _identity() -> dict[str, Any]:
+def _identity(users: CellUsers | NoUsers) -> dict[str, Any]:
     """What the proof depends on."""
+    admission = 0 if isinstance(users, CellUsers) else None
     programs = sorted(PROGRAMS.glob("*.*"))
-    told = [*walls(Plan(Runner.python), 0, 0), *(f"{each.name} {each.stat().st_mtime_ns}" for each in programs)]
+    told = [
+        *walls(Plan(Runner.python), 0, 0, (), admission),
+        *(f"{each.name} {each.stat().st_mtime_ns}" for each in programs),
+    ]
     return {
         "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "user": os.getuid(),

@@ -8,7 +8,7 @@ import json
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from kelpie.world.cells import Plan
 
 PROGRAMS = Path(__file__).with_name("cell")
 INSIDE = "/run/kelpie"
+USER = 1000  # what everybody is called in a cell
 SCRATCH = "/tmp"
 SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 NODE_MISSING = "Node.js is not installed on the server; install the package nodejs (18 or newer) to run JavaScript"
@@ -36,8 +37,12 @@ def program(
     inside: str = INSIDE,
     writable: Sequence[str] = (SCRATCH, "/dev/shm"),
     ports: Sequence[int] = (API_PORT, PROXY_PORT),
+    admission: int | None = None,
 ) -> list[str]:
-    """What is started in the cell; the descriptor is its end of the control socket."""
+    """What is started in the cell; the descriptor is its end of the control socket.
+
+    Where a descriptor of its `admission` is given, it becomes a user of its own before it reads anything else.
+    """
     told = {
         "runner": plan.runner.value,
         "ports": ports,
@@ -45,23 +50,41 @@ def program(
         "node": _node() if plan.runner is Runner.node else None,
         "arguments": [f"{inside}/node_runner.cjs"],
     }
-    enter = f"import sys; sys.path.insert(0, {inside!r}); import launcher; launcher.main()"
+    become = f"import own_user; own_user.become({USER}, {admission}); " if admission is not None else ""
+    enter = f"import sys; sys.path.insert(0, {inside!r}); {become}import launcher; launcher.main()"
     return [interpreter(), "-I", "-S", "-X", "utf8", "-c", enter, str(control), json.dumps(told)]
 
 
-def walls(plan: Plan, information: int, filtered: int | None, hidden: Sequence[str] = ()) -> list[str]:
+def walls(
+    plan: Plan, information: int, filtered: int | None, hidden: Sequence[str] = (), admission: int | None = None
+) -> list[str]:
     """Bubblewrap's options; the descriptors are those that it inherits for its own report and for the filter.
 
-    What is `hidden` is covered, should it lie below something that is shown.
+    What is `hidden` is covered, should it lie below something that is shown. Where a descriptor of its `admission` is
+    given, bubblewrap waits there until the users of the cell are known, and what it starts must become one of them.
     """
     return [
-        "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session", "--clearenv",
-        "--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "cell", "--info-fd", str(information),
+        "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv",
+        "--hostname", "cell", "--info-fd", str(information), *_user(admission),
         *(("--seccomp", str(filtered)) if filtered is not None else ()),
         *_host(), *_covers(hidden), *_inside(),
         "--perms", "1777", "--size", str(plan.scratch_bytes), "--tmpfs", SCRATCH, "--chdir", SCRATCH,
         *_mounts(plan), "--remount-ro", "/",
     ]  # fmt: skip
+
+
+def _user(admission: int | None) -> Sequence[str]:
+    if admission is None:
+        return ("--disable-userns", "--cap-drop", "ALL", "--uid", str(USER), "--gid", str(USER))
+    becoming = (word for name in ("SETUID", "SETGID", "SETPCAP") for word in ("--cap-add", f"CAP_{name}"))
+    # Bubblewrap has no --disable-userns with it: further namespaces are then refused by the filter alone.
+    return ("--userns-block-fd", str(admission), "--cap-drop", "ALL", *becoming)
+
+
+def shown() -> list[str]:
+    """Which programs of this machine every cell sees."""
+    host = _host()
+    return [host[at + 1] for at, word in enumerate(host) if word == "--ro-bind"]
 
 
 def interpreter() -> str:
@@ -78,7 +101,15 @@ def environment(scratch: str = SCRATCH) -> dict[str, str]:
 @cache
 def _host() -> tuple[str, ...]:
     """The programs of this machine; looked up once, because they do not move while a server runs."""
-    return tuple(_host_parts())
+    parts = tuple(_host_parts())
+    return (*_parents([INSIDE, *(parts[at + 2] for at, word in enumerate(parts) if word.startswith("--ro"))]), *parts)
+
+
+def _parents(targets: Iterable[str]) -> Iterator[str]:
+    """The directories that these lie in; bubblewrap would make them for root alone."""
+    for path in sorted({str(parent) for target in targets for parent in Path(target).parents}):
+        if path != "/" and not Path(path).is_relative_to("/usr"):
+            yield from ("--perms", "755", "--dir", path)
 
 
 def _host_parts() -> Iterator[str]:
@@ -100,21 +131,21 @@ def _host_parts() -> Iterator[str]:
 
 
 def _covers(hidden: Sequence[str]) -> Iterator[str]:
-    shown = _host()
-    roots = [Path(shown[at + 1]) for at, word in enumerate(shown) if word == "--ro-bind"]
     for path in hidden:
-        if any(Path(path).is_relative_to(root) for root in roots):
+        if any(Path(path).is_relative_to(root) for root in shown()):
             yield from ("--tmpfs", path)
 
 
 def _inside() -> Iterator[str]:
-    yield from ("--proc", "/proc", "--dev", "/dev", "--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
+    yield from ("--proc", "/proc", "--dev", "/dev", "--perms", "1777")
+    yield from ("--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm")
     yield from ("--remount-ro", "/dev", "--ro-bind", str(PROGRAMS), INSIDE)
     for name in ("passwd", "group", "hosts"):
         yield from ("--ro-bind", str(PROGRAMS / "etc" / name), f"/etc/{name}")
 
 
 def _mounts(plan: Plan) -> Iterator[str]:
+    yield from _parents(mount.target for mount in plan.mounts)
     for mount in plan.mounts:
         yield from ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)
 

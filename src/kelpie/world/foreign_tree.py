@@ -1,4 +1,5 @@
-"""Directories whose contents somebody else wrote, and may be writing now: measured and removed without trusting them.
+"""Directories whose contents somebody else wrote, and may be writing now: measured, given away and removed without
+trusting them.
 
 No link is followed out, however often one takes the place of a directory; no depth and no length of names is too much,
 and what its owner closed for itself is opened. Nothing of a file is ever read.
@@ -7,6 +8,7 @@ and what its owner closed for itself is opened. Nothing of a file is ever read.
 import os
 import stat
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 _ANCHOR_CHARS = 2000  # the kernel takes paths of twice that; behind longer ones a new start is made
@@ -62,6 +64,52 @@ def remove(top: str) -> None:
         Path(top).rmdir()
     except OSError:
         return  # somebody writes to it still: it is found again the next time
+
+
+def give(top: str, user: int) -> None:
+    """Gives a directory with all that lies in it to a user and the group of the same number, itself last: whose it is
+    tells whether that was finished. Raises OSError."""
+
+    def given(name: str, within: int | None) -> None:
+        os.chown(name, user, user, dir_fd=within, follow_symlinks=False)
+
+    _to_each(top, given)
+
+
+def open_up(top: str) -> None:
+    """Lets everybody read a directory with all that lies in it, itself last. Raises OSError."""
+
+    def opened(name: str, within: int | None) -> None:
+        held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
+        try:
+            mode = os.fstat(held).st_mode
+            if not stat.S_ISLNK(mode):
+                more = stat.S_IRGRP | stat.S_IROTH | (stat.S_IXGRP | stat.S_IXOTH if mode & stat.S_IXUSR else 0)
+                Path(f"/proc/self/fd/{held}").chmod(stat.S_IMODE(mode) | more)
+        finally:
+            os.close(held)
+
+    _to_each(top, opened)
+
+
+def _to_each(top: str, deed: Callable[[str, int | None], None]) -> None:
+    """Does something to all that lies in a directory and then to itself; what vanishes meanwhile is left out."""
+    left = [(_Anchor(), top)]
+    while left:
+        anchor, path = left.pop()
+        try:
+            opened = _Anchor(_opened(path, anchor.descriptor))
+        except FileNotFoundError:
+            continue
+        anchor, before = (opened, "") if len(path) > _ANCHOR_CHARS else (anchor, f"{path}/")
+        for entry in _listed(opened):
+            try:
+                deed(entry.name, opened.descriptor)
+                if entry.is_dir(follow_symlinks=False):
+                    left.append((anchor, before + entry.name))
+            except FileNotFoundError:
+                continue
+    deed(top, None)
 
 
 def _gone(entry: "os.DirEntry[str]", within: _Anchor, root: _Anchor, levels: int) -> bool:
