@@ -8,9 +8,12 @@ is whose it should be, is asked by whoever uses this. A row that does not match 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
+from math import log1p
 from typing import Any
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Executable, Select, bindparam, select, text
 
@@ -128,15 +131,27 @@ def _members(tx: Connection, rows: Sequence[Any]) -> dict[int, Members]:
     return {number: members for number, members in found.items() if members is not None}
 
 
-# The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch.
+# The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch. These come as one row,
+# because with each that is fetched turns beside it would wait for the interpreter once more.
 _POSTINGS = text(
-    "SELECT p.place, p.postings, p.checksum FROM json_each(:places) AS n JOIN search_postings AS p ON p.place = n.value"
+    "SELECT json_group_array(p.place), json_group_array(p.checksum), json_group_array(length(p.postings)),"
+    " CAST(group_concat(p.postings, '') AS BLOB)"
+    " FROM json_each(:places) AS n JOIN search_postings AS p ON p.place = n.value"
 )
 
 
 def _postings(tx: Connection, places: Sequence[int]) -> dict[int, bytes]:
-    rows = tx.execute(_POSTINGS, {"places": str(list(places))}).all() if places else ()
-    return {place: stored for place, stored, checksum in rows if _is_whole(stored, checksum, place)}
+    if not places:
+        return {}
+    *listed, joined = tx.execute(_POSTINGS, {"places": str(list(places))}).one()
+    found, checksums, lengths = map(orjson.loads, listed)
+    ends = accumulate(lengths)
+    stored = {at: joined[end - length : end] for at, length, end in zip(found, lengths, ends, strict=True)}
+    return {
+        at: each
+        for (at, each), checksum in zip(stored.items(), checksums, strict=True)
+        if _is_whole(each, checksum, at)
+    }
 
 
 def _is_whole(stored: bytes, checksum: int, number: int) -> bool:
@@ -161,7 +176,7 @@ def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool)
     bringing = _rarer(holding, most) if cut else set(words)
     total = sum(part.members.numbers.size for part in found)
     mean = max(sum(part.members.words for part in found) / total, 1.0)
-    worth = {word: float(np.log1p((total - count + 0.5) / (count + 0.5))) for word, count in holding.items()}
+    worth = {word: log1p((total - count + 0.5) / (count + 0.5)) for word, count in holding.items()}
     pieces = [piece for part in found if (piece := _piece(part, worth, bringing, mean)) is not None]
     if not pieces:
         return replace(_NOTHING, is_cut=len(bringing) < len(words))
@@ -187,9 +202,9 @@ def _piece(part: Part, worth: Mapping[int, float], bringing: Container[int], mea
     """The items of a part that hold one of the words that bring any: number and checksum, the score, and how many of
     all words each holds. `mean` is how many words an item has, over all parts."""
     brought = _brought(part, bringing)
-    if brought is None:
+    if not brought.size:
         return None
-    members, chosen = part.members, Chosen(brought)
+    members, chosen = part.members, Chosen(brought, part.members.numbers.size)
     counts = np.array([each.at(chosen) for each in part.held.values()])
     often = counts.astype(np.float32)
     worths = np.array([worth[word] * (K1 + 1) for word in part.held], np.float32)
@@ -201,12 +216,10 @@ def _piece(part: Part, worth: Mapping[int, float], bringing: Container[int], mea
     return members.numbers[brought], members.checksums[brought], often.sum(axis=0), hits
 
 
-def _brought(part: Part, bringing: Container[int]) -> Places | None:
+def _brought(part: Part, bringing: Container[int]) -> Places:
     """The places of all that hold one of these words, in order."""
-    listed = [each.listed()[0] for word, each in part.held.items() if word in bringing]
-    if len(listed) < 2:
-        return listed[0] if listed else None
     there = np.zeros(part.members.numbers.size, np.bool_)
-    for places in listed:
-        there[places] = True
+    for word, each in part.held.items():
+        if word in bringing:
+            each.mark(there)
     return np.flatnonzero(there)

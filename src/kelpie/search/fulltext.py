@@ -8,8 +8,7 @@ loose items are made into a segment later (`sealing`).
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from zlib import crc32
 
 from sqlalchemy import Connection, Executable, bindparam, delete, false, select
@@ -22,11 +21,11 @@ from kelpie.search.tables import search_items
 Kind: TypeAlias = Literal["message", "passage", "tool", "fact"]
 
 LOOKED_AT, LOOKED_AT_MAX = 20, 8000  # matches that are looked up in one go: more than are wanted, and at most
+_NOT_THERE = ("", None)
 _CHUNK = 500  # how many ids go into one IN list
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     item_id: str
     score: float  # BM25: more is better
     whole: bool  # whether it holds every word of the query
@@ -142,9 +141,9 @@ def _there(lookup: Lookup, scored: Any, most: int) -> list[Match]:
             piece = best[start : start + LOOKED_AT_MAX]
             there = lookup.of([number for number, *_ in piece])
             for number, checksum, score, whole in piece:
-                item = there.get(number)
-                if item is not None and item.checksum == checksum:
-                    found.setdefault(number, Match(item.id, score, whole))
+                item, written = there.get(number, _NOT_THERE)
+                if written == checksum and number not in found:
+                    found[number] = Match(item, score, whole)
             if len(found) >= most:
                 break
         looked, more = looked + len(best), scored.size

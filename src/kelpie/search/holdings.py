@@ -1,7 +1,7 @@
 """Which items of a segment hold a word, read from the row of postings that the word is in.
 
-A word that few items hold has their places; one that many hold has a bit for each item. Neither is spread out over the
-whole segment unless the word is to bring all who hold it: what a search costs is then what it finds, not what there is.
+A word that few items hold has their places; one that many hold has a bit for each item, of which only those that are
+asked for are looked at, unless the word is to bring all who hold it.
 """
 
 import struct
@@ -25,10 +25,11 @@ _NO_PLACES, _NO_COUNTS = np.empty(0, np.uint16), np.empty(0, np.uint8)
 
 
 class Chosen:
-    """Some places of a segment, in order, about which words are asked."""
+    """Some places of a segment of so many items, in order, about which words are asked."""
 
-    def __init__(self, places: NDArray[np.intp]) -> None:
+    def __init__(self, places: NDArray[np.intp], items: int) -> None:
         self.places = places
+        self.items = items
 
     @cached_property
     def bytes(self) -> NDArray[np.intp]:
@@ -49,8 +50,8 @@ class Holding(Protocol):
         """How many hold it."""
         ...
 
-    def listed(self) -> tuple[NDArray[np.intp], Counts]:
-        """The places of those that hold it, in order, and how often each does."""
+    def mark(self, items: NDArray[np.bool_]) -> None:
+        """Makes those true, of all items of the segment, that hold it."""
         ...
 
     def at(self, chosen: Chosen) -> Counts:
@@ -69,15 +70,13 @@ class HeldByFew:
     def size(self) -> int:
         return self.places.size
 
-    def listed(self) -> tuple[NDArray[np.intp], Counts]:
-        return self.places.astype(np.intp), self.counts
+    def mark(self, items: NDArray[np.bool_]) -> None:
+        items[self.places] = True
 
     def at(self, chosen: Chosen) -> Counts:
-        if not self.places.size:
-            return np.zeros(chosen.places.size, np.uint8)
-        asked = chosen.places.astype(self.places.dtype)  # else all of the places would be made as wide as those asked
-        found = np.minimum(self.places.searchsorted(asked), self.places.size - 1)
-        return np.where(self.places[found] == asked, self.counts[found], np.uint8(0))
+        every = np.zeros(chosen.items, np.uint8)  # a byte for each, which is faster than to look for those chosen
+        every[self.places] = self.counts
+        return every.take(chosen.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +89,18 @@ class HeldByMany:
     often: HeldByFew
 
     def listed(self) -> tuple[NDArray[np.intp], Counts]:
+        """The places of those that hold it, in order, and how often each does."""
         held = np.unpackbits(self.bits, count=self.items)
         places = np.flatnonzero(held.view(np.bool_))
         if self.often.size:
             held[self.often.places] = self.often.counts
         return places, held[places]
 
+    def mark(self, items: NDArray[np.bool_]) -> None:
+        items |= np.unpackbits(self.bits, count=self.items).view(np.bool_)
+
     def at(self, chosen: Chosen) -> Counts:
-        held = self.bits[chosen.bytes] >> chosen.shifts & np.uint8(1)
+        held = self.bits.take(chosen.bytes) >> chosen.shifts & np.uint8(1)
         return np.maximum(held, self.often.at(chosen)) if self.often.size else held
 
 
@@ -112,11 +115,15 @@ class HeldByAny:
         return int(np.count_nonzero(self.counts))
 
     def listed(self) -> tuple[NDArray[np.intp], Counts]:
+        """The places of those that hold it, in order, and how often each does."""
         places = np.flatnonzero(self.counts)
         return places, self.counts[places]
 
+    def mark(self, items: NDArray[np.bool_]) -> None:
+        items |= self.counts.astype(np.bool_)
+
     def at(self, chosen: Chosen) -> Counts:
-        return self.counts[chosen.places]
+        return self.counts.take(chosen.places)
 
 
 NOBODY = HeldByFew(_NO_PLACES, _NO_COUNTS)

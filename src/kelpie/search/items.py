@@ -114,7 +114,7 @@ def find(
 
 def _found(lookup: Lookup, near: Sequence[Near]) -> list[tuple[str, float]]:
     there = lookup.of([number for number, _ in near])
-    return [(there[number].id, score) for number, score in near if number in there]
+    return [(there[number][0], score) for number, score in near if number in there]
 
 
 def nearest(

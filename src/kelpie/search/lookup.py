@@ -7,8 +7,9 @@ however it was found.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
+import orjson
 from sqlalchemy import ColumnElement, Connection, Executable, Select, Text, bindparam, func, literal_column, select
 
 from kelpie.core.errors import InvariantBroken
@@ -33,11 +34,7 @@ class Only:
     scopes: Select[Any] | None = None
 
 
-class There(NamedTuple):
-    """An item that is there: its id, and the checksum of its words."""
-
-    id: str
-    checksum: int
+There = tuple[str, int]  # an item that is there: its id, and the checksum of its words
 
 
 def inside(scope: ColumnElement[str], scopes: Select[Any] | None) -> ColumnElement[bool]:
@@ -72,24 +69,27 @@ class Lookup:
 
     def of(self, numbers: Sequence[int]) -> dict[int, There]:
         """Those of the items that are there, in scope, and meet the condition."""
-        wanted = dict.fromkeys(number for number in (*numbers, *self._also) if number not in self._known)
+        known = self._known
+        wanted = [number for number in (*numbers, *self._also) if number not in known]
         self._also = ()
         if wanted:
-            self._known |= wanted
-            self._look_up(list(wanted))
-        found = {number: self._known[number] for number in numbers}
-        return {number: there for number, there in found.items() if there is not None}
+            known |= dict.fromkeys(wanted)
+            self._look_up(wanted)
+        return {number: there for number in numbers if (there := known[number]) is not None}
 
     def _look_up(self, numbers: Sequence[int]) -> None:
         for start in range(0, len(numbers), _CHUNK):
             asked = {**self.bound, "numbers": str(numbers[start : start + _CHUNK])}
-            rows = self.tx.execute(self._statement, asked).all()
-            self._known |= {row[0]: There(row[1], row[2]) for row in rows}
+            found, ids, checksums = map(orjson.loads, self.tx.execute(self._statement, asked).one())
+            self._known |= zip(found, zip(ids, checksums, strict=True), strict=True)
 
 
 @lru_cache(maxsize=256)
 def _found(scopes: Select[Any] | None, condition: ColumnElement[bool] | None) -> Executable:
+    # All comes in one row: with each that is fetched, turns beside it would wait for the interpreter once more.
     # Rows are looked up by their numbers: no index of all items of a scope may tempt the planner.
     of_kind, of_scope = _I.kind.concat("") == bindparam("the_kind"), inside(_I.scope.concat(""), scopes)
-    found = select(_I.id, _I.item_id, _I.checksum).where(_I.id.in_(listed("numbers")), of_kind, of_scope)
+    found = select(*(func.json_group_array(each) for each in (_I.id, _I.item_id, _I.checksum))).where(
+        _I.id.in_(listed("numbers")), of_kind, of_scope
+    )
     return found if condition is None else found.where(condition)

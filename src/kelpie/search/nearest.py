@@ -2,23 +2,23 @@
 
 The signs are looked at twice: all of them against the query's signs, which is fast, and the best of those against its
 numbers, which is sharp; so few vectors must be read, and reading them is what takes the time. Only the signs (48 bytes
-for 384 numbers) stay in memory, for the scopes used last. It runs where the database's reads run, off the event loop. A
-vector that does not match its checksum is told and never counted.
+for 384 numbers) stay in memory, for the scopes used last. It runs where the database's reads run, off the event loop.
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, bindparam, select, text
+from sqlalchemy import Connection, bindparam, select
 
-from kelpie.observe import logs
+from kelpie.search.candidates import NUMBERED, Candidates, products
 from kelpie.search.fulltext import Kind
 from kelpie.search.held import Held
+from kelpie.search.items import Near
 from kelpie.search.lookup import listed
 from kelpie.search.tables import search_scopes, search_sketches, search_vectors
 from kelpie.search.vectors import Vector
@@ -28,8 +28,6 @@ from kelpie.search.vectors import Vector
 BY_SIGNS, BY_SIGNS_PER_RESULT = 1500, 30
 BY_NUMBERS, BY_NUMBERS_PER_RESULT = 200, 4
 HELD_BYTES_MAX = 64 * 1024 * 1024
-
-_log = logs.get("search")
 
 Numbers = NDArray[np.int64]
 Signs = NDArray[np.uint64]  # a column for each item: going through all of them row by row is what is fast
@@ -60,17 +58,12 @@ _OF_SCOPE = (
     _S.model == bindparam("the_model"),
 )
 _SKETCHES = select(_S.item, _S.sketch).where(*_OF_SCOPE, _S.item > bindparam("after")).order_by(_S.item)
-_ALL_VECTORS = (
+_ALL = Candidates(
     select(_V.item, _V.vector, _V.checksum)
     .join(search_sketches, (_V.item == _S.item) & (_V.model == _S.model))
     .where(*_OF_SCOPE)
     .order_by(_S.item)
     .limit(bindparam("most"))
-)
-# The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch.
-_VECTORS = text(
-    "SELECT v.item, v.vector, v.checksum FROM json_each(:numbers) AS n JOIN search_vectors AS v"
-    " ON v.item = n.value AND v.model = :the_model"
 )
 
 
@@ -98,7 +91,7 @@ class Nearest:
         query: Vector,
         limit: int,
         only: Collection[int] | None = None,
-    ) -> list[tuple[int, float]]:
+    ) -> list[Near]:
         """The numbers of the items of these scopes nearest to the query, with their cosine, best first.
 
         `only` are the numbers of the items that may be found at all; without it, all of the scopes.
@@ -106,9 +99,9 @@ class Nearest:
         few = max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
         if len(scopes) == 1 and only is None and self._held.get((kind, scopes[0], query.model)) is None:
             of_scope = {"the_kind": kind, "the_scope": scopes[0], "the_model": query.model, "most": few + 1}
-            rows = tx.execute(_ALL_VECTORS, of_scope).all()
-            if len(rows) <= few:  # a small scope: no signs are needed
-                return _best(_sound(rows, query.model), query, limit)
+            near = _ALL.nearest(tx, of_scope, query, limit, few)
+            if near is not None:  # a small scope: no signs are needed
+                return near
         held = self._scopes(tx, kind, scopes, query.model)
         if not held:
             return []
@@ -121,7 +114,7 @@ class Nearest:
             signs = held[0].signs if len(held) == 1 else np.concatenate([each.signs for each in held], axis=1)
             items = _likely(items, signs if allowed is None else signs[:, allowed], query, limit)
         wanted = {"the_model": query.model, "numbers": str(np.sort(items).tolist())}
-        return _best(_sound(tx.execute(_VECTORS, wanted).all(), query.model), query, limit)
+        return NUMBERED.nearest(tx, wanted, query, limit) or []
 
     # --- what is held --------------------------------------------------------------------------------------------
 
@@ -170,7 +163,7 @@ def _likely(items: Numbers, signs: Signs, query: Vector, limit: int) -> Numbers:
         best = _least(_differing(signs, query.sketch), first)
         items, signs = items[best], signs[:, best]
     bits = np.unpackbits(np.ascontiguousarray(signs.T).view(np.uint8), axis=1, count=len(query.values) // 4)
-    agreeing = _products(bits, query)
+    agreeing = products(bits, query)
     return items[np.argpartition(-agreeing, then)[:then]]
 
 
@@ -184,31 +177,7 @@ def _differing(signs: Signs, query: bytes) -> NDArray[np.uint16]:
 
 
 def _least(differing: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
-    """Where the lowest numbers are, so many of them. There are few different ones, and to count these is fast."""
-    bound = int(np.bincount(differing).cumsum().searchsorted(count))
+    """Where the lowest numbers are, so many of them. There are few different ones, and to try some is fast."""
+    bound = bisect_left(range(differing.max()), count, key=lambda most: np.count_nonzero(differing <= most))
     among = np.flatnonzero(differing <= bound)
     return among[np.argsort(differing[among], kind="stable")[:count]]
-
-
-def _products(rows: NDArray[np.float32 | np.uint8], query: Vector) -> NDArray[np.float32]:
-    """Each row times the query. `@` would wake a thread per core, which costs more than it does and is felt by all."""
-    return np.einsum("ij,j->i", rows, np.frombuffer(query.values, "<f4"))
-
-
-def _sound(rows: Sequence[Any], model: str) -> list[tuple[int, bytes]]:
-    """The items and their vectors, but for those that are damaged."""
-    found: list[tuple[int, bytes]] = []
-    for item, value, checksum in rows:
-        if crc32(value) == checksum:
-            found.append((item, value))
-        else:
-            _log.error("a stored vector is damaged and left out", item=item, model=model)
-    return found
-
-
-def _best(found: Sequence[tuple[int, bytes]], query: Vector, limit: int) -> list[tuple[int, float]]:
-    """The items whose vectors are nearest, best first; of equals, the one that comes first here."""
-    rows = np.frombuffer(b"".join([value for _, value in found]), "<f4").reshape(len(found), -1 if found else 0)
-    scores = _products(rows, query) if found else np.empty(0, np.float32)
-    best = np.argsort(-scores, kind="stable")[:limit].tolist()
-    return [(found[at][0], float(scores[at])) for at in best]

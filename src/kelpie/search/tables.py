@@ -36,8 +36,8 @@ search_segments = Table(
     Column("first", BigInteger, nullable=False),  # the lowest and the highest number of its items
     Column("last", BigInteger, nullable=False),
     Column("bits", Integer, nullable=False),  # how many of a word's number tell in which of its postings it is
+    Column("checksum", BigInteger, nullable=False),  # of its members, which stand last: past them it takes long to read
     Column("members", LargeBinary, nullable=False),  # the number, the checksum and the length of each
-    Column("checksum", BigInteger, nullable=False),
     Index("ix_search_segments_kind_scope", "kind", "scope"),
 )
 

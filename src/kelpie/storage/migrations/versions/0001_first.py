@@ -244,8 +244,8 @@ def upgrade() -> None:
         sa.Column("first", sa.BigInteger(), nullable=False),
         sa.Column("last", sa.BigInteger(), nullable=False),
         sa.Column("bits", sa.Integer(), nullable=False),
-        sa.Column("members", sa.LargeBinary(), nullable=False),
         sa.Column("checksum", sa.BigInteger(), nullable=False),
+        sa.Column("members", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_search_segments")),
     )
     op.create_index("ix_search_segments_kind_scope", "search_segments", ["kind", "scope"], unique=False)
