@@ -10,6 +10,7 @@ from pathlib import Path
 from kelpie.accounts.gate import Gate
 from kelpie.accounts.passports import Passports
 from kelpie.actors.dispatcher import Dispatcher
+from kelpie.actors.endless import endless
 from kelpie.actors.limits import Limits
 from kelpie.agent.activation import Activation
 from kelpie.agent.backlog import Backlog
@@ -203,10 +204,11 @@ class Kelpie:
             since = self.world.clock.now() - DAY
             self.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))
         self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
-        self._recovery = asyncio.create_task(self._keep_recovering())
-        self._telling = asyncio.create_task(self._callbacks.run())
-        self._embedding = asyncio.create_task(Embedding(self.world, self.meaning, self.underway.has_any).run())
-        self._learning = asyncio.create_task(self._extraction.run())
+        embedding = Embedding(self.world, self.meaning, self.underway.has_any)
+        self._recovery = asyncio.create_task(endless(self._keep_recovering, "recovery and upkeep"))
+        self._telling = asyncio.create_task(endless(self._callbacks.run, "the sending of callbacks"))
+        self._embedding = asyncio.create_task(endless(embedding.run, "the embedding of what was stored"))
+        self._learning = asyncio.create_task(endless(self._extraction.run, "the learning of facts"))
 
     async def stop(self, drain_s: float) -> None:
         """Lets running turns finish within a bound and closes everything."""
@@ -215,6 +217,8 @@ class Kelpie:
                 task.cancel()
         await self._meetings.close()
         await self.dispatcher.close(drain_s)
+        if self._telling is not None:
+            self._telling.cancel()
         if self.workbench is not None:
             await self.workbench.close()
         if self.sandbox is not None:

@@ -191,6 +191,33 @@ async def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost(ears:
     assert now is not None and (now.failures, now.skipped, now.last_error) == (0, 0, None)
 
 
+async def test_what_a_model_refuses_again_and_again_is_left_out(ears: House, monkeypatch):
+    monkeypatch.setattr(extraction, "RETRY_S", 0.0)
+    monkeypatch.setattr(extraction, "LOOK_EVERY_S", 0.005)
+    agent_id = await agent(ears)
+    refusals = [ModelError(ModelFault.bad_request, "not about that")] * (extraction.REFUSED_MAX + 1)
+    heard(ears).answers += refusals
+    await ears.say(agent_id, "something that a filter does not like")
+
+    async def skipped() -> bool:
+        now = await state(ears, agent_id)
+        return now is not None and now.skipped == 1
+
+    await until(skipped)
+    await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
+    assert [each.value for each in await all_facts(ears, agent_id)] == ["Berlin"]
+
+
+async def test_what_an_unreadable_answer_has_cost_is_not_forgotten(ears: House):
+    agent_id = await agent(ears)
+    await told(ears, agent_id, "I live in Berlin.", "no JSON", ModelError(ModelFault.server, "down"))
+    now = await state(ears, agent_id)
+    assert now is not None and (now.skipped, now.failures) == (1, 0)
+    doors = ears.kelpie.doors(DEFAULT_CALLER)
+    (run,) = [run for run in await doors.runs.list(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
+    assert run.usage.total_tokens > 0
+
+
 async def test_a_model_that_hangs_keeps_nobody_waiting(ears: House):
     heard(ears).silent = True
     agent_id = await agent(ears)

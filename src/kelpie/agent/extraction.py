@@ -14,7 +14,7 @@ from kelpie.agent.fact_question import Question, Reading, Unusable
 from kelpie.agent.learning import Learning
 from kelpie.agent.pause import Pauses
 from kelpie.core.agents import Agent
-from kelpie.core.errors import KelpieError, ModelError, NotFound
+from kelpie.core.errors import KelpieError, ModelError, ModelFault, NotFound
 from kelpie.core.facts import FACTS_MAX, FactState
 from kelpie.core.ids import AgentId
 from kelpie.core.messages import Message
@@ -34,8 +34,11 @@ ROWS_MIN = 4
 CHARS_MAX = 24_000
 RETRY_S = 10.0  # after the first failure, then twice as long each time
 RETRY_S_MAX = 600.0
+REFUSED_MAX = 8  # times that a model refuses the same messages before they are left out: by then they are few
 RESTING_S = 60.0  # until it is asked again whether an agent may work
 ERROR_CHARS_MAX = 300
+
+_REFUSED = (ModelFault.bad_request, ModelFault.context_overflow)
 
 _log = logs.get("facts")
 
@@ -119,17 +122,24 @@ class Extraction:
         try:
             reading = await question.ask(await self._learning.before(agent, heard))
         except ModelError as error:
+            if error.kind in _REFUSED and state.failures >= REFUSED_MAX:
+                after = self._left_out(state, after, error)
+                await self._world.database.transact(lambda tx: fact_states.change(tx, state, after))
+                return
             wait_s = min(RETRY_S * 2.0**state.failures, RETRY_S_MAX)
             _log.warning("a model could not be asked for facts", agent_id=agent.id, error=str(error), again_s=wait_s)
             await self._put_off(state, wait_s, str(error))
             return
         except Unusable as error:
-            _log.warning("a piece of a conversation is left out of the facts", agent_id=agent.id, error=str(error))
-            after = replace(after, skipped=state.skipped + 1, last_error=str(error)[:ERROR_CHARS_MAX])
+            after = self._left_out(state, after, error)
             reading = Reading(Heard(), (), (), error.calls)
         after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
         await self._learning.commit(agent, state, after, reading)
         self._spent(agent.id)
+
+    def _left_out(self, state: FactState, after: FactState, error: Exception) -> FactState:
+        _log.warning("a piece of a conversation is left out of the facts", agent_id=state.agent_id, error=str(error))
+        return replace(after, skipped=state.skipped + 1, last_error=str(error)[:ERROR_CHARS_MAX])
 
     def _piece(self, tx: Tx, state: FactState) -> _Piece | None:
         """None when the agent is gone or has it switched off."""

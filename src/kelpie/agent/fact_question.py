@@ -72,7 +72,12 @@ class Question:
         talk = [self._said(Role.user, fact_prompt.asked(material.said, material.known, zone))]
         calls: list[Call] = []
         for left in reversed(range(TRIES)):
-            calls.append(call := await self._call(choice, talk))
+            try:
+                calls.append(call := await self._call(choice, talk))
+            except ModelError as error:
+                if not calls:
+                    raise
+                raise Unusable(str(error), tuple(calls)) from error  # else nobody would know what they cost
             text = "\n".join(part.text for part in call.reply.content if isinstance(part, Text))
             try:
                 return Reading(fact_answer.read(text), material.said, material.known, tuple(calls))
