@@ -92,6 +92,8 @@ async def test_the_schema_gives_the_name(tools: Tools) -> None:
         (NewTool(None), InvalidInput, "source_code"),
         (NewTool("x = 1"), InvalidInput, "holds no function"),
         (NewTool("export ...", source_type="typescript"), InvalidInput, "json_schema"),
+        (NewTool("x" * 300_000, {"name": "x"}, source_type="javascript"), InvalidInput, "source_code.*at most"),
+        (NewTool("a\0b", {"name": "x"}, source_type="typescript"), InvalidInput, "source_code.*NUL"),
         (NewTool(SQUARE, {"name": "two words"}), InvalidInput, "json_schema.name"),
         (NewTool(SQUARE, {"description": "no name"}), InvalidInput, "json_schema.name"),
         (NewTool(SQUARE, {"name": "x", "parameters": []}), InvalidInput, "json_schema.parameters"),

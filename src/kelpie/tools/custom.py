@@ -27,8 +27,7 @@ def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CA
         raise InvalidInput("source_code", "is empty; a custom tool needs the code that it runs")
     check_return_limit(new.return_char_limit)
     check_requirements(new.pip_requirements, new.npm_requirements)
-    if is_python(new.source_type):
-        source.check(new.source_code)
+    check_source(new.source_code, new.source_type)
     schema = _schema(new.source_code, new.source_type, new.json_schema, new.args_json_schema)
     return Tool(
         id=tool_id,
@@ -93,6 +92,14 @@ def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
 def is_python(source_type: str | None) -> bool:
     """Whether the source is Python: what Letta calls `json` is, too."""
     return source_type not in NODE
+
+
+def check_source(text: str, source_type: str | None) -> None:
+    """Raises InvalidInput for what cannot be the source of a tool. What Node runs is read by Node, in a cell."""
+    if is_python(source_type):
+        source.check(text)
+    else:
+        source.check_text(text)
 
 
 def check_requirements(pip: Sequence[Mapping[str, Any]] | None, npm: Sequence[Mapping[str, Any]] | None = None) -> None:

@@ -17,13 +17,13 @@ from kelpie.core.tools import NewTool, Tool, ToolQuery, ToolSearch, ToolType
 from kelpie.memory.meaning import Meaning
 from kelpie.storage import agent_views, scope
 from kelpie.storage import tools as rows
-from kelpie.tools import approvals, search, source, tool_writes
+from kelpie.tools import approvals, search, tool_writes
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.custom import (
     check_requirements,
     check_return_limit,
+    check_source,
     derived_schema,
-    is_python,
     make,
 )
 from kelpie.tools.foresight import Preparation
@@ -120,8 +120,7 @@ class Tools:
         after = replace(before, **{name: changes[name] for name in sorted(_MADE_READY & changes.keys())})
         if after.tool_type is not ToolType.custom or after.source_code is None:
             return
-        if is_python(after.source_type):
-            source.check(after.source_code)
+        check_source(after.source_code, after.source_type)
         if self._prepare is not None:
             await self._prepare(after)
 

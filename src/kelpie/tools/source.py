@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kelpie.core.errors import InvalidInput
+from kelpie.tools.constants import is_text
 
 SOURCE_CHARS_MAX = 256 * 1024
 FIELD = "source_code"
@@ -61,9 +62,16 @@ def read(source: str) -> Source:
     return Source((public or functions)[-1], _names(statements))
 
 
-def _parsed(source: str) -> ast.Module:
+def check_text(source: str) -> None:
+    """Raises InvalidInput for what is too long, in whatever language, or cannot be stored."""
     if len(source) > SOURCE_CHARS_MAX:
         raise InvalidInput(FIELD, f"has {len(source)} characters; at most {SOURCE_CHARS_MAX} are allowed")
+    if not is_text(source):
+        raise InvalidInput(FIELD, "holds a NUL or half a character; take it out")
+
+
+def _parsed(source: str) -> ast.Module:
+    check_text(source)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # remarks about the user's code are not for our log

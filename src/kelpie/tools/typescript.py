@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from kelpie.core.errors import InvalidInput
-from kelpie.tools.constants import is_text
-from kelpie.tools.source import FIELD, SOURCE_CHARS_MAX
+from kelpie.tools.source import FIELD, check_text
 from kelpie.tools.typescript_tokens import Token, tokens
 from kelpie.tools.typescript_types import SUPPORTED, Reader, UnsupportedType
 
@@ -28,10 +27,7 @@ class _Found:
 
 def schema_from_typescript(code: str) -> dict[str, Any]:
     """{name, description, parameters} of the tool in the source. Raises InvalidInput."""
-    if len(code) > SOURCE_CHARS_MAX:
-        raise InvalidInput(FIELD, f"has {len(code)} characters; at most {SOURCE_CHARS_MAX} are allowed")
-    if not is_text(code):
-        raise InvalidInput(FIELD, "holds a NUL or half a character; take it out")
+    check_text(code)
     found = list(tokens(code))
     functions, types = _outline(found)
     chosen = [one for one in functions if one.exported] or functions
