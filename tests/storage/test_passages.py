@@ -50,15 +50,15 @@ def test_an_agent_gets_one_archive_and_keeps_it(tx: Tx) -> None:
 def test_a_passage_is_read_back_and_goes_with_its_index(tx: Tx) -> None:
     full = Passage(passage(1, "").id, FIRST, "Roses are red", 5, 6, ("a", "b"), {"k": 1})
     passages.insert(tx, full)
-    assert passages.get(tx, full.id) == full
+    assert passages.select(tx, FIRST, Page()) == [full]
     assert found(tx, "roses") == ["Roses are red"]
     with pytest.raises(NotFound):
         passages.delete(tx, SECOND, full.id)
     passages.delete(tx, FIRST, full.id)
     assert found(tx, "roses") == []
-    for call in (lambda: passages.get(tx, full.id), lambda: passages.delete(tx, FIRST, full.id)):
-        with pytest.raises(NotFound):
-            call()
+    assert passages.select(tx, FIRST, Page()) == []
+    with pytest.raises(NotFound):
+        passages.delete(tx, FIRST, full.id)
 
 
 def test_search_stays_in_its_archive(tx: Tx) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kelpie.core.errors import ToolError
-from kelpie.tools.arguments import check_arguments, read_arguments
+from kelpie.tools.arguments import check_arguments
 
 SCHEMA: dict[str, Any] = {
     "name": "tool",
@@ -107,14 +107,6 @@ def test_a_tool_without_parameters() -> None:
     assert check_arguments({"name": "t"}, {}) == {}
     with pytest.raises(ToolError, match="takes no arguments"):
         check_arguments({"name": "t"}, {"x": 1})
-
-
-def test_reading_the_text_of_a_call() -> None:
-    assert read_arguments(SCHEMA, '{"text": "two\nlines"}') == {"text": "two\nlines"}
-    assert read_arguments({"name": "t"}, "") == {}
-    for text in ("{", "[1]", '"x"', "nope", "[" * 100_000):
-        with pytest.raises(ToolError):
-            read_arguments(SCHEMA, text)
 
 
 json_values = st.recursive(

@@ -20,7 +20,7 @@ from kelpie.tools import tool_writes
 from kelpie.tools.builtin import BUILTINS, COMING
 from kelpie.tools.builtin.schemas import Schema
 from kelpie.tools.identity import stable_uuid
-from kelpie.tools.registry import Tools
+from kelpie.tools.registry import Tools, transactional
 from kelpie.world.world import World
 from tests.tools.workshop import ANN, BEN, NOBODY
 
@@ -250,11 +250,11 @@ async def test_the_code_of_a_builtin_is_not_the_callers(tools: Tools) -> None:
             await tools.update(made["memory"].id, changes)
 
 
-def test_transactional_finds_builtins_only(tools: Tools) -> None:
+def test_transactional_finds_builtins_only() -> None:
     for name, builtin in BUILTINS.items():
-        assert tools.transactional(name) is builtin.run
+        assert transactional(name) is builtin.run
     for name in ("square", *COMING):
-        assert tools.transactional(name) is None
+        assert transactional(name) is None
 
 
 # Facts of the wire that clients and stored agents rely on: parameter names, their types, and which are required (*).

@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kelpie.core.errors import Damaged, NotFound
+from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId
 from kelpie.core.paging import Page
 from kelpie.core.passages import LOST, Passage
@@ -23,7 +23,6 @@ from kelpie.world.database import Tx
 _FIELDS = tuple(each.name for each in fields(Passage))
 
 _ALL = sa.select(passages)
-_ONE = _ALL.where(passages.c.id == sa.bindparam("of_passage"))
 _MANY = _ALL.where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
 _IN_ARCHIVE = _ALL.where(passages.c.archive_id == sa.bindparam("of_archive"))
 _CONTAINING = _IN_ARCHIVE.where(inside(passages.c.text, "part"))
@@ -81,17 +80,6 @@ def _to_row(passage: Passage) -> dict[str, Any]:
     row = {name: getattr(passage, name) for name in _FIELDS}
     tags, metadata = sorted(set(passage.tags)), dict(passage.metadata)
     return row | {"tags": tags, "metadata": metadata, "checksum": checksum(passage.text, tags, metadata)}
-
-
-def get(tx: Tx, passage_id: PassageId) -> Passage:
-    """Raises NotFound, or Damaged."""
-    row = tx.execute(_ONE, {"of_passage": passage_id}).first()
-    if row is None:
-        raise NotFound("Passage", passage_id)
-    found = from_row(row)
-    if found.lost:
-        raise Damaged("Passage", passage_id)
-    return found
 
 
 def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:

@@ -35,19 +35,6 @@ def check_arguments(json_schema: Schema, arguments: Mapping[str, Any]) -> dict[s
     return _Check(parameters).object(parameters, arguments, "", 0)
 
 
-def read_arguments(json_schema: Schema, text: str) -> dict[str, Any]:
-    """The arguments in the text a model sent. Raises ToolError when it is not a JSON object, or as above."""
-    try:
-        value: Any = json.loads(text, strict=False) if text.strip() else {}
-    except ValueError as error:
-        raise ToolError(f"The arguments are not valid JSON ({error}). Call again with a JSON object.") from None
-    except RecursionError:
-        raise ToolError("The arguments are nested too deeply.") from None
-    if not isinstance(value, dict):
-        raise ToolError("The arguments must be a JSON object, with one entry for each parameter.")
-    return check_arguments(json_schema, cast("dict[str, Any]", value))
-
-
 class _Check:
     """One look at arguments; knows the definitions that the schema refers to."""
 

@@ -67,10 +67,6 @@ class Tools:
         self._caller = caller
         self._organization = caller.organization_id
 
-    def transactional(self, name: str) -> TransactionalTool | None:
-        """What runs the built-in tool of this name, if there is one."""
-        return transactional(name)
-
     async def create(self, new: NewTool) -> Tool:
         """Registers a tool, or updates the one of that name. Raises InvalidInput, or Conflict for a reserved name."""
         tool = make(new, self._world.ids.new(ToolId), self._world.clock.now(), self._caller)
