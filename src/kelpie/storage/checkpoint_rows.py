@@ -4,19 +4,25 @@ Nothing is believed because the checksum was right. Whatever does not fit raises
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, cast
 
 from sqlalchemy import JSON, Boolean, Column, Float, Integer, Table
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import Id
+from kelpie.core.time import from_datetime
 from kelpie.storage.checksums import KeptJson
 
 DEPTH_MAX = 64
 WHOLE_MAX = 2**63 - 1
-
+COUNT_MAX = 2**53  # of what is counted on from: so far nobody comes, and there is room for what comes after
 
 _JSON = (JSON, KeptJson)
+_COUNTS = ("seq", "version", "seen")
+_TIMES = ("_at", "_from", "_until")
+_DAY = timedelta(days=1)  # so that no time zone leads out of the years there are
+_FIRST, _LAST = (from_datetime(each) for each in (datetime.min + _DAY, datetime.max - _DAY))
 
 
 def columns_of(table: Table, *without: str) -> tuple[str, ...]:
@@ -94,9 +100,17 @@ def _check(column: Column[Any], value: Any, where: str) -> None:
     elif isinstance(column.type, Float):
         _require(type(value) in (int, float), where, "a number")
     elif isinstance(column.type, Integer):
-        _require(type(value) is int and abs(value) <= WHOLE_MAX, where, "a whole number")
+        _check_whole(column.name, value, where)
     else:
         _require(isinstance(value, str) and "\0" not in value, where, "text without NUL characters")
+
+
+def _check_whole(name: str, value: Any, where: str) -> None:
+    _require(type(value) is int and abs(value) <= WHOLE_MAX, where, "a whole number")
+    if name in _COUNTS:
+        _require(0 <= value <= COUNT_MAX, where, f"from 0 to {COUNT_MAX}")
+    elif name.endswith(_TIMES):
+        _require(_FIRST <= value <= _LAST, where, "a time in microseconds since 1970, in the years from 1 to 9999")
 
 
 def _require(holds: bool, where: str, wanted: str) -> None:
