@@ -382,10 +382,14 @@ def open_kelpie(settings: Settings) -> Kelpie:
     return Kelpie(
         world,
         settings,
-        packages=LocalPackages(world.processes, data_dir.path / PACKAGES_DIR) if settings.packages else None,
+        packages=_packages(world, settings, data_dir.path / PACKAGES_DIR),
         data_dir=data_dir,
         password_kept=password_file.read(data_dir.path),
     )
+
+
+def _packages(world: World, settings: Settings, directory: Path) -> LocalPackages | None:
+    return LocalPackages(world.processes, directory, private=settings.egress_private) if settings.packages else None
 
 
 def _database_path(settings: Settings, data_dir: DataDir) -> Path:

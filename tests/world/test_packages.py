@@ -21,11 +21,15 @@ from kelpie.world.processes import Finished, SystemProcesses
 class Installer:
     """Stands for pip and npm: puts a file where it is told to, and says how it ended."""
 
+    settings = b""
+
     def __init__(self, done: Finished | OSError | None = None) -> None:
         self.done = done or Finished(0, b"", b"")
         self.started: list[tuple[Sequence[str], Mapping[str, str]]] = []
 
     async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **_: Any) -> Finished:
+        if "config" in argv:
+            return Finished(0, self.settings, b"")
         self.started.append((argv, env or {}))
         if isinstance(self.done, OSError):
             raise self.done

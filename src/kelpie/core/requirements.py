@@ -57,7 +57,10 @@ def needed(index: Index, given: Sequence[Mapping[str, Any]] | None) -> Needed:
 def _line(index: Index, one: Mapping[str, Any]) -> str:
     field, name, version = f"{index}_requirements", one.get("name"), one.get("version")
     if not isinstance(name, str) or not _NAMES[index].fullmatch(name):
-        raise InvalidInput(field, f"'{str(name)[:80]}' is not the name of a package; addresses and paths are not taken")
+        raise InvalidInput(
+            field,
+            f"'{str(name)[:80]}' is not the name of a package; write the one it has in the index: no address, no path",
+        )
     if version is None or version == "":
         return name
     if not isinstance(version, str):

@@ -128,7 +128,8 @@ class ServerSettings:
     )
     egress_private: bool = setting(
         "sandbox.egress_private",
-        "Whether the hosts that a tool may reach may lie on this machine or in a private network.",
+        "Whether the hosts that a tool may reach, and those that a package names, may lie on this machine or in a "
+        "private network.",
         "KELPIE_EGRESS_PRIVATE",
         default=False,
     )

@@ -46,10 +46,21 @@ async def look_up(host: str, port: int) -> list[str]:
 
 
 class EgressProxy:
-    """Answers one listener. `private` lets addresses through that are not of the internet."""
+    """Answers one listener; with None for the hosts, to every one of them at every port. `private` lets addresses
+    through that are not of the internet, `inside` those of hosts that may be anywhere. The last refusal is kept for who
+    wants to tell it."""
 
-    def __init__(self, hosts: Sequence[str], *, private: bool = False, resolve: Resolve = look_up) -> None:
-        self._listed: tuple[Entry, ...] = entries(hosts)
+    def __init__(
+        self,
+        hosts: Sequence[str] | None,
+        *,
+        private: bool = False,
+        inside: Sequence[Entry] = (),
+        resolve: Resolve = look_up,
+    ) -> None:
+        self.refused: str | None = None
+        self._listed = entries(hosts) if hosts is not None else None
+        self._inside = inside
         self._private = private
         self._resolve = resolve
         self._server: asyncio.Server | None = None
@@ -113,20 +124,23 @@ class EgressProxy:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises Refused."""
-        if not allows(self._listed, host, port):
-            _log.warning("code in a cell asked for a host that it may not reach", host=host, port=port)
-            raise Refused(
-                "403 Forbidden", f"This tool may not reach {host} at port {port}; its egress list names it not."
-            )
+        if self._listed is not None and not allows(self._listed, host, port):
+            _log.warning("a host was asked for that may not be reached", host=host, port=port)
+            raise self._no(f"This tool may not reach {host} at port {port}; its egress list names it not.")
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = [host] if is_address(host) else await self._addresses(host, port)
-                if not self._private and not all(is_public(address) for address in found):
-                    _log.warning("code in a cell asked for an address that is not public", host=host, addresses=found)
-                    raise Refused("403 Forbidden", f"{host} leads into a private network; only the internet is open.")
+                private = self._private or allows(self._inside, host, port)
+                if not private and not all(is_public(address) for address in found):
+                    _log.warning("an address was asked for that is not public", host=host, addresses=found)
+                    raise self._no(f"{host} leads into a private network; only the internet is open.")
                 return await self._first(found, port)
         except (OSError, TimeoutError) as error:
             raise Refused("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error
+
+    def _no(self, words: str) -> Refused:
+        self.refused = words
+        return Refused("403 Forbidden", words)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         async with self._looking:

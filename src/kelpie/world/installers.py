@@ -26,6 +26,17 @@ sys.addaudithook(refuse)
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
+# Where it looks when nothing is set; a pip that keeps this elsewhere leaves what is set.
+_PIP_SETTINGS = (
+    """
+try:
+    from pip._internal.models.index import PyPI
+    print(PyPI.simple_url, "https://" + PyPI.file_storage_domain, flush=True)
+except (ImportError, AttributeError):
+    pass
+"""
+    + _PIP
+)
 
 
 def command(wanted: Needed, into: Path) -> list[str]:
@@ -34,10 +45,21 @@ def command(wanted: Needed, into: Path) -> list[str]:
         quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--git=/dev/null", "--omit=dev", "--loglevel=error")
         return ["npm", "install", *quiet, "--prefix", str(into), "--", *wanted.lines]
     wheels = ("--only-binary", ":all:", "--target", str(into))
-    if importlib.util.find_spec("pip") is not None:
+    if _has_pip():
         pip = (sys.executable, "-I", "-c", _PIP, "install", "--no-input", "--disable-pip-version-check", "--quiet")
         return [*pip, *wheels, "--", *wanted.lines]
     return ["uv", "pip", "install", "--quiet", "--python", sys.executable, *wheels, "--", *wanted.lines]
+
+
+def settings_command(index: Index) -> list[str] | None:
+    """Tells all that is set for the installer, and where it looks by itself; None where it has no way to tell."""
+    if index is Index.npm:
+        return ["npm", "config", "list", "--json"]
+    return [sys.executable, "-I", "-c", _PIP_SETTINGS, "config", "list"] if _has_pip() else None
+
+
+def _has_pip() -> bool:
+    return importlib.util.find_spec("pip") is not None
 
 
 def environment(ours: Mapping[str, str], into: Path | None = None) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Packages of tools on the disk: every set lies in a directory of its own, installed once and never changed afterwards.
 
-Installing runs no code of the packages; see `installers.py`. While it goes on the disk is looked at, because a small
-package can unpack into a very large one.
+Installing runs no code of the packages (`installers.py`) and reaches no private network (`installer_network.py`). While
+it goes on the disk is looked at, because a small package can unpack into a very large one.
 """
 
 import asyncio
@@ -9,13 +9,14 @@ import os
 import platform
 import sys
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from kelpie.core.errors import ToolError
 from kelpie.core.requirements import Index, Needed
 from kelpie.world import foreign_tree
+from kelpie.world.installer_network import installer_network
 from kelpie.world.installers import TEMPORARY, command, environment
 from kelpie.world.processes import Finished, Processes
 
@@ -28,6 +29,8 @@ SET_ENTRIES_MAX = 200_000
 SETS_KEPT = 64
 LOOK_S = 1.0
 STALE_S = 3600.0  # an unfinished installation that is older belongs to a server that is gone
+
+REFUSED = "\nThe server did not fetch what a package or the index named: {} docs/tools.md says how that is changed."
 
 _UNFINISHED = ".part"
 
@@ -50,8 +53,11 @@ class Packages(Protocol):
 
 
 class LocalPackages:
-    def __init__(self, processes: Processes, directory: Path) -> None:
+    """On this machine's disk; what `private` opens is told in `installer_network.py`."""
+
+    def __init__(self, processes: Processes, directory: Path, *, private: bool = False) -> None:
         self._processes = processes
+        self._private = private
         self._directory = directory
         self._reads_types: bool | None = None
 
@@ -68,7 +74,10 @@ class LocalPackages:
         part = place.with_name(f"{place.name}-{uuid.uuid4().hex}{_UNFINISHED}")
         try:
             (part / TEMPORARY).mkdir(parents=True, mode=0o755)
-            _check(wanted, await self._run(wanted, part))
+            env = environment(os.environ, part)
+            way = installer_network(self._processes, wanted.index, env, private=self._private)
+            async with way as network:
+                _check(wanted, await self._run(wanted, part, network.env), network.refused)
             await asyncio.to_thread(_settle, part, place)
         except OSError as error:
             names = ", ".join(wanted.lines)
@@ -78,9 +87,8 @@ class LocalPackages:
         await asyncio.to_thread(self._make_room, {*in_use, str(place)})
         return str(place)
 
-    async def _run(self, wanted: Needed, part: Path) -> Finished:
+    async def _run(self, wanted: Needed, part: Path, env: Mapping[str, str]) -> Finished:
         """Runs the installer, and ends it when it takes too much. Raises ToolError, OSError."""
-        env = environment(os.environ, part)
         installing = asyncio.ensure_future(
             self._processes.run(command(wanted, part), env=env, timeout_s=INSTALL_S, output_bytes_max=OUTPUT_BYTES_MAX)
         )
@@ -134,14 +142,15 @@ def _platform(index: Index) -> str:
     return f"{version}-{platform.system()}-{platform.machine()}"
 
 
-def _check(wanted: Needed, done: Finished) -> None:
+def _check(wanted: Needed, done: Finished, refused: str | None) -> None:
+    """Raises ToolError with what the installer said, and what it was refused."""
     names = ", ".join(wanted.lines)
     if done.timed_out:
         raise ToolError(f"installing {names} with {wanted.index} took longer than {INSTALL_S:g} s and was given up")
     if done.code != 0:
         said = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
         why = "\n".join(line for line in said if not line.startswith("WARNING")).strip()[-TOLD_CHARS_MAX:]
-        raise ToolError(f"{wanted.index} could not install {names}: {why}")
+        raise ToolError(f"{wanted.index} could not install {names}: {why}{REFUSED.format(refused) if refused else ''}")
 
 
 def _settle(part: Path, place: Path) -> None:
