@@ -270,6 +270,11 @@ async def test_kept_results_are_bounded_in_time_and_number(world: World) -> None
     assert kept.get("0") is None and kept.get("1") is not None
     kept.put("long", replace(outcome, text="x" * 100_000))
     assert kept.get("long") is None
+    for number in range(100):
+        kept.put(f"large-{number}", replace(outcome, text="x" * 64_000))
+        kept.put("again", replace(outcome, text="x" * 64_000))
+    there = [number for number in range(100) if kept.get(f"large-{number}") is not None]
+    assert 50 < len(there) < 70 and there[-1] == 99, "those that were used last, and no more than there is room for"
 
 
 # --- packages ---

@@ -6,6 +6,7 @@ import importlib
 from functools import partial
 
 from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.observe import logs
 from kelpie.search import order, removal
 from kelpie.storage import agents, archive_removal, journal_keys, run_events, tool_calls, working_memory
 from kelpie.world.world import World
@@ -15,6 +16,8 @@ PRUNE_PIECE = 500  # turns: about 10 ms
 WORKSPACES_PIECE = 500
 BY_HAND_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # the record of tool calls that belong to no run
 IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
+
+_log = logs.get("app")
 
 
 class Upkeep:
@@ -37,7 +40,10 @@ class Upkeep:
         await self._put_in_order()
         await self._drop_lapsed()
         await self._drop_streams()
-        await self._drop_workspaces()
+        try:
+            await self._drop_workspaces()
+        except OSError as error:  # files that cannot be removed keep nothing else from being done
+            _log.warning("workspaces of deleted agents could not be looked through", error=str(error))
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
             await self._prune_journal()

@@ -114,6 +114,8 @@ def read(memory: Mapping[str, Any]) -> Archived | None:
         raise InvalidInput(f"{where}.is_owner", "must be true or false")
     archive = row(archive_table, given["archive"], f"{where}.archive", _ARCHIVE)
     identifier(ArchiveId, archive["id"], f"{where}.archive.id")
+    if archive["metadata"] is not None:
+        members(archive["metadata"], f"{where}.archive.metadata", archive["metadata"] or ())
     found = [_passage(data, f"{where}.passages[{number}]") for number, data in enumerate(section(given, "passages"))]
     distinct(found, lambda each: each["id"], f"{where}.passages")
     return Archived(archive, given["is_owner"], tuple(found))
