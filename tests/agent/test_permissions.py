@@ -273,10 +273,12 @@ async def test_a_cancelled_call_is_recorded_and_all_goes_with_the_agent(shop: Wo
     turn = await shop.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         await shop.begun.wait()
+    shop.contexts[-1].meter.cpu_us = 5  # as a sandbox tells it
     doors = shop.kelpie.doors(shop.kelpie.agents._caller)
     await doors.cancelling.of_agent(agent_id)
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled
     assert await shop.calls(agent_id) == [("fine", "interrupted")]
+    assert (await shop.permissions.limits(agent_id)).used.cpu_us == 5
     await shop.kelpie.agents.delete(agent_id)
     assert await shop.permissions.calls(CallQuery()) == []

@@ -129,6 +129,7 @@ class Answering(Course):
             self._turn.cancellation.check()
             return [None] * len(batch)
         calls = [(p, running[p.call.id]) for p in batch if p.call.id in running]
+        self._meters = {call: context.meter for call, context in running.items()}
         with self._turn.cancellation.abortable():
             done = iter(await run_together(calls, self._world.clock.monotonic_ns))
         return [next(done) if p.call.id in running else None for p in batch]

@@ -1,6 +1,7 @@
 """What is put down about the calls that a commit answers. Pure constructors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from kelpie.agent.entry import Answer
 from kelpie.agent.planning import Planned
@@ -10,6 +11,7 @@ from kelpie.core.messages import Message, ToolReturn
 from kelpie.core.runs import Run
 from kelpie.core.time import Micros
 from kelpie.core.tool_calls import RAN, CallOutcome, CallRecord, Took
+from kelpie.sandbox.port import Meter
 from kelpie.tools.capabilities import subject_of
 
 
@@ -58,8 +60,23 @@ def _outcome(planned: Planned, result: ToolReturn) -> CallOutcome:
     return CallOutcome.success if result.ok else CallOutcome.error
 
 
-def of_orphans(organization: OrganizationId, run: Run, rows: Sequence[Message], at: Micros) -> list[CallRecord]:
-    """The records of calls that nothing but the end of their turn has answered."""
+NO_METERS: Mapping[str, Meter] = MappingProxyType({})
+_UNKNOWN = Meter()
+
+
+def of_orphans(
+    organization: OrganizationId,
+    run: Run,
+    rows: Sequence[Message],
+    at: Micros,
+    meters: Mapping[str, Meter] = NO_METERS,
+) -> list[CallRecord]:
+    """The records of calls that nothing but the end of their turn has answered, with what they are known to have taken."""
+
+    def took(call_id: str) -> Took:
+        meter = meters.get(call_id, _UNKNOWN)
+        return Took(0, meter.cpu_us, meter.memory_peak_bytes)
+
     return [
         CallRecord(
             organization,
@@ -71,6 +88,7 @@ def of_orphans(organization: OrganizationId, run: Run, rows: Sequence[Message], 
             run.id,
             row.step_id,
             result.call_id,
+            took=took(result.call_id),
             counted=True,  # nobody knows how far it came
         )
         for row in rows

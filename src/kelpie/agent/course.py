@@ -3,7 +3,7 @@
 Every commit goes through here, so that memory and listener know of it exactly what the database does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from kelpie.core.messages import Message, Usage
 from kelpie.core.policies import Warrant
 from kelpie.core.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.observe import logs
+from kelpie.sandbox.port import Meter
 from kelpie.storage.run_input import Given
 from kelpie.storage.traces import NewTrace
 
@@ -76,6 +77,7 @@ class Course:
         self._said = list(said)  # the rows of the turn, which the tool rules go by
         self._waited = waited
         self._client = frozenset(tool.name for tool in given.client_tools)
+        self._meters: Mapping[str, Meter] = {}  # of the calls that ran last, by their ids
 
     # --- a commit -------------------------------------------------------------------------------------------------
 
@@ -163,7 +165,7 @@ class Course:
         orphans = self._cancelled_calls(run) if reason is StopReason.cancelled else ()
         record = await self._recorder.enclose(self._context_tokens) if self._recorder is not None else None
         cleared = await endings.close_turn(
-            self._world.database, self._position, run, orphans, step, self._lane.loaded, record
+            self._world.database, self._position, run, orphans, step, self._lane.loaded, record, self._meters
         )
         if cleared or orphans:
             self._lane.reread()

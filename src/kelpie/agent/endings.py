@@ -1,9 +1,10 @@
 """The end of a run: how it is recorded on the run, its agent, its stream and its conversation, in one commit."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kelpie.agent import call_records, journal, recording, state
+from kelpie.agent.call_records import NO_METERS
 from kelpie.agent.events import MessageCommitted, TurnEvent
 from kelpie.agent.journal import Position
 from kelpie.agent.recording import Record
@@ -13,6 +14,7 @@ from kelpie.core.ids import AgentId, RunId
 from kelpie.core.messages import Message, Role
 from kelpie.core.runs import Run, Step, StopReason, status_for
 from kelpie.core.time import Micros
+from kelpie.sandbox.port import Meter
 from kelpie.storage import agents, contexts, conversations, messages, runs, steps, tool_calls
 from kelpie.world.database import Database, Tx
 
@@ -25,8 +27,11 @@ async def close_turn(
     step: Step | None,
     loaded: Loaded,
     record: Record | None = None,
+    meters: Mapping[str, Meter] = NO_METERS,
 ) -> bool:
     """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError.
+
+    `meters` are those of such calls that were broken off.
 
     True when what the model sees of the conversation must be read again.
     """
@@ -37,7 +42,7 @@ async def close_turn(
     def body(tx: Tx) -> bool:
         if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
             messages.append(tx, orphans, None if is_gone(tx, run) else position.conversation)
-            tool_calls.add(tx, call_records.of_orphans(loaded.agent.organization_id, run, orphans, at))
+            tool_calls.add(tx, call_records.of_orphans(loaded.agent.organization_id, run, orphans, at, meters))
         if step is not None:
             steps.add(tx, step, loaded.agent.organization_id)
         said = [MessageCommitted(row) for row in orphans]
