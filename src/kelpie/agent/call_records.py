@@ -71,7 +71,7 @@ def of_orphans(
     at: Micros,
     meters: Mapping[str, Meter] = NO_METERS,
 ) -> list[CallRecord]:
-    """The records of calls that nothing but the end of their turn has answered, with what they are known to have taken."""
+    """The records of calls that nothing but the end of their turn has answered, with what they had taken."""
 
     def took(call_id: str) -> Took:
         meter = meters.get(call_id, _UNKNOWN)
