@@ -107,7 +107,7 @@ async def test_cells_are_nobody_on_the_host(root: BubblewrapCells) -> None:
     cells = [await root.open(PLAN) for _ in range(3)]
     try:
         seen = [status_of(cell._runner) for cell in cells]
-        users = [cell._hold.user for cell in cells]
+        users = [cell.user for cell in cells]
         assert len(set(users)) == 3 and None not in users
         for user, status in zip(users, seen, strict=True):
             assert f"Uid:\t{user}\t{user}\t{user}\t{user}\n" in status
@@ -161,6 +161,17 @@ async def test_a_workspace_from_the_time_when_cells_were_root_goes_on(
     finally:
         await without.close()
     assert (workspace / "deep" / "note").read_text() == "before, now, now, now, "
+
+
+async def test_a_workspace_on_a_disk_without_owners_goes_on(
+    sandbox: ProcessSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "chown", lambda *_, **__: None)
+    mounts = (Mount(str(workspace), "/data", writable=True),)
+    assert (await sandbox.run(script("open('/data/note', 'w').write('written')", mounts=mounts))).code == 0
+    assert (workspace / "note").read_text() == "written"
 
 
 async def test_where_nobody_can_be_admitted_cells_are_as_before_and_that_is_told(

@@ -23,9 +23,13 @@ def _proc(directory: Path, status: str = ALL, users: str = EVERYBODY) -> Path:
     return directory
 
 
-def test_an_ordinary_user_is_who_its_cells_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1234)
-    assert find([], tmp_path) == NoUsers()
+@pytest.mark.parametrize(("user", "users"), [(1234, EVERYBODY), (0, "0 100000 65536\n"), (0, "0 1000 1\n1 9 65536\n")])
+def test_an_ordinary_user_is_who_its_cells_are(
+    user: int, users: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Also one that is called root in a namespace of its own."""
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert find([], _proc(tmp_path, users=users)) == NoUsers()
 
 
 @pytest.mark.parametrize(
@@ -34,7 +38,7 @@ def test_an_ordinary_user_is_who_its_cells_are(monkeypatch: pytest.MonkeyPatch, 
         ("CapEff:\t00000000a80425fb\n", EVERYBODY, None),  # what a container of Docker has
         ("CapEff:\t00000000a804253b\n", EVERYBODY, "lacks SETGID, SETUID"),
         ("CapEff:\t0000000000000000\n", EVERYBODY, "lacks CHOWN, DAC_OVERRIDE"),
-        (ALL, "0 100000 65536\n", "user namespace"),
+        (ALL, "0 0 65536\n", "user namespace"),
         (ALL, "0 0 1000\n1000 1000 4294966295\n", None),
     ],
 )
@@ -60,7 +64,7 @@ def test_programs_that_only_root_reads_are_told(tmp_path: Path, monkeypatch: pyt
 async def test_cells_without_a_workspace_share_no_user() -> None:
     users = CellUsers()
     found = [await users.of(()) for _ in range(1000)]
-    assert len(set(found)) == 1000 and all(FIRST <= each < FIRST + CELLS for each in found)
+    assert len(set(found)) == 1000 and all(each in range(FIRST, FIRST + CELLS) for each in found)
 
 
 @as_root
@@ -72,7 +76,7 @@ async def test_a_workspace_belongs_to_one_user_for_good(tmp_path: Path) -> None:
     (workspace / "link").symlink_to(tmp_path / "outside")
     mounts = (Mount(str(workspace), "/workspace", writable=True),)
     user = await CellUsers().of(mounts)
-    assert FIRST + CELLS <= user < FIRST + CELLS + WORKSPACES
+    assert user in range(FIRST + CELLS, FIRST + CELLS + WORKSPACES)
     mine = (workspace, workspace / "deep", workspace / "deep" / "note", workspace / "link")
     assert {each.lstat().st_uid for each in mine} == {each.lstat().st_gid for each in mine} == {user}
     assert (tmp_path / "outside").stat().st_uid == 0, "no link is followed"
@@ -108,6 +112,18 @@ async def test_what_was_given_half_is_given_whole_the_next_time(
             await CellUsers().of(mounts)
     user = await CellUsers().of(mounts)
     assert {each.stat().st_uid for each in (workspace, *workspace.iterdir())} == {user}
+
+
+@pytest.mark.parametrize("refusal", [None, PermissionError(1, "Operation not permitted")])
+async def test_a_disk_that_keeps_no_owners_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError | None
+) -> None:
+    def ignored(*_: object, **__: object) -> None:
+        if refusal is not None:
+            raise refusal
+
+    monkeypatch.setattr(os, "chown", ignored)
+    assert await CellUsers().of((Mount(str(tmp_path), "/workspace", writable=True),)) is None
 
 
 async def test_what_is_only_read_is_opened_and_stays_whose_it_is(tmp_path: Path) -> None:

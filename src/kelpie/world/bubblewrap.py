@@ -128,7 +128,7 @@ class BubblewrapCells:
             cell = await self._opened(plan, launch, NoUsers())  # this raises what has nothing to do with users
             self._users = NoUsers(str(error))
             return cell
-        self._users_hold = True
+        self._users_hold = self._users_hold or cell.user is not None
         return cell
 
     async def _opened(

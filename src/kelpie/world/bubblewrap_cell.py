@@ -87,6 +87,11 @@ class BubblewrapCell:
         self._loop.add_reader(self._outer, self._ended)
 
     @property
+    def user(self) -> int | None:
+        """Who it is outside; None: who the server is."""
+        return self._hold.user
+
+    @property
     def alive(self) -> bool:
         return not self._given and not self._over.is_set() and self._killed is None
 

@@ -6,16 +6,18 @@ and so do the cells that write to it. Whoever starts as root and cannot be turne
 """
 
 import asyncio
+import errno
 import hashlib
 import os
 import random
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from kelpie.core.confinement import Mount
+from kelpie.observe import logs
 from kelpie.world import foreign_tree
 from kelpie.world.cell_walls import USER
 
@@ -27,14 +29,16 @@ _CAPABILITIES = {
 }  # fmt: skip
 LESS = "give the server the capabilities that root has in a container: --cap-add with each of these names"
 CLOSED = "let others read what cells are shown: chmod -R o+rX {}"
-REMAPPED = "nothing has to be done where processes are bounded: root is an ordinary user outside of its own namespace"
+FEW = "let the server's user namespace have all users, or none but ordinary ones"
 UNTRIED = "see docs/security.md; until then a control group is what bounds a fork bomb"
+_log = logs.get("sandbox")
 _READ = stat.S_IROTH | stat.S_IXOTH
 
 
 @dataclass(frozen=True, slots=True)
 class NoUsers:
-    """Why cells are the server's own user outside, and what to do about it; `seen` is None where that is no root."""
+    """Why cells are the server's own user outside, and what to do about it; `seen` is None where nothing is amiss,
+    because that is no root."""
 
     seen: str | None = None
     remedy: str = UNTRIED
@@ -46,20 +50,32 @@ class CellUsers:
     def __init__(self) -> None:
         self._turns = count(random.randrange(CELLS))  # servers of one machine do not begin with the same one
 
-    async def of(self, mounts: Iterable[Mount]) -> int:
-        """The user for a cell with these mounts, which can be used by it from then on. Raises OSError."""
+    async def of(self, mounts: Sequence[Mount]) -> int | None:
+        """The user for a cell with these mounts, which can be used by it from then on; None where they lie on a disk
+        that keeps no owners. Raises OSError."""
         written = [mount.source for mount in mounts if mount.writable]
         user = _owner(written[0]) if written else FIRST + next(self._turns) % CELLS
         for source in written:
-            if _about(source).st_uid != user:  # new, or from the time when cells were root
-                await asyncio.to_thread(foreign_tree.give, source, user)
+            if _about(source).st_uid != user and not await _given(source, user):
+                _log.warning("a tool is root outside of its walls: its workspace cannot be given away", path=source)
+                return None
         for source in (mount.source for mount in mounts if not mount.writable):
             if _about(source).st_mode & _READ != _READ:
                 await asyncio.to_thread(foreign_tree.open_up, source)
         return user
 
 
-async def take_back(mounts: Iterable[Mount]) -> None:
+async def _given(source: str, user: int) -> bool:
+    """Gives away what is new, or from the time when cells were root; whether the disk took note of it."""
+    try:
+        await asyncio.to_thread(foreign_tree.give, source, user)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EINVAL, errno.ENOTSUP):
+            raise
+    return _about(source).st_uid == user
+
+
+async def take_back(mounts: Sequence[Mount]) -> None:
     """Makes ours again what such a user owns, where no cell becomes one any more. Raises OSError."""
     for source in (mount.source for mount in mounts if mount.writable):
         if _about(source).st_uid in _OF_WORKSPACES:
@@ -68,14 +84,14 @@ async def take_back(mounts: Iterable[Mount]) -> None:
 
 def find(shown: Iterable[str], proc: Path = Path("/proc")) -> CellUsers | NoUsers:
     """Users for cells, or why there are none; the paths are what every cell is shown."""
-    if os.geteuid() != 0:
+    if os.geteuid() != 0 or _is_ordinary_outside((proc / "self/uid_map").read_text()):
         return NoUsers()
     status = (proc / "self/status").read_text()
     held = int(status.partition("CapEff:")[2].split()[0], 16)
     if lacking := [name for bit, name in _CAPABILITIES.items() if not held >> bit & 1]:
         return NoUsers(f"the server lacks {', '.join(lacking)}", LESS)
     if not all(_exists(FIRST, _OF_WORKSPACES.stop, proc / f"self/{kind}_map") for kind in ("uid", "gid")):
-        return NoUsers("the server is in a user namespace without users to spare", REMAPPED)
+        return NoUsers("the server is in a user namespace without users to spare", FEW)
     for path in shown:
         mode = _about(path).st_mode
         needed = _READ if stat.S_ISDIR(mode) else stat.S_IROTH
@@ -88,6 +104,11 @@ def admit(process: int, user: int) -> None:
     """Lets the first process of a cell know root, which it is, and the user that it will become. Raises OSError."""
     for kind in ("uid", "gid"):
         Path(f"/proc/{process}/{kind}_map").write_text(f"0 {os.geteuid()} 1\n{USER} {user} 1\n")
+
+
+def _is_ordinary_outside(users: str) -> bool:
+    """Whether our root is another user for the namespace around ours."""
+    return any(inside == "0" != outside for inside, outside, _ in map(str.split, users.splitlines()))
 
 
 def _exists(first: int, end: int, users: Path) -> bool:

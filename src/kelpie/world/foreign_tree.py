@@ -99,7 +99,7 @@ def _to_each(top: str, deed: Callable[[str, int | None], None]) -> None:
         anchor, path = left.pop()
         try:
             opened = _Anchor(_opened(path, anchor.descriptor))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         anchor, before = (opened, "") if len(path) > _ANCHOR_CHARS else (anchor, f"{path}/")
         for entry in _listed(opened):
