@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from kelpie.core.errors import CommitUnknown, DiskFull, Overloaded, StorageBusy, StorageError
 from kelpie.world import sqlite as adapter
@@ -277,6 +279,55 @@ async def test_a_copy_that_cannot_be_made_is_told_and_leaves_nothing(database: S
     with pytest.raises(StorageError, match="cannot be made"):
         await database.back_up("before")
     assert names(tmp_path) == before
+
+
+async def test_the_log_is_moved_into_the_file_when_nobody_writes(
+    database: SqliteDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = threading.Event()
+
+    def move(writer: Connection) -> None:
+        sqlite_connection.move_log(writer)
+        moved.set()
+
+    monkeypatch.setattr(adapter, "move_log", move)
+    for number in range(adapter.CHECKPOINT_AFTER):
+        await database.transact(put(number))
+    assert await asyncio.to_thread(moved.wait, DEADLINE_S)
+    (tmp_path / "copy.db").write_bytes((tmp_path / "test.db").read_bytes())  # without the log
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
+        in_the_file = [number for (number,) in copy.execute("SELECT id FROM contract_rows ORDER BY id")]
+    assert in_the_file == await database.read(stored)
+
+
+async def test_the_log_is_moved_into_the_file_when_somebody_always_writes(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = threading.Event()
+    monkeypatch.setattr(adapter, "IDLE_S", DEADLINE_S)
+    monkeypatch.setattr(adapter, "move_log", lambda writer: moved.set())
+    for number in range(adapter.CHECKPOINT_LATEST - 1):  # one more has made the table
+        await database.transact(put(number))
+        assert not moved.is_set()
+    await database.transact(put(-1))
+    assert moved.is_set()
+
+
+async def test_a_log_that_cannot_be_moved_keeps_nobody_from_writing(
+    database: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = 0
+
+    def fail(writer: object) -> None:
+        nonlocal tried
+        tried += 1
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(adapter, "move_log", fail)
+    for number in range(2 * adapter.CHECKPOINT_LATEST + 2):
+        await database.transact(put(number))
+    assert tried >= 2
+    assert len(await database.read(stored)) == 2 * adapter.CHECKPOINT_LATEST + 2
 
 
 def test_a_database_in_memory_is_set_up_like_the_real_one() -> None:

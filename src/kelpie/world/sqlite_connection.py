@@ -17,6 +17,7 @@ from kelpie.world.commit_group import driver_connection
 
 BUSY_TIMEOUT_MS = 5000
 LOG_BYTES_MAX = 64 * 1024 * 1024  # what a checkpoint leaves of the write-ahead log
+LOG_PAGES_MAX = 8000  # from here on every commit makes a checkpoint; before, the writer calls `move_log`
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL", "OFF"]
 
@@ -66,8 +67,15 @@ def writer_connection(engine: Engine, synchronous: Synchronous) -> Connection:
         raise ConfigurationError("KELPIE_DATA_DIR", "its file system has no shared memory for SQLite; use a local disk")
     raw.execute(f"PRAGMA synchronous={synchronous}")
     raw.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
+    raw.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
     raw.execute("PRAGMA foreign_keys=ON")
     return connection
+
+
+def move_log(writer: Connection) -> None:
+    """Moves what is in the write-ahead log into the database, as far as nobody reads what was there before. Raises
+    sqlite3.Error; then all of it is in the log still."""
+    driver_connection(writer).execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
 def reader_connection(engine: Engine) -> Connection:
