@@ -23,6 +23,7 @@ from kelpie.world.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, Ser
 from kelpie.world.bubblewrap import START_S, BubblewrapCells
 from kelpie.world.bubblewrap_cell import Hold
 from kelpie.world.cell_launch import walled
+from kelpie.world.cell_user import NoUsers
 from kelpie.world.cells import Plan
 from kelpie.world.clock import SystemClock
 from kelpie.world.control_group import ControlGroups
@@ -215,13 +216,16 @@ async def test_a_limit_that_no_cell_can_live_with_counts_as_the_least_one(sandbo
 async def test_a_cell_that_greets_before_anybody_listens_is_known_nevertheless(
     cells: BubblewrapCells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Who becomes a user of its own cannot: it waits until it is admitted."""
+
     def greeted(*arguments: Any) -> Hold:
         hold = walled(*arguments)
         assert select.select([hold.control], [], [], START_S)[0]
         return hold
 
     monkeypatch.setattr(bubblewrap, "walled", greeted)
-    sandbox = ProcessSandbox(cells, SystemClock(), LocalBroker(), warm_max=0)
+    itself = BubblewrapCells(users=lambda _: NoUsers())
+    sandbox = ProcessSandbox(itself, SystemClock(), LocalBroker(), warm_max=0)
     assert (await sandbox.run(script("print('known')"))).stdout == b"known\n"
     await sandbox.close()
 
