@@ -101,11 +101,13 @@ class Extraction:
         return bool(due)
 
     async def _look(self, state: FactState) -> None:
-        piece = await self._world.database.read(lambda tx: self._piece(tx, state))
+        now = self._world.clock.now()
+        piece = await self._world.database.read(lambda tx: self._piece(tx, state, now))
         if piece is None:
             return
-        if piece.hindered is not None:
-            await self._put_off(state, RESTING_S, piece.hindered)
+        resting = None if self._pauses.until(piece.agent) is None else "The agent is paused."
+        if (hindered := resting or piece.hindered) is not None:
+            await self._put_off(state, RESTING_S, hindered)
             return
         if not piece.said:
             await self._put_off(state, RETRY_S, None)
@@ -141,7 +143,7 @@ class Extraction:
         _log.warning("a piece of a conversation is left out of the facts", agent_id=state.agent_id, error=str(error))
         return replace(after, skipped=state.skipped + 1, last_error=str(error)[:ERROR_CHARS_MAX])
 
-    def _piece(self, tx: Tx, state: FactState) -> _Piece | None:
+    def _piece(self, tx: Tx, state: FactState, now: Micros) -> _Piece | None:
         """None when the agent is gone or has it switched off."""
         try:
             agent = agents.get(tx, state.agent_id)
@@ -149,18 +151,15 @@ class Extraction:
             return None
         if agent.facts is None or not agent.facts.enabled:
             return None
-        if (hindered := self._hindered(tx, agent)) is not None:
+        if (hindered := self._hindered(tx, agent, now)) is not None:
             return _Piece(agent, (), hindered)
         # What a model could not answer is perhaps too much of it.
         rows = max(ROWS_MAX >> min(state.failures, 8), ROWS_MIN)
         return _Piece(agent, _within(fact_states.said_since(tx, state, rows)))
 
-    def _hindered(self, tx: Tx, agent: Agent) -> str | None:
-        now = self._world.clock.now()
+    def _hindered(self, tx: Tx, agent: Agent, now: Micros) -> str | None:
         if agent.stopped:
             return "The agent is stopped."
-        if self._pauses.until(agent) is not None:
-            return "The agent is paused."
         if facts.count(tx, agent.id) >= FACTS_MAX:
             return f"The agent has {FACTS_MAX} facts, which is the most; delete some."
         budget, policy = agent.budget, permissions.policy_of(tx, agent.organization_id)

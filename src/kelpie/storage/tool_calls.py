@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Row, Select, bindparam, case, delete, func, insert, select
+from sqlalchemy import ColumnElement, Integer, Row, Select, bindparam, case, delete, func, insert, select, tuple_
 from sqlalchemy import cast as sql_cast
 
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
@@ -92,8 +92,8 @@ def runs_calling(tool_ids: str) -> Select[Any]:
 
 
 _FILTERS: dict[str, ColumnElement[bool]] = {
-    "agent_id": _C.agent_id == bindparam("agent_id"),
-    "before": _C.number < bindparam("before"),
+    "before": _C.number < bindparam("before"),  # of one that is gone
+    "before_at": tuple_(_C.created_at, _C.number) < tuple_(bindparam("before_at"), bindparam("before")),
     "name": _C.name == bindparam("name"),
     "outcome": _C.outcome == bindparam("outcome"),
     "run_id": _C.run_id == bindparam("run_id"),
@@ -102,8 +102,17 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
 
 @lru_cache(maxsize=64)
 def _query(filters: tuple[str, ...]) -> Select[Any]:
-    chosen = select(tool_calls).where(_C.organization_id == bindparam("organization"))
-    return chosen.where(*(_FILTERS[name] for name in filters)).order_by(_C.number.desc()).limit(bindparam("most"))
+    # Of a run nothing but its calls is read, and of an agent nothing but its: no index of more may tempt the planner.
+    of_run, of_agent = "run_id" in filters, "agent_id" in filters
+    whose = _C.organization_id.concat("") if of_run or of_agent else _C.organization_id
+    chosen = select(tool_calls).where(whose == bindparam("organization"))
+    if of_agent:
+        chosen = chosen.where((_C.agent_id.concat("") if of_run else _C.agent_id) == bindparam("agent_id"))
+    chosen = chosen.where(*(_FILTERS[name] for name in filters if name in _FILTERS))
+    return chosen.order_by(_C.created_at.desc(), _C.number.desc()).limit(bindparam("most"))
+
+
+_AT = select(_C.created_at).where(_C.number == bindparam("the_call"))
 
 
 def select_calls(
@@ -117,8 +126,11 @@ def select_calls(
         "outcome": query.outcome.value if query.outcome else None,
         "run_id": query.run_id,
     }
+    if query.before is not None:
+        given["before_at"] = tx.execute(_AT, {"the_call": query.before}).scalar()
     bound = {name: value for name, value in given.items() if value is not None}
-    rows = tx.execute(_query(tuple(bound)), {**bound, "organization": organization, "most": query.limit})
+    filters = tuple(name for name in bound if name != "before" or "before_at" not in bound)
+    rows = tx.execute(_query(filters), {**bound, "organization": organization, "most": query.limit})
     return [_from_row(row) for row in rows]
 
 
