@@ -19,6 +19,7 @@ from kelpie.core.sandboxes import SandboxConfig, SandboxType, SandboxVariable
 from kelpie.core.tools import NewTool, Tool
 from kelpie.sandbox.port import Ended, How, Job
 from kelpie.storage import agent_secrets, sandbox_configs
+from kelpie.tools import environments
 from kelpie.tools.agent_state import Surroundings
 from kelpie.tools.callback import Callback
 from kelpie.tools.custom import make
@@ -308,6 +309,22 @@ class Shelf:
 
 def needing(*names: str) -> Tool:
     return tool(pip_requirements=tuple({"name": name, "version": "1"} for name in names))
+
+
+async def test_no_more_sets_wait_than_there_is_room_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "INSTALLS_MAX", 2)
+    shelf, sandbox = Shelf(), BareSandbox(lambda job: ended(result={"ok": True, "text": "x", "value": "x"}))
+    held = Environments(shelf)
+    run = Workbench(world, sandbox, held, way_back(world))
+    async with asyncio.timeout(60):
+        waiting = [asyncio.create_task(run(needing(name), call(), {"x": 1})) for name in ("a", "b")]
+        while len(held._under_way) < 2:  # noqa: ASYNC110 - a read of the database comes first
+            await asyncio.sleep(0.001)
+        with pytest.raises(ToolError, match="wait to be installed already"):
+            await run(needing("c"), call(), {"x": 1})
+        shelf.go.set()
+        await asyncio.gather(*waiting)
+        await run(needing("c"), call(), {"x": 1})
 
 
 async def test_one_set_is_installed_once_however_many_ask(world: World) -> None:

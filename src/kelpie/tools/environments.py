@@ -15,7 +15,7 @@ from kelpie.sandbox.port import Mount
 from kelpie.tools.custom import is_python
 from kelpie.world.packages import Packages
 
-INSTALLS_AT_ONCE = 2
+INSTALLS_AT_ONCE, INSTALLS_MAX = 2, 64  # sets of packages that are installed at once, and that wait together with them
 PYTHON_PACKAGES = "/packages"
 NODE_PACKAGES = "/node_modules"  # where Node looks for the packages of any file
 TYPE_STRIPPER = {"name": "amaro", "version": "1.2.1"}  # for a Node that does not read TypeScript by itself
@@ -82,6 +82,8 @@ class Environments:
             return found
         task = self._under_way.get(wanted)
         if task is None:
+            if len(self._under_way) >= INSTALLS_MAX:
+                raise ToolError(f"{INSTALLS_MAX} sets of packages wait to be installed already; try again later")
             task = asyncio.create_task(self._install(self._packages, wanted))
             self._under_way[wanted] = task
             task.add_done_callback(partial(self._done, wanted))
