@@ -54,7 +54,7 @@ from kelpie.core.budgets import Spent
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
 from kelpie.core.messages import Text, Usage
-from kelpie.core.quotas import NOTHING_USED
+from kelpie.core.quotas import NOTHING_USED, Quota
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.openai_reply import Assembly
 from kelpie.llm.port import Reply
@@ -620,6 +620,10 @@ def a_restart_forgets_the_tokens_of_the_hour(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ledger.steps, "spent_by", lambda tx, agent_id, since: Spent())
 
 
+def an_agents_limits_do_not_reach_its_cells(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Quota, "confined", lambda self, confinement: confinement)
+
+
 def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Meaning, "failed", lambda self, error: None)
 
@@ -707,6 +711,7 @@ MUTATIONS = (
     Mutation(results_are_kept_for_an_hour, _ALLOWED, 2, "a result is kept for its time"),
     Mutation(a_result_is_kept_for_everybody, _ALLOWED, 2, "a result is its agent's own"),
     Mutation(a_result_is_kept_for_every_version, _ALLOWED, 5, "a result is of the code as it is"),
+    Mutation(an_agents_limits_do_not_reach_its_cells, _ALLOWED, 1, "a limit of memory is held"),
     Mutation(a_restart_forgets_what_was_used, _ALLOWED, 10, "a limit of calls is held"),
     Mutation(a_restart_forgets_the_tokens_of_the_hour, _ALLOWED, 10, "a limit of tokens is held"),
     Mutation(a_stop_is_not_stored, "stop-start-restart", 10, "a stopped agent answers 409"),

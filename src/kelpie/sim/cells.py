@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kelpie.core.confinement import Mount
+from kelpie.core.confinement import Confinement, Mount
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.sim.asgi import Response
 from kelpie.sim.doors import SimDoor
@@ -50,6 +50,7 @@ class Inside:
     door: SimDoor
     mounts: tuple[Mount, ...]
     left_behind: list[asyncio.Task[None]]
+    confinement: Confinement  # what it is held to
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -125,7 +126,15 @@ class SimCell:
         if faults.fires(Fault.process_crash, "cells.before"):
             self._left = _broken(b"killed before it began")
             return
-        inside = Inside(self._cells, json.loads(order.request), order.env, self._door, self._mounts, self._left_behind)
+        inside = Inside(
+            self._cells,
+            json.loads(order.request),
+            order.env,
+            self._door,
+            self._mounts,
+            self._left_behind,
+            order.confinement,
+        )
         try:
             value = await self._cells.code(inside)
             told = {"ok": True, "text": str(value), "value": value}

@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kelpie.core.confinement import MEGABYTE
 from kelpie.sim.cells import CPU_US, Inside
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
@@ -29,6 +30,7 @@ LANES = 2  # of each agent
 CALLS_MAX = 9
 RUNS_MAX = 5  # by the processor time that they take
 TOKENS_MAX = 9_000
+MEMORY_MB = 64  # of one call: less than the usual
 KEPT_S = 300.0
 LATE_S = 60.0  # within which the result of code that has ended is kept
 WAITS_MAX = 200  # of a second each, until nothing is under way
@@ -71,6 +73,8 @@ class Allowances(Play):
         found = _VERSION.search(inside.request["source"])
         assert found is not None
         self.begun[agent_id] += 1
+        if (held := inside.confinement.memory_bytes) > MEMORY_MB * MEGABYTE:
+            self.stage.loop.fail(Broken("a limit of memory is held", f"code of {agent_id} has {held} bytes"))
         await asyncio.sleep(self.stage.loop.rng(f"work/{len(self.ran)}").uniform(0.05, 2.0))
         self.ran.append(Ran(agent_id, word, int(found[1]), self._now_s()))
         return f"run-{len(self.ran) - 1}"
@@ -85,6 +89,7 @@ class Allowances(Play):
             "tool_calls_per_hour": CALLS_MAX,
             "cpu_seconds_per_hour": RUNS_MAX * CPU_US / 1_000_000,
             "tokens_per_hour": TOKENS_MAX,
+            "memory_mb": MEMORY_MB,
         }
         await self._limit(owner, limits)
         lanes = [(agent_id, lane) for agent_id in self.agents for lane in await self._lanes(owner, agent_id)]
