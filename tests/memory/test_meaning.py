@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.accounts import Caller
+from kelpie.core.accounts import DEFAULT_CALLER, Caller
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import OrganizationId, UserId
-from kelpie.core.passages import NewPassage
+from kelpie.core.passages import NewPassage, PassageQuery
 from kelpie.core.settings import Settings
 from kelpie.memory import meaning
 from kelpie.memory.meaning import Meaning
+from tests.agent import meaningful
 from tests.agent.meaningful import MeaningfulHouse
 
 STRANGER = Caller(
@@ -43,6 +44,23 @@ async def test_models_are_asked_at_once_and_one_that_hangs_keeps_nothing_from_th
     meant = await Meaning(models, Settings()).of_query(["one", "hangs", "two", "one", None], "text")
     assert list(meant.by_model("text")) == ["one", "two"]
     assert meant.lacking is not None and "hangs did not answer" in meant.lacking
+
+
+async def test_a_model_that_gives_other_vectors_under_its_name_costs_the_meaning_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house: Any = await MeaningfulHouse(tmp_path / "kelpie.db").start()
+    try:
+        agent, archives = await house.agent(), house.kelpie.doors(DEFAULT_CALLER).archives
+        await archives.remember(agent, NewPassage("a cat"))
+        monkeypatch.setattr(meaningful, "DIMENSIONS", 32)
+        for _ in range(2):
+            searched = await archives.search_of_agent(agent, PassageQuery("the cat", 5))
+            assert searched.mode == "fts" and "a cat" in [each.passage.text for each in searched.found]
+            assert "embedded anew" in searched.lacking
+            await archives.remember(agent, NewPassage("another cat"))
+    finally:
+        await house.stop()
 
 
 async def test_nothing_is_embedded_for_an_agent_of_somebody_else(tmp_path: Path) -> None:

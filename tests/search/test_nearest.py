@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, select, update
 
+from kelpie.core.errors import StorageError
 from kelpie.observe import logs
 from kelpie.search import fulltext, nearest, vectors
 from kelpie.search.nearest import Nearest
@@ -70,6 +71,18 @@ def test_the_nearest_are_those_of_an_exact_scan(tx: Connection, count: int, monk
     for _ in range(10):
         query = RNG.standard_normal(DIMENSIONS)
         assert found(tx, query) == exact(there, query)
+
+
+@pytest.mark.parametrize("others", [DIMENSIONS - 1, DIMENSIONS * 20])
+@pytest.mark.parametrize("count", [3, 300])
+def test_a_model_that_gives_other_vectors_than_before_is_told(tx: Connection, count: int, others: int) -> None:
+    stored(tx, count)
+    finder, query = Nearest(), nearest.vector(MODEL, RNG.standard_normal(others).astype("<f4").tobytes())
+    for again in range(2):
+        with pytest.raises(StorageError, match=f"some/model gives vectors of {others} numbers now"):
+            finder.search(tx, "passage", [SCOPE], query, 5)
+        fulltext.index(tx, "passage", SCOPE, f"new-{again}", "")  # some are stored already, beside those it gave before
+        vectors.put_many(tx, "passage", {f"new-{again}": (query,)})
 
 
 CHANGES = [b"\x01", b"\0\0\0\x80", struct.pack("<f", float("inf")), b"\xff" * 80, None]

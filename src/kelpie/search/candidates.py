@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, LargeBinary, Select, cast, column, func, select, text
 from sqlalchemy.sql.expression import TextualSelect
 
+from kelpie.core.errors import StorageError
 from kelpie.observe import logs
 from kelpie.search.items import Near
 from kelpie.search.vectors import Vector
@@ -29,6 +30,14 @@ _log = logs.get("search")
 def products(rows: NDArray[np.float32 | np.uint8], query: Vector) -> NDArray[np.float32]:
     """Each row times the query. `@` would wake a thread per core, which costs more than it does and is felt by all."""
     return np.einsum("ij,j->i", rows, np.frombuffer(query.values, "<f4"))
+
+
+def other_numbers(query: Vector) -> StorageError:
+    """What is said when a model gives other vectors under the name that it has always had."""
+    return StorageError(
+        f"{query.model} gives vectors of {len(query.values) // 4} numbers now, and others of it are stored. Choose "
+        "another embedding model and then this one again, so that all is embedded anew."
+    )
 
 
 class Candidates:
@@ -62,7 +71,7 @@ class Candidates:
         return self._one_by_one(tx, bound, query, limit)
 
     def _one_by_one(self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int) -> list[Near]:
-        """The same, when one of them is damaged."""
+        """The same, when one of them is damaged. Raises StorageError when they are of another length than the query."""
         items, sound = list[int](), list[bytes]()
         for item, vector, checksum in tx.execute(self._each, bound).all():
             if crc32(vector) == checksum:
@@ -72,6 +81,8 @@ class Candidates:
                 _log.error("a stored vector is damaged and left out", item=item, model=query.model)
         if not items:
             return []
+        if any(len(each) != len(query.values) for each in sound):
+            raise other_numbers(query)
         scores, at = _ranked(np.frombuffer(b"".join(sound), "<f4").reshape(len(items), -1), query, limit)
         return [(items[each], float(scores[each])) for each in at]
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, select
 
-from kelpie.search.candidates import NUMBERED, Candidates, products
+from kelpie.search.candidates import NUMBERED, Candidates, other_numbers, products
 from kelpie.search.fulltext import Kind
 from kelpie.search.held import Held
 from kelpie.search.items import Near
@@ -94,7 +94,8 @@ class Nearest:
     ) -> list[Near]:
         """The numbers of the items of these scopes nearest to the query, with their cosine, best first.
 
-        `only` are the numbers of the items that may be found at all; without it, all of the scopes.
+        `only` are the numbers of the items that may be found at all; without it, all of the scopes. Raises StorageError
+        when the model gives other vectors than those that are stored.
         """
         few = max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
         if len(scopes) == 1 and only is None and self._held.get((kind, scopes[0], query.model)) is None:
@@ -105,6 +106,8 @@ class Nearest:
         held = self._scopes(tx, kind, scopes, query.model)
         if not held:
             return []
+        if any(each.signs.shape[0] != _height(query.sketch) for each in held):
+            raise other_numbers(query)
         items = held[0].items if len(held) == 1 else np.concatenate([each.items for each in held])
         allowed = None
         if only is not None:
@@ -145,15 +148,30 @@ def _read(tx: Connection, key: tuple[str, str, str], known: _Held, now: Any) -> 
     items = np.fromiter((row.item for row in rows), np.int64, len(rows))
     signs = _columns([row.sketch for row in rows])
     if known.items.size:
-        items, signs = np.concatenate([known.items, items]), np.concatenate([known.signs, signs], axis=1)
+        items = np.concatenate([known.items, items])
+        alike = known.signs.shape[0] == signs.shape[0]
+        signs = np.concatenate([known.signs, signs], axis=1) if alike else _no_rows(items.size)
     return _Held(now.version, now.rewrites, items, signs)
 
 
+def _height(sketch: bytes) -> int:
+    """How many rows it takes."""
+    return -(-len(sketch) // 8)
+
+
 def _columns(sketches: Sequence[bytes]) -> Signs:
-    """The sketches, eight bytes a row; what is missing to a whole number of rows is filled up alike everywhere."""
-    width = -len(sketches[0]) % 8 + len(sketches[0])
+    """The sketches, eight bytes a row; what is missing to a whole number of rows is filled up alike everywhere. Those
+    of several lengths have no rows."""
+    width = 8 * max(map(_height, (sketches[0], sketches[-1])))
     joined = b"".join(each.ljust(width, b"\0") for each in sketches)
+    if len(joined) != width * len(sketches):
+        return _no_rows(len(sketches))
     return np.ascontiguousarray(np.frombuffer(joined, np.uint64).reshape(len(sketches), -1).T)
+
+
+def _no_rows(items: int) -> Signs:
+    """What is held of vectors that cannot be compared: no query has so few signs."""
+    return np.empty((0, items), np.uint64)
 
 
 def _likely(items: Numbers, signs: Signs, query: Vector, limit: int) -> Numbers:
