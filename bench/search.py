@@ -47,8 +47,8 @@ RESULTS = 10
 BATCH = 1000
 SINGLE = 200
 IN_SMALL = 100
-TURNS, ROUNDS = 240, 6
-LACKING = 300
+TURNS, ROUNDS = 480, 24
+LACKING = 500
 EVERYWHERE = 20
 
 Vectors = NDArray[np.float32]
@@ -296,57 +296,80 @@ def _rss_mb() -> float:
 
 
 async def neighbour(bench: Bench, archive: ArchiveId) -> dict[str, Any]:
-    """An agent's turns alone, beside others' turns, beside searches one after the other without a pause, and beside
-    vectors that are made up for without any pause either, which the server never does."""
+    """An agent's turns alone, beside a process that only computes, beside others' turns, beside searches one after the
+    other without a pause, and beside vectors that are made up for without any pause either, which the server never
+    does. Many short rounds in turn, so that whatever else the machine does weighs on all alike; what they cost beside
+    the process is what a machine with so few cores makes of any work at all."""
     kelpie = bench.kelpie
     embedding = Embedding(kelpie.world, kelpie.meaning)
     if kelpie._embedding:  # pyright: ignore[reportPrivateUsage] - the server's own would work in the rounds of others
         kelpie._embedding.cancel()  # pyright: ignore[reportPrivateUsage]
     quiet, other = [(await kelpie.agents.create(NewAgent(model="kelpie/demo"))).agent.id for _ in range(2)]
+
+    async def embed() -> None:
+        if not await embedding.work():
+            await _lacking(kelpie, other)
+
+    numbers = itertools.count()
     noises: dict[str, Callable[[], Awaitable[Any]] | None] = {
         "alone": None,
+        "beside_a_busy_core": None,
         "beside_turns": lambda: _turn(kelpie, other),
-        "beside_vector_searches": lambda: bench.search(archive, 1, "vector"),
-        "beside_hybrid_searches": lambda: bench.search(archive, 1, "hybrid"),
-        "beside_embedding": embedding.work,
-        "beside_both": lambda: asyncio.gather(bench.search(archive, 1, "hybrid"), embedding.work()),
+        "beside_vector_searches": lambda: bench.search(archive, next(numbers), "vector"),
+        "beside_hybrid_searches": lambda: bench.search(archive, next(numbers), "hybrid"),
+        "beside_embedding": embed,
+        "beside_both": lambda: asyncio.gather(bench.search(archive, next(numbers), "hybrid"), embed()),
     }
     found: dict[str, list[float]] = {name: [] for name in noises}
-    for number in range(ROUNDS):  # in turn, so that whatever else the machine does weighs on all alike
+    for _ in range(ROUNDS):
         for name, noise in noises.items():
-            await _lacking(kelpie, other, f"{name} {number}")
-            beside = asyncio.create_task(_for_ever(noise)) if noise else None
+            over = asyncio.Event()
+            busy = await _computing() if name == "beside_a_busy_core" else None
+            beside = asyncio.create_task(_until(over, noise)) if noise else None
             for _ in range(TURNS // ROUNDS):
                 started = time.perf_counter()
                 await _turn(kelpie, quiet)
                 found[name].append((time.perf_counter() - started) * 1000)
+            over.set()
             if beside:
-                if beside.done():  # the noise failed, and the figure would be one of silence
-                    beside.result()
-                beside.cancel()
-                await asyncio.gather(beside, return_exceptions=True)
-    alone = quantiles(found["alone"])["p99_ms"]
-    rows = {name: quantiles(times) for name, times in found.items()}
-    return {name: row | {"p99_over_alone": round(row["p99_ms"] / alone, 2)} for name, row in rows.items()}
+                await beside  # what it began is not to weigh on the next round; and if it failed, there was silence
+            if busy:
+                busy.kill()
+                await busy.wait()
+    alone = _spread(found["alone"])
+    rows = {name: _spread(times) for name, times in found.items()}
+    return {
+        name: {f"{at}_ms": round(ms, 2) for at, ms in row.items()}
+        | {f"{at}_over_alone": round(ms / alone[at], 2) for at, ms in row.items()}
+        for name, row in rows.items()
+    }
 
 
-async def _lacking(kelpie: Kelpie, agent: AgentId, about: str) -> None:
-    """Gives an agent messages that have no vectors yet, more than are made up for in a round."""
+def _spread(times: Sequence[float]) -> dict[str, float]:
+    return {f"p{at}": float(np.percentile(times, at)) for at in (50, 95, 99)}
+
+
+async def _computing() -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(sys.executable, "-S", "-c", "while True: pass")
+
+
+async def _lacking(kelpie: Kelpie, agent: AgentId) -> None:
+    """Gives an agent messages that have no vectors yet."""
     said = [
         Message(
             kelpie.world.ids.new(MessageId),
             agent,
             Role.user,
             1,
-            (Text(f"a message of the usual length about {about}, {n}"),),
+            (Text(f"a message of the usual length about this and that, {n}"),),
         )
         for n in range(LACKING)
     ]
     await kelpie.world.database.transact(lambda tx: messages.append(tx, said))
 
 
-async def _for_ever(noise: Callable[[], Awaitable[Any]]) -> None:
-    while True:
+async def _until(over: asyncio.Event, noise: Callable[[], Awaitable[Any]]) -> None:
+    while not over.is_set():
         await noise()
 
 
