@@ -8,7 +8,7 @@ from kelpie.core.accounts import DEFAULT_CALLER
 from kelpie.core.passages import PassageQuery
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
-from kelpie.memory.meaning import LOOKING_MAX, Meaning
+from kelpie.memory.meaning import Meaning
 from kelpie.memory.passage_search import search
 from kelpie.world.database import Database, Tx
 
@@ -31,4 +31,4 @@ async def test_searches_leave_readers_to_others() -> None:
     database, meaning = Counting(), Meaning(cast("Models", None), Settings())
     organization, query = DEFAULT_CALLER.organization_id, PassageQuery("fox", 10, mode="fts")
     await asyncio.gather(*(search(cast("Database", database), meaning, organization, None, query) for _ in range(20)))
-    assert (database.all, database.most) == (20, LOOKING_MAX)
+    assert (database.all, database.most) == (20, 1)

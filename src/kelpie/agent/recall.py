@@ -47,7 +47,7 @@ class Recall:
             return recall.search(tx, organization, wanted, near)
 
         lacking = meant.lacking
-        async with self._meaning.looking:
+        async with self._meaning.looking.place():
             if meanings:
                 try:
                     return _recalled(await database.read(read), wanted.mode, lacking)

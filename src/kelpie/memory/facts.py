@@ -64,7 +64,7 @@ class Facts:
         lacking = meant.lacking
         if meanings:
             try:
-                async with self._meaning.looking:
+                async with self._meaning.looking.place():
                     return FoundFacts(await database.read(read), wanted.mode, lacking)
             except StorageError as error:
                 lacking = self._meaning.failed(error)

@@ -13,6 +13,7 @@ from typing import Any
 from kelpie.core.errors import CallerError, ModelError, StorageError
 from kelpie.core.settings import Settings
 from kelpie.llm.models import Models
+from kelpie.memory.looking import Looking
 from kelpie.observe import logs
 from kelpie.search.items import NearestItems
 from kelpie.search.vectors import Vector
@@ -20,7 +21,6 @@ from kelpie.search.vectors import Vector
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
 BACKLOG_S = 120.0  # of what nobody waits for: it steps back behind everything else, so it may take long
-LOOKING_MAX = 2  # searches at once: more would not be done sooner, and would keep the database's readers from turns
 NO_MODEL = "no embedding model is set or found"
 NOT_YET = "nothing there has been embedded yet"
 
@@ -45,7 +45,7 @@ class Meaning:
         self._models = models
         self._given = settings.default_embedding
         self._finder = finder
-        self.looking = asyncio.Semaphore(LOOKING_MAX)
+        self.looking = Looking()
         self.asked = False  # whether anything was to be embedded since the server started
         self._told: str | None = None  # the trouble that the log tells of already
 

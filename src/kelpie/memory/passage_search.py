@@ -50,7 +50,7 @@ async def search(
                 archives.require(tx, organization, archive_id)
             return passage_finding.search(tx, place, replace(query, mode="fts"))
 
-        async with meaning.looking:
+        async with meaning.looking.place():
             return _searched(await database.read(by_words), "fts")
     used = await database.read(models)
     meant = await meaning.of_query(used.values(), query.text)
@@ -61,7 +61,7 @@ async def search(
         return passage_finding.search(tx, place, query if near else replace(query, mode="fts"), near)
 
     lacking = meant.lacking
-    async with meaning.looking:
+    async with meaning.looking.place():
         if meanings:
             try:
                 found = await database.read(partial(read, meanings=meanings))

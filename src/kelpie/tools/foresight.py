@@ -50,7 +50,7 @@ class Foresight:
             archive = archives.archive_of(tx, agent_id)  # it may have been given another one meanwhile
             return passage_finding.nearest(tx, found, archive, used, query, meanings) if archive in used else []
 
-        async with self.meaning.looking:
+        async with self.meaning.looking.place():
             return Insight(passages=tuple(await self.database.read(near)), by_meaning=True)
 
     async def of_messages(self, call: CallContext, wanted: MessageSearch) -> Insight:
@@ -61,7 +61,7 @@ class Foresight:
         meanings = meant.by_model(wanted.text)
         if not meanings:
             return Insight(lacking=meant.lacking)
-        async with self.meaning.looking:
+        async with self.meaning.looking.place():
             near = await self.database.read(lambda tx: recall.nearest(tx, finder, organization, used, wanted, meanings))
         return Insight(messages=tuple(near), by_meaning=True)
 
@@ -73,7 +73,7 @@ class Foresight:
         meanings = meant.by_model(wanted.text)
         if not meanings:
             return Insight(lacking=meant.lacking)
-        async with self.meaning.looking:
+        async with self.meaning.looking.place():
             near = await self.database.read(lambda tx: facts.nearest(tx, finder, agent_id, wanted, used, meanings))
         return Insight(facts=tuple(near), by_meaning=True)
 

@@ -37,7 +37,7 @@ async def search(database: Database, meaning: Meaning, organization: Organizatio
     lacking = meant.lacking
     if meanings:
         try:
-            async with meaning.looking:
+            async with meaning.looking.place():
                 return FoundTools(await database.read(read), wanted.mode, lacking)
         except StorageError as error:
             lacking = meaning.failed(error)

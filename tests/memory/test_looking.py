@@ -1,0 +1,77 @@
+"""Searches run one after the other; one that takes long keeps others only for a while."""
+
+import asyncio
+
+import pytest
+
+from kelpie.memory import looking
+from kelpie.memory.looking import Looking
+
+DEADLINE_S = 30.0
+FOR_EVER_S = 3600.0
+
+
+class Search:
+    """One that has a place until it is told to end."""
+
+    def __init__(self, places: Looking) -> None:
+        self.begun, self.end = asyncio.Event(), asyncio.Event()
+        self.task = asyncio.create_task(self._run(places))
+
+    async def _run(self, places: Looking) -> None:
+        async with places.place():
+            self.begun.set()
+            await self.end.wait()
+
+    async def begins(self) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await self.begun.wait()
+
+    async def ends(self) -> None:
+        self.end.set()
+        async with asyncio.timeout(DEADLINE_S):
+            await self.task
+
+
+async def settled() -> None:
+    """Lets everybody do what can be done without time going by."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_the_next_begins_when_the_one_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "LONG_S", FOR_EVER_S)
+    places = Looking()
+    searches = [Search(places) for _ in range(4)]
+    for at, search in enumerate(searches):
+        await search.begins()
+        await settled()
+        assert not any(each.begun.is_set() for each in searches[at + 1 :])
+        await search.ends()
+
+
+async def test_one_more_begins_beside_a_search_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "LONG_S", 0.001)
+    places = Looking()
+    long, *others = [Search(places) for _ in range(4)]
+    for at, search in enumerate(others):
+        await search.begins()
+        await settled()
+        assert not any(each.begun.is_set() for each in others[at + 1 :])
+        await search.ends()
+    await long.ends()
+
+
+async def test_who_goes_while_waiting_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "LONG_S", FOR_EVER_S)
+    places = Looking()
+    first, *waiting = [Search(places) for _ in range(4)]
+    await first.begins()
+    for each in waiting:
+        each.task.cancel()
+    await asyncio.gather(*(each.task for each in waiting), return_exceptions=True)
+    await first.ends()
+    for _ in range(3):
+        last = Search(places)
+        await last.begins()
+        await last.ends()
