@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.observe import logs
-from kelpie.world import cell_user, control_group_place, seccomp
+from kelpie.world import cell_remains, cell_user, control_group_place, seccomp
 from kelpie.world.bubblewrap_cell import BubblewrapCell, CellBroken, Hold
 from kelpie.world.cell_launch import unwalled, walled
 from kelpie.world.cell_proof import Proof, lacking, prove
@@ -146,6 +146,8 @@ class BubblewrapCells:
     async def _prove(self) -> None:
         if self._proven:
             return
+        if sys.platform == "linux" and (left := await asyncio.to_thread(cell_remains.end)):
+            _log.warning("cells that a killed server had begun were ended", count=left)
         compileall.compile_dir(PROGRAMS, quiet=2)  # in the cell nothing can be written, so every start would do it
         before, self._lacking = self._lacking, await lacking(self, self._kept)
         self._proven = self._lacking is None  # else it is tried again: somebody may have done something about it

@@ -12,6 +12,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kelpie.core.confinement import Confinement
@@ -24,6 +25,7 @@ from kelpie.world.control_group import Group
 
 NOT_ADMITTED = "code cannot be isolated on this server: the users of a cell cannot be mapped ({})"
 NOT_ITSELF = "code cannot be isolated on this server: a cell did not become the user that it was to be"
+REPORT_S = 5.0
 BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
 
 
@@ -74,6 +76,7 @@ class BubblewrapCell:
         self._gone = asyncio.Event()
         self._given = False
         self._killed: asyncio.Task[None] | None = None
+        self._report = cell_greeting.Report(self._loop, hold.information) if hold.information is not None else None
         self._first: int | None = None  # the first process in the cell
         self._runner = 0  # the process that waits for the order
         self._flooded = False
@@ -98,8 +101,8 @@ class BubblewrapCell:
     async def ready(self) -> None:
         """Waits until the launcher has finished the walls and handed out the doors. Raises CellBroken, or OSError where
         this process has no descriptor left for them."""
-        if self._hold.information is not None:
-            await self._admit(self._hold.information)
+        if self._report is not None:
+            await self._admit(self._report)
         seen = asyncio.Event()
         self._loop.add_reader(self._hold.control, seen.set)
         try:
@@ -123,9 +126,9 @@ class BubblewrapCell:
                 door.setblocking(False)
             self.doors = Doors(*doors)
 
-    async def _admit(self, information: int) -> None:
+    async def _admit(self, report: cell_greeting.Report) -> None:
         """Takes hold of the first process in it and, if it is to become somebody else, lets it. Raises CellBroken."""
-        process = await cell_greeting.reported(self._loop, information)
+        process = await report.first()
         if process is None:
             return  # it ended, and what it said will tell why
         try:
@@ -192,6 +195,8 @@ class BubblewrapCell:
         if group is not None:
             group.lift()
             group.kill()
+        if self._first is None and self._report is not None:
+            await self._find_first(self._report)
         for each in (self._first, self._outer):
             if each is not None:
                 process_ends.kill(each)
@@ -206,6 +211,13 @@ class BubblewrapCell:
             await asyncio.sleep(pause)
             pause = min(2 * pause, BURY_EVERY_S_MAX)  # what the kernel holds on to keeps its place, and nothing busy
         self._close()
+
+    async def _find_first(self, report: cell_greeting.Report) -> None:
+        """Takes hold of the first process: until it is on its own, it would outlive a bubblewrap that is killed."""
+        with suppress(TimeoutError, OSError):  # there is none; or we cannot hold it, and what is left is found later
+            async with asyncio.timeout(REPORT_S):
+                if (process := await report.first()) is not None:
+                    self._first = os.pidfd_open(process)
 
     def _close(self) -> None:
         self._drain()  # somebody may still want to know what was left

@@ -26,27 +26,35 @@ class Greeting:
     doors: Sequence[socket.socket]
 
 
-async def reported(loop: asyncio.AbstractEventLoop, information: int) -> int | None:
-    """The first process in the cell; None when bubblewrap went away instead."""
-    os.set_blocking(information, False)
-    seen = asyncio.Event()
-    loop.add_reader(information, seen.set)
-    told = b""
-    try:
-        while not told.endswith(b"}\n"):
-            await seen.wait()
-            seen.clear()
-            try:
-                piece = os.read(information, BYTES_MAX)
-            except BlockingIOError:
-                continue  # we were woken twice for one piece
-            if not piece:
-                return None
-            told += piece
-    finally:
-        loop.remove_reader(information)
-    process: int = json.loads(told)["child-pid"]
-    return process
+class Report:
+    """What bubblewrap tells first: which process is the first in the cell. Who waits for it may give up, and another
+    go on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, information: int) -> None:
+        os.set_blocking(information, False)
+        self._loop = loop
+        self._information = information
+        self._told = b""
+
+    async def first(self) -> int | None:
+        """The first process in the cell; None when bubblewrap went away instead."""
+        seen = asyncio.Event()
+        self._loop.add_reader(self._information, seen.set)
+        try:
+            while not self._told.endswith(b"}\n"):
+                await seen.wait()
+                seen.clear()
+                try:
+                    piece = os.read(self._information, BYTES_MAX)
+                except BlockingIOError:
+                    continue  # we were woken twice for one piece
+                if not piece:
+                    return None
+                self._told += piece
+        finally:
+            self._loop.remove_reader(self._information)
+        process: int = json.loads(self._told)["child-pid"]
+        return process
 
 
 def expect(control: socket.socket) -> None:
