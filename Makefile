@@ -26,7 +26,7 @@ run: $(VENV)/.installed-run
 # Lint does not keep the tests from running; the last line says how they went, and either failing fails the target.
 test: $(VENV)/.installed-test
 	@lint=0; $(MAKE) --no-print-directory lint || { lint=1; echo "lint failed, see above; now the tests" >&2; }; \
-	$(PYTEST) -n 3 && exit $$lint
+	$(PYTEST) -n 3 --dist worksteal && exit $$lint
 
 # Providers are asked that the environment sets up (OPENAI_API_KEY, OLLAMA_BASE_URL, ...); the last lines say which.
 test-live: $(VENV)/.installed-test
