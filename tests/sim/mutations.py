@@ -246,7 +246,12 @@ def nothing_is_recovered(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_is_tried_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Kelpie, "_keep_recovering", Kelpie._recover)
+    async def once(self: Kelpie) -> None:
+        with contextlib.suppress(StorageError):
+            await self._recover()
+        await asyncio.Event().wait()
+
+    patch.setattr(Kelpie, "_keep_recovering", once)
 
 
 def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> None:
