@@ -142,4 +142,9 @@ FOUND = (
         8,
         "a result that stood for a damaged one was damaged itself: the next one had its id, and the agent was bricked",
     ),
+    Found(
+        "limits-and-kept-results",
+        151,
+        "the scenario's own: a call by hand that a power cut took away had its place when somebody else was refused",
+    ),
 )

@@ -15,6 +15,7 @@ from typing import Any
 
 from kelpie.core.confinement import MEGABYTE
 from kelpie.sim.cells import CPU_US, Inside
+from kelpie.sim.clock import START
 from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.house import SETTINGS
@@ -65,7 +66,7 @@ class Allowances(Play):
         self.ran: list[Ran] = []
         self.known: list[tuple[float, int]] = []  # when a version of the tool was acknowledged
         self.begun: Counter[str] = Counter()  # how often code of an agent began to run
-        self.lost: Counter[str] = Counter()  # calls by hand of which nobody knows what came of them
+        self.lost: Counter[tuple[str, int]] = Counter()  # by agent and hour: calls by hand of which nobody knows
         stage.world.code = self._code
 
     async def _code(self, inside: Inside) -> str:
@@ -138,7 +139,7 @@ class Allowances(Play):
             asked_s = self._now_s()
             answer = await owner.ask("POST", path, {"args": {"word": word}})
             if answer is None or answer.status != 200:
-                self.lost[agent_id] += 1
+                self.lost[agent_id, int(asked_s // HOUR_S)] += 1
             elif (told := answer.json())["status"] == "success":
                 self._is_due(str(told["func_return"]), agent_id, word, asked_s)
             if owner.tosses(0.3):
@@ -173,7 +174,7 @@ class Allowances(Play):
         query = "SELECT COALESCE(SUM(counted), 0), COALESCE(SUM(cpu_us), 0) FROM tool_calls WHERE agent_id = ?"
         for agent_id in self.agents:
             ((calls, cpu_us),) = self.stage.disk.query(query, agent_id)
-            if self.begun[agent_id] > calls + self.lost[agent_id]:
+            if self.begun[agent_id] > calls + sum(n for (whose, _), n in self.lost.items() if whose == agent_id):
                 raise Broken("what ran is counted", f"{self.begun[agent_id]} ran, {calls} are counted, {self.lost}")
             if cpu_us > self.begun[agent_id] * CPU_US:
                 raise Broken("what is used is counted once", f"{cpu_us} us of {self.begun[agent_id]} runs")
@@ -186,16 +187,17 @@ class Allowances(Play):
             raise Broken("what is used is counted once", f"{twice} more than once")
 
     def _limits_are_held(self, agent_id: str) -> None:
-        query = """SELECT created_at / 3600000000, SUM(counted), SUM(cpu_us), SUM(outcome = 'refused')
+        query = """SELECT (created_at - ?) / 3600000000, SUM(counted), SUM(cpu_us), SUM(outcome = 'refused')
             FROM tool_calls WHERE agent_id = ? GROUP BY 1"""
         flying = LANES + 1  # one for each conversation, and one by hand
-        for hour, calls, cpu_us, refused in self.stage.disk.query(query, agent_id):
+        for hour, calls, cpu_us, refused in self.stage.disk.query(query, START, agent_id):
             seen = f"{agent_id} in hour {hour}: {calls} calls, {cpu_us} us, {refused} refused"
             if calls > CALLS_MAX + flying:
                 raise Broken("a limit of calls is held", seen)
             if cpu_us > (RUNS_MAX + flying) * CPU_US:
                 raise Broken("a limit of processor time is held", seen)
-            if refused and calls < CALLS_MAX and cpu_us < RUNS_MAX * CPU_US:
+            lost = self.lost[agent_id, hour]  # which may have been in flight when somebody was refused
+            if refused and calls + lost < CALLS_MAX and cpu_us + lost * CPU_US < RUNS_MAX * CPU_US:
                 raise Broken("nobody is refused while something is left", seen)
         used: dict[int, list[int]] = {}
         steps = "SELECT created_at / 3600000000, usage FROM steps WHERE agent_id = ? ORDER BY created_at"
