@@ -11,6 +11,7 @@ from kelpie.core.errors import StorageError
 from kelpie.tools import by_hand
 from tests.server.rig import make_agent
 
+UNKNOWN = "agent-00000000-0000-4000-8000-0000000000ff"
 SQUARE = 'def square(x: int) -> int:\n    """Squares.\n\n    Args:\n        x: it\n    """\n    return x * x\n'
 SCHEMA = {"name": "square", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}}}
 
@@ -28,7 +29,7 @@ async def test_without_a_sandbox_code_is_not_run_and_the_answer_says_so(client: 
     assert (told["status"], told["func_return"], told["agent_state"]) == ("error", None, None)
     assert "sandbox" in told["stderr"][0] and told["stdout"] is None
     assert (await client.post(f"{path}/nope/run", json={"args": {}})).status_code == 404
-    assert (await client.post(f"/v1/agents/{agent['id'][:-1]}0/tools/square/run", json={})).status_code == 404
+    assert (await client.post(f"/v1/agents/{UNKNOWN}/tools/square/run", json={})).status_code == 404
 
 
 async def test_a_built_in_tool_runs_by_hand_and_is_recorded(client: httpx.AsyncClient) -> None:
