@@ -14,8 +14,6 @@ from kelpie.observe import logs
 from kelpie.search import fulltext, nearest, vectors
 from kelpie.search.nearest import Nearest
 from kelpie.search.tables import search_items, search_vectors
-from kelpie.storage import schema
-from kelpie.world.sqlite_connection import memory_connection
 
 DIMENSIONS, SCOPE, MODEL = 20, "archive-a", "some/model"
 RNG = np.random.default_rng(3)
@@ -27,14 +25,6 @@ def sink() -> Iterator[io.StringIO]:
     logs.configure("info", stream)
     yield stream
     logs.configure("warning")
-
-
-@pytest.fixture
-def tx() -> Iterator[Connection]:
-    connection = memory_connection()
-    schema.create(connection)
-    yield connection
-    connection.close()
 
 
 def stored(tx: Connection, count: int) -> dict[int, np.ndarray]:

@@ -1,7 +1,6 @@
 """Loose items become segments and segments larger ones, and nobody who searches can tell."""
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from kelpie.search.fulltext import Match
 from kelpie.search.held import Held
 from kelpie.search.lookup import ITEM_ID, Only
 from kelpie.search.loose import HeldLoose
-from kelpie.storage import schema
 from kelpie.storage.inspection import wrongs
-from kelpie.world.sqlite_connection import memory_connection
 from tests.search.reference import Reference
 
 MINE, THEIRS = "archive-mine", "archive-theirs"
@@ -22,14 +19,6 @@ WORDS = [
     "the", "fox", "dog", "harbour", "engine", "violin", "lamp", "ladder", "boats", "boat", "letters", "map", "clock",
     "umbrella", "telescope",
 ]  # fmt: skip
-
-
-@pytest.fixture
-def tx() -> Iterator[Connection]:
-    connection = memory_connection()
-    schema.create(connection)
-    yield connection
-    connection.close()
 
 
 @pytest.fixture
