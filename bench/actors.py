@@ -22,9 +22,9 @@ import uvloop
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
 from kelpie.app import open_kelpie
-from kelpie.core.agents import NewAgent
-from kelpie.core.blocks import NewBlock
-from kelpie.core.settings import Settings
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.memory.blocks import NewBlock
+from kelpie.core.settings.settings import Settings
 from kelpie.world.clock import SystemClock
 
 COLD_KEYS = 1_000_000

@@ -19,13 +19,15 @@ from typing import Any, cast
 
 import httpx
 
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Role, Text
-from kelpie.llm import anthropic_body, kinds, openai_body, responses_body
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.port import Prepared, Provider, Request, ToolSchema
+from kelpie.llm.anthropic import messages_request
+from kelpie.llm.openai import chat_request, responses_request
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Prepared, Provider, Request, ToolSchema
+from kelpie.llm.routing import provider_kinds
 from kelpie.world.clock import SystemClock
-from kelpie.world.http import NetworkHttp
+from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
 from kelpie.world.world import World
 
@@ -90,13 +92,13 @@ class Wire:
 
 WIRES = {
     "chat completions": Wire(
-        "openai", "gpt-4o-mini", "chat/completions", openai_body.encode_request, _CHAT_REPLY, _chat_events
+        "openai", "gpt-4o-mini", "chat/completions", chat_request.encode_request, _CHAT_REPLY, _chat_events
     ),
     "anthropic messages": Wire(
-        "anthropic", "claude-haiku-4-5", "messages", anthropic_body.encode_request, _CLAUDE_REPLY, _claude_events
+        "anthropic", "claude-haiku-4-5", "messages", messages_request.encode_request, _CLAUDE_REPLY, _claude_events
     ),
     "openai responses": Wire(
-        "openai", "gpt-5-mini", "responses", responses_body.encode_request, _RESPONSE, _response_events
+        "openai", "gpt-5-mini", "responses", responses_request.encode_request, _RESPONSE, _response_events
     ),
 }
 
@@ -153,7 +155,7 @@ async def _measure(url: str, times: int) -> dict[str, Any]:
     result: dict[str, Any] = {}
     async with httpx.AsyncClient(transport=NetworkHttp().transport(), timeout=None) as client:
         for name, wire in WIRES.items():
-            provider = kinds.make(wire.kind, world, Endpoint("p", url, "sk-test", responses=True))
+            provider = provider_kinds.make(wire.kind, world, Endpoint("p", url, "sk-test", responses=True))
             result[name] = {
                 f"{count} messages": await _compare(wire, provider, client, f"{url}/{wire.path}", count, times)
                 for count in SIZES

@@ -4,7 +4,7 @@
 
 In microseconds of processor time, which holds on a busy machine too. The lists are the longest there can be: 200
 patterns in each of the three layers, of which only the last one matters, and limits with what is used of them. The
-check of one call is what `kelpie.agent.planning` does for each call: find out what the tool is and ask all layers;
+check of one call is what `kelpie.agent.tool_calls.call_plan` does for each call: find the tool and ask all layers;
 `met for the first time` is one of a tool that nobody has asked about yet. `barred` is done a few times for a reply:
 which of 100 tools may not be used at all.
 """
@@ -17,13 +17,13 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from kelpie.agent.planning import barred_names
+from kelpie.agent.tool_calls.call_plan import barred_names
 from kelpie.core.ids import ToolId
-from kelpie.core.permissions import PATTERNS_MAX, Permits
-from kelpie.core.policies import NO_POLICY, OPEN, Policy, Warrant, warrant
-from kelpie.core.quotas import Quota, Used
-from kelpie.core.tools import Tool, ToolType
-from kelpie.tools.capabilities import subject_of
+from kelpie.core.permissions.policies import NO_POLICY, OPEN, Policy, Warrant, warrant
+from kelpie.core.permissions.quotas import Quota, Used
+from kelpie.core.permissions.tool_permissions import PATTERNS_MAX, Permits
+from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.tools.calls.capabilities import subject_of
 
 TARGET_US = 100.0
 TOOLS = 100

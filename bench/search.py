@@ -26,20 +26,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kelpie.agent.commands import Send
+from kelpie.agent.turn.send_request import Send
 from kelpie.app import Kelpie, open_kelpie
-from kelpie.cli.serve import GC_THRESHOLD, SWITCH_S
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import NewAgent
+from kelpie.cli.server.process import GC_THRESHOLD, SWITCH_S
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.messages import Message, NewMessage, Role, Text
 from kelpie.core.ids import AgentId, ArchiveId, MessageId
-from kelpie.core.messages import Message, NewMessage, Role, Text
-from kelpie.core.passages import NewArchive, NewPassage, PassageQuery
-from kelpie.core.search import SearchMode
-from kelpie.core.settings import Settings
-from kelpie.memory.embedding import Embedding
-from kelpie.search.nearest import Nearest
-from kelpie.storage import messages
-from kelpie.world.minilm import DIMENSIONS, MiniLm
+from kelpie.core.memory.passages import NewArchive, NewPassage, PassageQuery
+from kelpie.core.search_hits import SearchMode
+from kelpie.core.settings.settings import Settings
+from kelpie.memory.embedding_backlog import Embedding
+from kelpie.search.vector_search import Nearest
+from kelpie.storage.conversations import messages
+from kelpie.world.embedding.minilm import DIMENSIONS, MiniLm
 from load.server import quantiles
 
 QUERIES = 100

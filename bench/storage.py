@@ -20,7 +20,7 @@ from sqlalchemy import bindparam, insert, select
 from kelpie.storage.schema import ensure_schema
 from kelpie.storage.tables import nodes as narrow
 from kelpie.world.database import Tx
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.sqlite.database import SqliteDatabase
 
 WRITERS = 64
 _INSERT = insert(narrow)

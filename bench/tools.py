@@ -18,13 +18,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kelpie.core.confinement import Confinement, Runner
-from kelpie.core.permissions import Permits, Subject, ToolKind
+from kelpie.core.permissions.tool_permissions import Permits, Subject, ToolKind
+from kelpie.core.tools.confinement import Confinement, Runner
 from kelpie.sandbox.port import Ended, How, Job
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.bubblewrap import BubblewrapCells
-from kelpie.world.cell_walls import interpreter
-from kelpie.world.cells import Order, Plan
+from kelpie.world.cells.bubblewrap import BubblewrapCells
+from kelpie.world.cells.mounts import interpreter
+from kelpie.world.cells.port import Order, Plan
 from kelpie.world.clock import SystemClock
 from load.server import quantiles
 

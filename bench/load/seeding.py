@@ -7,11 +7,11 @@ import asyncio
 import uuid
 from pathlib import Path
 
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Role, Text
-from kelpie.storage import messages
+from kelpie.storage.conversations import messages
 from kelpie.world.database import Tx
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.sqlite.database import SqliteDatabase
 
 PIECE = 2_000
 _WORDS = "a message of the usual length, as people write them to an agent every day"

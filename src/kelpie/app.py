@@ -7,65 +7,67 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from kelpie.accounts.gate import Gate
+from kelpie.accounts.authentication import Gate
 from kelpie.accounts.passports import Passports
+from kelpie.actors.background import endless
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.actors.endless import endless
 from kelpie.actors.limits import Limits
-from kelpie.agent.activation import Activation
-from kelpie.agent.backlog import Backlog
-from kelpie.agent.broadcast import Broadcast
-from kelpie.agent.callbacks import Callbacks
-from kelpie.agent.equipment import Equipment
-from kelpie.agent.expiry import Expiry
-from kelpie.agent.extraction import Extraction
-from kelpie.agent.making import check_timezone
-from kelpie.agent.meetings import Meetings
-from kelpie.agent.pause import Pauses
-from kelpie.agent.post import Post
-from kelpie.agent.streams import Backstage
-from kelpie.agent.underway import Underway
-from kelpie.agent.upkeep import Upkeep
-from kelpie.agent.waits import Waits
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.agent.definition.creation import check_timezone
+from kelpie.agent.events.event_notifier import Broadcast
+from kelpie.agent.facts.extractor import Extraction
+from kelpie.agent.inbox.background_runs import Backstage
+from kelpie.agent.inbox.run_queue import Backlog
+from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.live.pauses import Pauses
+from kelpie.agent.maintenance.approval_expiry import Expiry
+from kelpie.agent.maintenance.cleanup import Upkeep
+from kelpie.agent.maintenance.run_callbacks import Callbacks
+from kelpie.agent.multi_agent.messaging_tools import Post
+from kelpie.agent.multi_agent.running_chats import Meetings
+from kelpie.agent.turn.activation import Activation
+from kelpie.agent.turn.active_turns import Underway
+from kelpie.agent.turn.dependencies import Equipment
+from kelpie.api import Doors, open_doors
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.activation_state import State, Transition
+from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
 from kelpie.core.ids import AgentId
-from kelpie.core.lifecycle import State, Transition
-from kelpie.core.runs import Run
-from kelpie.core.settings import Settings
+from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.doors import Doors, open_doors
-from kelpie.llm.models import Models
-from kelpie.llm.port import Provider
-from kelpie.memory.embedding import Embedding
-from kelpie.memory.meaning import Meaning
+from kelpie.llm.provider.interface import Provider
+from kelpie.llm.routing.models import Models
+from kelpie.memory.embedding_backlog import Embedding
+from kelpie.memory.embeddings import Meaning
 from kelpie.observe import logs
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search.items import NearestItems
-from kelpie.storage import accounts, heads, steps, unfinished
-from kelpie.storage.heads import Node
+from kelpie.storage.accounts import accounts
+from kelpie.storage.agents import ownership_fence
+from kelpie.storage.agents.ownership_fence import Node
+from kelpie.storage.runs import steps, unfinished
+from kelpie.storage.runs.traces import Tracing
+from kelpie.storage.runs.unfinished import InBackground
 from kelpie.storage.schema import ensure_schema
-from kelpie.storage.traces import Tracing
-from kelpie.storage.unfinished import InBackground
-from kelpie.tools.callback import Callback
-from kelpie.tools.code.toolbox import code_tools
-from kelpie.tools.environments import Environments
-from kelpie.tools.foresight import Foresight
-from kelpie.tools.port import ExternalTool
-from kelpie.tools.tool_writes import ensure_builtins, tell_shadowed
-from kelpie.tools.workbench import Workbench
-from kelpie.world import password_file
-from kelpie.world.broker import Broker, LocalBroker
-from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.interface import ExternalTool
+from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.code.code_tools import code_tools
+from kelpie.tools.custom.environments import Environments
+from kelpie.tools.custom.runner import Workbench
+from kelpie.tools.registry.writes import ensure_builtins, tell_shadowed
+from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
-from kelpie.world.data_dir import DataDir
-from kelpie.world.http import NetworkHttp
+from kelpie.world.egress.broker import Broker, LocalBroker
+from kelpie.world.embedding.minilm import MiniLm
+from kelpie.world.files import password_file
+from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.workspaces import DirectoryWorkspaces
+from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
-from kelpie.world.minilm import MiniLm
-from kelpie.world.packages import LocalPackages, Packages
-from kelpie.world.processes import SystemProcesses
-from kelpie.world.sqlite import SqliteDatabase
-from kelpie.world.workspaces import DirectoryWorkspaces
+from kelpie.world.packages.store import LocalPackages, Packages
+from kelpie.world.processes.processes import SystemProcesses
+from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
 
 DATABASE_FILE = "kelpie.db"
@@ -203,7 +205,7 @@ class Kelpie:
         if self.models.counts_money:
             since = self.world.clock.now() - DAY
             self.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))
-        self._node = await database.transact(lambda tx: heads.join(tx, NODE_ID, "", _NEVER))
+        self._node = await database.transact(lambda tx: ownership_fence.join(tx, NODE_ID, "", _NEVER))
         embedding = Embedding(self.world, self.meaning, self.underway.has_any)
         self._recovery = asyncio.create_task(endless(self._keep_recovering, "recovery and upkeep"))
         self._telling = asyncio.create_task(endless(self._callbacks.run, "the sending of callbacks"))

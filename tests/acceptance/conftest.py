@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.confinement import Runner
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world.bubblewrap import BubblewrapCells
-from kelpie.world.cells import Plan
+from kelpie.core.tools.confinement import Runner
+from kelpie.world.cells.bubblewrap import BubblewrapCells
+from kelpie.world.cells.port import Plan
 from tests.acceptance.sdk import KINDS, sdk_client
 from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import WireModel, wire_model, wires

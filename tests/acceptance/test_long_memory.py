@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.world.minilm import MiniLm
+from kelpie.world.embedding.minilm import MiniLm
 from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import (

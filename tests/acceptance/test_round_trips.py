@@ -27,7 +27,7 @@ from letta_client.types import (
 from letta_client.types.archives import passage_create_params
 
 from kelpie.app import DATABASE_FILE
-from kelpie.sim.references import dangling
+from kelpie.sim.checks.references import dangling
 from tests.acceptance.served import Served, served
 
 Shown = Mapping[str, Callable[[dict[str, Any]], Any]]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.accounts.data import SHOWN, Data
-from kelpie.core.accounts import Caller
-from kelpie.core.blocks import NewBlock
+from kelpie.accounts.stored_data import SHOWN, Data
+from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import OrganizationId, UserId
-from kelpie.core.passages import NewArchive, NewPassage
-from kelpie.storage import soundness
+from kelpie.core.memory.blocks import NewBlock
+from kelpie.core.memory.passages import NewArchive, NewPassage
+from kelpie.storage.integrity import row_checks
 from tests.server.rig import open_house
 
 OTHERS = Caller(
@@ -23,7 +23,7 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
     async with open_house(tmp_path) as (kelpie, _):
         doors = kelpie.doors(kelpie.agents._caller)
         archive, _ = await doors.archives.create(NewArchive("shelf"))
-        await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(soundness.PAGE + 20)])
+        await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(row_checks.PAGE + 20)])
         block = await doors.blocks.create(NewBlock("human", "Likes tea."))
         with sqlite3.connect(tmp_path / "kelpie.db") as beside:
             (entries,) = beside.execute("SELECT count(*) FROM search_items").fetchone()
@@ -31,7 +31,7 @@ async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
         before = await doors.data.look()
         assert before.sound and not before.unlooked
         assert {each.kind: each.looked_at for each in before.rows} == {
-            "message": 0, "passage": soundness.PAGE + 20, "block": 1, "version of a block": 1, "vector": 0,
+            "message": 0, "passage": row_checks.PAGE + 20, "block": 1, "version of a block": 1, "vector": 0,
             "text index entry": entries, "text index segment": 1, "text index postings": postings,
         }  # fmt: skip
         with sqlite3.connect(tmp_path / "kelpie.db") as beside:
@@ -82,8 +82,8 @@ async def test_a_damaged_part_of_the_text_index_is_reported(
 async def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
     async with open_house(tmp_path) as (kelpie, _):
         state = await Data(kelpie.world).look(seconds=0)
-        assert [each.looked_at for each in state.rows] == [0] * len(soundness.KINDS)
-        assert len(state.unlooked) == len(soundness.KINDS) + len(soundness.WRONGS)
+        assert [each.looked_at for each in state.rows] == [0] * len(row_checks.KINDS)
+        assert len(state.unlooked) == len(row_checks.KINDS) + len(row_checks.WRONGS)
 
 
 async def test_only_the_operator_may_look(tmp_path: Path) -> None:

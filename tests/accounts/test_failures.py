@@ -1,6 +1,6 @@
 """Failed logins: a few are free, then an address has to wait, and nobody else has to."""
 
-from kelpie.accounts.failures import ADDRESSES_MAX, FAILURES_MAX, REFILL_S, Failures
+from kelpie.accounts.login_failures import ADDRESSES_MAX, FAILURES_MAX, REFILL_S, Failures
 
 
 def test_after_so_many_failures_an_address_waits_and_gets_one_guess_at_a_time() -> None:

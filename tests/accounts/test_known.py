@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kelpie.accounts.known import Known
+from kelpie.accounts.cache import Known
 
 
 async def test_an_answer_is_kept_and_a_missing_one_is_not() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kelpie.accounts.organizations import Organizations
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Forbidden, StorageError
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.core.paging import Page

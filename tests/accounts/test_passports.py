@@ -5,9 +5,9 @@ import pytest
 from kelpie.accounts import passports as module
 from kelpie.accounts.credentials import looks_like_ours
 from kelpie.accounts.passports import Passports
+from kelpie.core.access.passports import Passport
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, AgentId
-from kelpie.core.passports import Passport
 from kelpie.world.ids import RandomIds
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")

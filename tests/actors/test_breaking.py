@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kelpie.core.agents.activation_state import State
 from kelpie.core.errors import ActivationFailed, DiskFull, Fenced, StorageError
-from kelpie.core.lifecycle import State
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
 
 BREAKING = (StorageError("the disk is away"), DiskFull("the disk is full"), Fenced("another node has it"))

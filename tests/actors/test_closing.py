@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kelpie.actors.dispatcher import Counts
+from kelpie.core.agents.activation_state import State
 from kelpie.core.errors import Overloaded, StorageError
-from kelpie.core.lifecycle import State
 from tests.actors.theatre import Play, Theatre, ignore, name, number, play
 
 NOTHING = Counts(hot=0, idle=0, pending=0, resting=0)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.agents.activation_state import State, Transition
 from kelpie.core.errors import MailboxFull, NotFound, Overloaded
-from kelpie.core.lifecycle import State, Transition
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
 
 

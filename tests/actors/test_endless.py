@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kelpie.actors import endless as module
-from kelpie.actors.endless import endless
+from kelpie.actors import background as module
+from kelpie.actors.background import endless
 
 
 async def test_work_that_breaks_off_is_told_and_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from kelpie.actors.failure import Failure, failure_after, text_of
 from kelpie.actors.limits import Limits
+from kelpie.core.agents.activation_state import State
 from kelpie.core.errors import ActivationFailed, AgentStopped, ConfigurationError, MailboxFull, NotFound, StorageError
-from kelpie.core.lifecycle import State
 from tests.actors.theatre import Theatre, ignore, name, number, play, raising
 
 

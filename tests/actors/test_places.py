@@ -7,9 +7,9 @@ import pytest
 
 from kelpie.actors.dispatcher import Counts
 from kelpie.actors.limits import Limits
-from kelpie.actors.places import Places
+from kelpie.actors.slots import Places
+from kelpie.core.agents.activation_state import State
 from kelpie.core.errors import NotFound, Overloaded, StorageError
-from kelpie.core.lifecycle import State
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from kelpie.actors.dispatcher import Counts, Dispatcher
 from kelpie.actors.limits import Limits
 from kelpie.actors.mailbox import Job, Mailbox
+from kelpie.core.agents.activation_state import Transition
 from kelpie.core.errors import AgentStopped, Fenced, KelpieError, MailboxFull, NotFound, Overloaded, StorageError
-from kelpie.core.lifecycle import Transition
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.simulation import simulate
 from kelpie.world.clock import SystemClock
 from tests.actors.theatre import Handler, Theatre, name
 

@@ -5,8 +5,8 @@ from unittest.mock import patch
 
 import pytest
 
+from kelpie.core.agents.activation_state import State
 from kelpie.core.errors import AgentStopped, Overloaded
-from kelpie.core.lifecycle import State
 from tests.actors.theatre import Handler, Play, Theatre, ignore, number, play
 
 

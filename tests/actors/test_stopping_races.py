@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from kelpie.core.agents.activation_state import State
 from kelpie.core.errors import AgentStopped, NotFound, StorageError
-from kelpie.core.lifecycle import State
 from tests.actors.theatre import Play, Theatre, ignore, name, number, play
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.limits import Limits
-from kelpie.core.lifecycle import State, Transition
+from kelpie.core.agents.activation_state import State, Transition
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.simulation import simulate
 
 SEEDS = 6
 

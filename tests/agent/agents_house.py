@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from kelpie.core.agents import NewAgent
-from kelpie.core.messages import Role
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.messages import Role
 from tests.agent.conftest import House, ScriptModel, says
 
 ASK = "send_message_to_agent_and_wait_for_reply"

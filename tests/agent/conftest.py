@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from kelpie.agent.commands import Send
-from kelpie.agent.events import MessageCommitted, TurnEnded
+from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded
+from kelpie.agent.turn.send_request import Send
 from kelpie.app import Kelpie
+from kelpie.core.conversations.messages import NewMessage, Role, Text, ToolCall, Usage
 from kelpie.core.errors import ModelError
-from kelpie.core.messages import NewMessage, Role, Text, ToolCall, Usage
-from kelpie.core.settings import Settings
-from kelpie.llm.port import Event, ModelInfo, Reply, Request
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.provider.interface import Event, ModelInfo, Reply, Request
 from kelpie.world.clock import SystemClock
-from kelpie.world.http import NetworkHttp
+from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
-from kelpie.world.processes import SystemProcesses
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.processes.processes import SystemProcesses
+from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
 
 MODEL = "test/script"

@@ -6,10 +6,10 @@ import random
 import re
 import struct
 
-from kelpie.core.agents import NewAgent
+from kelpie.core.agents.agent import NewAgent
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.llm.port import EmbeddingInfo
-from kelpie.memory.embedding import Embedding
+from kelpie.llm.provider.interface import EmbeddingInfo
+from kelpie.memory.embedding_backlog import Embedding
 from tests.agent.conftest import House, ScriptModel
 
 EMBEDDING = "test/embed"

@@ -4,20 +4,20 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.activation import Activation
-from kelpie.agent.commands import Send
-from kelpie.agent.deltas import Preview
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import AgentType, Include, NewAgent, ToolRule
-from kelpie.core.approvals import ClientTool
-from kelpie.core.blocks import NewBlock
+from kelpie.agent.events.previews import Preview
+from kelpie.agent.turn.activation import Activation
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import AgentType, Include, NewAgent, ToolRule
+from kelpie.core.conversations.approvals import ClientTool
+from kelpie.core.conversations.messages import Awaits, MessageQuery, NewMessage, Role, Ruling, Text, ToolReturn
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault, PendingApproval
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.messages import Awaits, MessageQuery, NewMessage, Role, Ruling, Text, ToolReturn
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
-from kelpie.core.tools import NewTool
-from kelpie.llm.port import ToolCallDelta
-from kelpie.tools.port import Outcome
+from kelpie.core.memory.blocks import NewBlock
+from kelpie.core.tools.tools import NewTool
+from kelpie.llm.provider.interface import ToolCallDelta
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 
 APPEND = "core_memory_append"

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from kelpie.core.agents import AgentType, NewAgent
-from kelpie.core.blocks import NewBlock
+from kelpie.core.agents.agent import AgentType, NewAgent
+from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import CommitUnknown, ModelError, ModelFault, StorageError
-from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
+from kelpie.core.memory.blocks import NewBlock
 from tests.agent.conftest import ended, rows, says
 from tests.agent.test_recovery import begin, behind, until
 

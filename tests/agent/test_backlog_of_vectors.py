@@ -2,10 +2,10 @@
 
 import pytest
 
-from kelpie.llm.port import EmbeddingInfo
-from kelpie.memory import embedding
-from kelpie.memory.embedding import Embedding
-from kelpie.search import coverage
+from kelpie.llm.provider.interface import EmbeddingInfo
+from kelpie.memory import embedding_backlog
+from kelpie.memory.embedding_backlog import Embedding
+from kelpie.search import embedding_coverage
 from tests.agent.conftest import says
 from tests.agent.meaningful import DIMENSIONS, EMBEDDING, MeaningfulHouse
 
@@ -23,7 +23,9 @@ async def lacking(house, agents, model=EMBEDDING):
     """What of these agents has no vector of the model."""
     world = house.kelpie.world
     return await world.database.read(
-        lambda tx: [item for agent in agents for _, item in coverage.without(tx, "message", agent, model, 0, 1000)]
+        lambda tx: [
+            item for agent in agents for _, item in embedding_coverage.without(tx, "message", agent, model, 0, 1000)
+        ]
     )
 
 
@@ -45,7 +47,7 @@ async def test_what_many_agents_said_is_embedded_in_one_go(house):
 
 
 async def test_long_texts_are_embedded_a_few_at_a_time_and_none_is_left_out(house, monkeypatch):
-    monkeypatch.setattr(embedding, "PIECE_CHARS", 60)
+    monkeypatch.setattr(embedding_backlog, "PIECE_CHARS", 60)
     agents = await said_by(house, 3, "agent {} speaks of the one and the other thing, and at length")
     work, pieces = Embedding(house.kelpie.world, house.kelpie.meaning), 0
     while await work.work():
@@ -55,7 +57,7 @@ async def test_long_texts_are_embedded_a_few_at_a_time_and_none_is_left_out(hous
 
 
 async def test_a_changed_model_reaches_the_last_of_long_texts(house, monkeypatch):
-    monkeypatch.setattr(embedding, "PIECE_CHARS", 60)
+    monkeypatch.setattr(embedding_backlog, "PIECE_CHARS", 60)
     agents = await said_by(house, 2, "agent {} speaks of the one and the other thing, and at length")
     await house.embed_all()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kelpie.core.agents import NewAgent
-from kelpie.core.blocks import NewBlock
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.memory.blocks import NewBlock
 from tests.agent.conftest import House, rows, says
 
 LIMIT = 20

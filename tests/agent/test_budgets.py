@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kelpie.agent.commands import Send
-from kelpie.agent.events import TurnEnded
-from kelpie.core.agents import NewAgent
-from kelpie.core.budgets import Budget, Period, Spent
-from kelpie.core.conversations import NewConversation
+from kelpie.agent.events.turn_events import TurnEnded
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.conversations import NewConversation
+from kelpie.core.conversations.messages import NewMessage, Role, Text
+from kelpie.core.conversations.runs import RunStatus, StopReason
 from kelpie.core.errors import InvalidInput
-from kelpie.core.messages import NewMessage, Role, Text
-from kelpie.core.runs import RunStatus, StopReason
+from kelpie.core.permissions.budgets import Budget, Period, Spent
 from kelpie.core.time import from_datetime
-from kelpie.storage import steps
+from kelpie.storage.runs import steps
 from tests.agent.conftest import MODEL, House, ended, rows, says
 
 PRICE = f"{MODEL}=2/10"  # a call of 10 and 5 tokens costs 70 millionths

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.cancellation import Cancellation, Cancelled
-from kelpie.agent.commands import Send
-from kelpie.core.agents import NewAgent, ToolRule
-from kelpie.core.blocks import NewBlock
+from kelpie.agent.events.cancellation import Cancellation, Cancelled
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.agents.agent import NewAgent, ToolRule
+from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Ruling, Text
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StepStatus, StopReason
 from kelpie.core.errors import Conflict, DiskFull, InvalidInput, NotFound, StorageError
 from kelpie.core.ids import AgentId, RunId
-from kelpie.core.messages import MessageQuery, NewMessage, Role, Ruling, Text
-from kelpie.core.runs import RunQuery, RunStatus, StepQuery, StepStatus, StopReason
-from kelpie.core.tools import NewTool
-from kelpie.storage import journal_keys
-from kelpie.tools.port import Outcome
+from kelpie.core.memory.blocks import NewBlock
+from kelpie.core.tools.tools import NewTool
+from kelpie.storage.runs import journal_keys
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 from tests.agent.test_recovery import until
 

@@ -5,22 +5,22 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.agent.compaction import Compacted
-from kelpie.agent.compaction_request import RUN_TYPE
-from kelpie.agent.events import Compacting
-from kelpie.agent.history import weight
-from kelpie.agent.summary import NOTHING_TOLD, read_summary
-from kelpie.agent.turn import TurnLoop
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import NewAgent
-from kelpie.core.budgets import Budget, Spent
+from kelpie.agent.compaction.compactor import Compacted
+from kelpie.agent.compaction.on_request import RUN_TYPE
+from kelpie.agent.events.turn_events import Compacting
+from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
+from kelpie.agent.prompt.wellformed_history import weight
+from kelpie.agent.turn.loop import TurnLoop
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.messages import MessageQuery, Role, Usage
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
 from kelpie.core.errors import CallerError, InvalidInput, ModelError, ModelFault
-from kelpie.core.messages import MessageQuery, Role, Usage
 from kelpie.core.paging import Page
-from kelpie.core.runs import RunQuery, RunStatus, StepQuery, StopReason
-from kelpie.core.tokens import estimate, tokens_in
-from kelpie.llm.port import ModelInfo, Reply
-from kelpie.storage import steps
+from kelpie.core.permissions.budgets import Budget, Spent
+from kelpie.core.token_estimates import estimate, tokens_in
+from kelpie.llm.provider.interface import ModelInfo, Reply
+from kelpie.storage.runs import steps
 from tests.agent.conftest import House, ScriptModel, ended, rows, says
 
 NOTE = ("memory_insert", {"label": "human", "new_string": "x"})

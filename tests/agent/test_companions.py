@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.events import TurnEnded
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import AgentType, NewAgent
-from kelpie.core.blocks import NewBlock
-from kelpie.core.chains import HOPS_MAX, Chain
+from kelpie.agent.events.turn_events import TurnEnded
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import AgentType, NewAgent
+from kelpie.core.agents.groups import GroupQuery, ManagerType, NewGroup
+from kelpie.core.conversations.agent_chain import HOPS_MAX, Chain
+from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.conversations.runs import RunQuery, RunStatus
 from kelpie.core.errors import NotFound
-from kelpie.core.groups import GroupQuery, ManagerType, NewGroup
-from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.runs import RunQuery, RunStatus
+from kelpie.core.memory.blocks import NewBlock
 from tests.agent.agents_house import AgentsHouse
 from tests.agent.conftest import says
 

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.agent.context import Context
-from kelpie.agent.history import weight
-from kelpie.agent.types import spec_of
-from kelpie.core.agents import AgentType
+from kelpie.agent.prompt.agent_types import spec_of
+from kelpie.agent.prompt.context import Context
+from kelpie.agent.prompt.wellformed_history import weight
+from kelpie.core.agents.agent import AgentType
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Role, Text
-from kelpie.llm.port import Prepared
+from kelpie.llm.provider.interface import Prepared
 
 SPEC = spec_of(AgentType.letta_v1_agent)
 

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.agent.cut import Cut, Cuttable
-from kelpie.agent.history import healed, weight
+from kelpie.agent.compaction.cut_points import Cut, Cuttable
+from kelpie.agent.prompt.wellformed_history import healed, weight
+from kelpie.core.conversations.messages import Message, Role, Text, ToolCall, ToolReturn
 from kelpie.core.ids import AgentId, MessageId, RunId
-from kelpie.core.messages import Message, Role, Text, ToolCall, ToolReturn
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 

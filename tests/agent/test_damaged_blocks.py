@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import NewAgent
-from kelpie.core.blocks import LOST, BlockQuery, NewBlock
+from kelpie.api import Doors
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Damaged
 from kelpie.core.ids import AgentId, BlockId
-from kelpie.core.runs import StopReason
-from kelpie.doors import Doors
+from kelpie.core.memory.blocks import LOST, BlockQuery, NewBlock
 from tests.agent.conftest import House, ended, rows, says
 
 SECRET = "Likes tea."

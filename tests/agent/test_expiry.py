@@ -1,12 +1,12 @@
 """Calls that wait only so long: denied when their time is over, for everybody, and never in somebody else's way."""
 
-from kelpie.agent import expiry as expiring
-from kelpie.agent.expiry import Expiry, denial_of
-from kelpie.core.messages import Role
-from kelpie.core.runs import Run, RunStatus, StopReason
-from kelpie.storage import runs
-from kelpie.storage.heads import NOBODY
-from kelpie.storage.run_input import Given
+from kelpie.agent.maintenance import approval_expiry as expiring
+from kelpie.agent.maintenance.approval_expiry import Expiry, denial_of
+from kelpie.core.conversations.messages import Role
+from kelpie.core.conversations.runs import Run, RunStatus, StopReason
+from kelpie.storage.agents.ownership_fence import NOBODY
+from kelpie.storage.runs import runs
+from kelpie.storage.runs.input import Given
 from tests.agent.conftest import House, rows, says
 from tests.agent.test_approvals import append, history, make, pending, well_formed
 from tests.agent.test_recovery import until

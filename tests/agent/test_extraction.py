@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 
-from kelpie.agent import extraction, fact_answer
-from kelpie.agent.events import TurnEnded
-from kelpie.agent.fact_prompt import FORM
-from kelpie.agent.learning import RUN_TYPE
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import NewAgent
-from kelpie.core.budgets import Budget
+from kelpie.agent.events.turn_events import TurnEnded
+from kelpie.agent.facts import extractor, model_answer
+from kelpie.agent.facts.fact_commit import RUN_TYPE
+from kelpie.agent.facts.model_prompt import FORM
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.runs import RunQuery, StopReason
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault, NotFound
-from kelpie.core.facts import FactQuery, FactSearch, FactSettings
 from kelpie.core.ids import AgentId
-from kelpie.core.runs import RunQuery, StopReason
+from kelpie.core.memory.facts import FactQuery, FactSearch, FactSettings
+from kelpie.core.permissions.budgets import Budget
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.llm.port import Event, Request
+from kelpie.llm.provider.interface import Event, Request
 from kelpie.memory.facts import Facts
-from kelpie.storage import agents, fact_states
+from kelpie.storage.agents import agents
+from kelpie.storage.conversations import fact_progress
 from tests.agent.conftest import House, ScriptModel, ended, says
 
 DEADLINE_S = 60.0
@@ -90,7 +91,7 @@ async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def state(house: House, agent_id: AgentId):
-    return await house.kelpie.world.database.read(lambda tx: fact_states.get(tx, agent_id))
+    return await house.kelpie.world.database.read(lambda tx: fact_progress.get(tx, agent_id))
 
 
 async def looked(house: House, agent_id: AgentId, times: int) -> None:
@@ -140,7 +141,7 @@ async def test_one_that_has_it_off_is_never_looked_at(ears: House):
         agent_id = await agent(ears, settings)
         await ears.say(agent_id, "I live in Berlin.")
         assert await state(ears, agent_id) is None
-    assert not await ears.kelpie.world.database.read(lambda tx: fact_states.due(tx, 2**60, 10))
+    assert not await ears.kelpie.world.database.read(lambda tx: fact_progress.due(tx, 2**60, 10))
     assert not heard(ears).questions
 
 
@@ -149,7 +150,7 @@ async def test_switching_it_on_looks_at_what_is_said_from_then_on(ears: House):
     await ears.say(agent_id, "before")
     await ears.kelpie.agents.update(agent_id, {"facts": FactSettings(every_turns=2)})
     await ears.say(agent_id, "one")
-    assert not await ears.kelpie.world.database.read(lambda tx: fact_states.due(tx, 2**60, 10))
+    assert not await ears.kelpie.world.database.read(lambda tx: fact_progress.due(tx, 2**60, 10))
     await ears.say(agent_id, "two")
     await looked(ears, agent_id, 1)
     [question] = heard(ears).questions
@@ -181,8 +182,8 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_and_then_giv
 
 
 async def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost(ears: House, monkeypatch):
-    monkeypatch.setattr(extraction, "RETRY_S", 0.001)
-    monkeypatch.setattr(extraction, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(extractor, "RETRY_S", 0.001)
+    monkeypatch.setattr(extractor, "LOOK_EVERY_S", 0.01)
     agent_id = await agent(ears)
     failures = [ModelError(ModelFault.server, "down")] * 3
     await told(ears, agent_id, "I live in Berlin.", *failures, found(fact("Berlin")))
@@ -192,10 +193,10 @@ async def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost(ears:
 
 
 async def test_what_a_model_refuses_again_and_again_is_left_out(ears: House, monkeypatch):
-    monkeypatch.setattr(extraction, "RETRY_S", 0.0)
-    monkeypatch.setattr(extraction, "LOOK_EVERY_S", 0.005)
+    monkeypatch.setattr(extractor, "RETRY_S", 0.0)
+    monkeypatch.setattr(extractor, "LOOK_EVERY_S", 0.005)
     agent_id = await agent(ears)
-    refusals = [ModelError(ModelFault.bad_request, "not about that")] * (extraction.REFUSED_MAX + 1)
+    refusals = [ModelError(ModelFault.bad_request, "not about that")] * (extractor.REFUSED_MAX + 1)
     heard(ears).answers += refusals
     await ears.say(agent_id, "something that a filter does not like")
 
@@ -364,13 +365,13 @@ async def test_the_tool_finds_what_is_true_now_and_then(ears: House):
 
 @pytest.mark.parametrize("text", ["", "no", "[]", "{]", '{"facts": []}', '{"facts": {}, "entities": []}'])
 def test_what_is_not_of_the_form_is_unreadable(text: str):
-    with pytest.raises(fact_answer.Unreadable):
-        fact_answer.read(text)
+    with pytest.raises(model_answer.Unreadable):
+        model_answer.read(text)
 
 
 def test_entries_that_say_nothing_are_left_out_and_all_is_bounded():
     odd = [{}, {"subject": "a"}, fact("x" * 9999, confidence="sure", sources="all", link="maybe", replaces=True)]
-    heard = fact_answer.read("```json\n" + json.dumps({"entities": [{"name": 7}] * 99, "facts": odd}) + "\n```")
-    assert len(heard.entities) == fact_answer.ENTITIES_MAX and heard.entities[0].name == "7"
+    heard = model_answer.read("```json\n" + json.dumps({"entities": [{"name": 7}] * 99, "facts": odd}) + "\n```")
+    assert len(heard.entities) == model_answer.ENTITIES_MAX and heard.entities[0].name == "7"
     [kept] = heard.facts
     assert (len(kept.value), kept.confidence, kept.sources, kept.link, kept.replaces) == (500, 0.5, (), None, None)

@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from kelpie.agent import calls
-from kelpie.agent.commands import Send
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import ToolRule
-from kelpie.core.messages import MessageQuery, NewMessage, Role, Ruling, Text
-from kelpie.core.passages import NewPassage, PassageQuery
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
-from kelpie.core.tools import NewTool
-from kelpie.memory import meaning
-from kelpie.tools.port import Outcome
+from kelpie.agent.tool_calls import execution as call_execution
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import ToolRule
+from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Ruling, Text
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
+from kelpie.core.memory.passages import NewPassage, PassageQuery
+from kelpie.core.tools.tools import NewTool
+from kelpie.memory import embeddings
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import ended, rows, says
 from tests.agent.meaningful import MeaningfulHouse
 from tests.agent.test_recovery import SOURCE, behind, run_is, until
@@ -100,8 +100,8 @@ async def test_without_vectors_words_count_and_the_result_says_so(house, monkeyp
     agent = await house.agent(INSERT, SEARCH, RECALL)
     await told(house, agent, (INSERT, {"content": "the kitten sleeps"}))
     await house.embed_all()
-    monkeypatch.setattr(meaning, "LOOK_S", 0.02)
-    monkeypatch.setattr(meaning, "STORE_S", 0.02)
+    monkeypatch.setattr(embeddings, "LOOK_S", 0.02)
+    monkeypatch.setattr(embeddings, "STORE_S", 0.02)
     if trouble == "hangs":
         house.model.held = asyncio.Event()
     else:
@@ -128,7 +128,7 @@ async def test_without_vectors_words_count_and_the_result_says_so(house, monkeyp
 async def test_many_searches_of_one_reply_wait_no_longer_together(house, monkeypatch):
     agent = await house.agent(INSERT, SEARCH)
     await told(house, agent, (INSERT, {"content": "the kitten sleeps"}))
-    monkeypatch.setattr(calls, "FORESEEN_S", 0.05)
+    monkeypatch.setattr(call_execution, "FORESEEN_S", 0.05)
     house.model.held = asyncio.Event()
     async with asyncio.timeout(WAIT_S):  # by themselves ten would take a hundred seconds
         given = await told(house, agent, *((SEARCH, {"query": "kitten"}) for _ in range(10)))

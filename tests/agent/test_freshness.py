@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.context import Context
-from kelpie.agent.freshness import RELOADS_MAX, catch_up
-from kelpie.agent.journal import Position
-from kelpie.core.agents import NewAgent
-from kelpie.core.blocks import NewBlock
+from kelpie.agent.journal.commits import Position
+from kelpie.agent.live.reload import RELOADS_MAX, catch_up
+from kelpie.agent.prompt.context import Context
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import CommitUnknown, NotFound, StorageBusy
 from kelpie.core.ids import RunId
-from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.runs import Run, RunStatus, StopReason
-from kelpie.world import sqlite
-from kelpie.world.commit_group import Failed
+from kelpie.core.memory.blocks import NewBlock
+from kelpie.world.sqlite import database as sqlite
+from kelpie.world.sqlite.group_commit import Failed
 from tests.agent.conftest import ended, says
 from tests.agent.test_recovery import until
 

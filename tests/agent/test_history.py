@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.agent.history import healed, left_open
+from kelpie.agent.prompt.wellformed_history import healed, left_open
+from kelpie.core.conversations.messages import Message, Role, Text, ToolCall, ToolReturn
 from kelpie.core.ids import AgentId, MessageId, StepId
-from kelpie.core.messages import Message, Role, Text, ToolCall, ToolReturn
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.lanes import IDLE_LANES_MAX
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import NewAgent, ToolRule
-from kelpie.core.blocks import NewBlock
-from kelpie.core.conversations import NewConversation, ThreadQuery
+from kelpie.agent.live.live_agent import IDLE_LANES_MAX
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import NewAgent, ToolRule
+from kelpie.core.conversations.conversations import NewConversation, ThreadQuery
+from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import ConversationBusy, NotFound
-from kelpie.core.messages import MessageQuery, Role
+from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.paging import Page
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
-from kelpie.core.tools import NewTool
-from kelpie.tools.port import Outcome
+from kelpie.core.tools.tools import NewTool
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 from tests.agent.test_recovery import begin, until
 

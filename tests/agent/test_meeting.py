@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.commands import Send
-from kelpie.agent.events import MessageCommitted
-from kelpie.agent.leading import named
-from kelpie.agent.meeting import Ended, Failed, Spoke
-from kelpie.core.accounts import DEFAULT_CALLER
+from kelpie.agent.events.turn_events import MessageCommitted
+from kelpie.agent.multi_agent.group_chat import Ended, Failed, Spoke
+from kelpie.agent.multi_agent.speaker_selection import named
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
+from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import Conflict, ModelError, ModelFault
-from kelpie.core.groups import Manager, ManagerType, NewGroup
-from kelpie.core.messages import MessageQuery, NewMessage, Role, Text
-from kelpie.core.runs import StopReason
 from tests.agent.agents_house import AgentsHouse
 from tests.agent.conftest import says
 

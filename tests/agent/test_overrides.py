@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.agent.commands import Send
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import AgentType, ModelChoice, NewAgent
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import AgentType, ModelChoice, NewAgent
+from kelpie.core.agents.turn_overrides import Override, Skill
+from kelpie.core.conversations.messages import NewMessage, Role, Text
+from kelpie.core.conversations.runs import RunQuery, RunStatus
 from kelpie.core.errors import NotFound
-from kelpie.core.messages import NewMessage, Role, Text
-from kelpie.core.overrides import Override, Skill
-from kelpie.core.runs import RunQuery, RunStatus
-from kelpie.llm.port import ModelInfo
-from kelpie.storage.overrides import override_from_json, override_to_json
+from kelpie.llm.provider.interface import ModelInfo
+from kelpie.storage.runs.turn_overrides import override_from_json, override_to_json
 from tests.agent.conftest import House, ScriptModel, ended, says
 
 OTHER = "test/other"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.agent.partial_json import StringField
+from kelpie.agent.events.partial_json import StringField
 
 
 def _fed(name: str, text: str, sizes: list[int]) -> str:

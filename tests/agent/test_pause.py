@@ -5,18 +5,18 @@ import json
 
 import pytest
 
-from kelpie.agent.pause import KEPT_MAX, Pauses
-from kelpie.agent.stop import Called, Ruled, decide
-from kelpie.agent.types import TYPES
-from kelpie.core.agents import Agent, AgentType, ModelChoice, NewAgent, ToolRule
+from kelpie.agent.live.pauses import KEPT_MAX, Pauses
+from kelpie.agent.prompt.agent_types import TYPES
+from kelpie.agent.tool_calls.turn_end import Called, Ruled, decide
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice, NewAgent, ToolRule
+from kelpie.core.conversations.messages import MessageQuery
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import Conflict, DiskFull, InvalidInput
 from kelpie.core.ids import AgentId
-from kelpie.core.messages import MessageQuery
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.core.tools import NewTool
-from kelpie.storage import journal_keys
-from kelpie.tools.port import Outcome
+from kelpie.core.tools.tools import NewTool
+from kelpie.storage.runs import journal_keys
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 
 PAUSE, MINUTE = "pause_heartbeats", 60 * MICROS_PER_SECOND

@@ -5,19 +5,19 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.commands import Send
-from kelpie.core.agents import AgentType, NewAgent, ToolRule
-from kelpie.core.approvals import ClientTool
-from kelpie.core.confinement import MEGABYTE
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
+from kelpie.core.conversations.approvals import ClientTool
+from kelpie.core.conversations.messages import NewMessage, Role, Text
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import ToolError
-from kelpie.core.messages import NewMessage, Role, Text
-from kelpie.core.permissions import Permits
-from kelpie.core.policies import Policy
-from kelpie.core.quotas import Quota
-from kelpie.core.runs import StopReason
-from kelpie.core.tool_calls import CallQuery
-from kelpie.core.tools import NewTool
-from kelpie.tools.port import Outcome
+from kelpie.core.permissions.call_records import CallQuery
+from kelpie.core.permissions.policies import Policy
+from kelpie.core.permissions.quotas import Quota
+from kelpie.core.permissions.tool_permissions import Permits
+from kelpie.core.tools.confinement import MEGABYTE
+from kelpie.core.tools.tools import NewTool
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 
 SOURCE = '''

@@ -5,14 +5,14 @@ import base64
 import httpx
 import pytest
 
-from kelpie.agent.pictures import FIELD, fetched, settled
+from kelpie.agent.inbox.image_inputs import FIELD, fetched, settled
+from kelpie.core.access.hosts import is_public
+from kelpie.core.conversations.messages import Image, NewMessage, Role, Text
 from kelpie.core.errors import InvalidInput
-from kelpie.core.hosts import is_public
-from kelpie.core.images import IMAGE_BYTES_MAX
-from kelpie.core.messages import Image, NewMessage, Role, Text
-from kelpie.core.settings import Settings
-from kelpie.llm.models import Models
-from kelpie.world.http import NetworkHttp
+from kelpie.core.models.image_limits import IMAGE_BYTES_MAX
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.routing.models import Models
+from kelpie.world.http.port import NetworkHttp
 from tests.agent.conftest import ScriptModel
 from tests.llm.fakes import TransportHttp, world
 

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.agents import AgentType, NewAgent
-from kelpie.core.chains import HOPS_MAX, Chain
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.agent import AgentType, NewAgent
+from kelpie.core.conversations.agent_chain import HOPS_MAX, Chain
+from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.runs import StopReason
 from tests.agent.agents_house import ASK, ASK_TAGGED, TELL, AgentsHouse, asks, asks_tagged, read, results
 from tests.agent.conftest import ended, rows, says
 from tests.agent.test_recovery import until
@@ -125,7 +125,7 @@ async def test_a_question_to_those_with_tags_gets_each_answer(house):
 
 
 async def test_more_matches_than_can_be_asked_are_refused(house, monkeypatch):
-    monkeypatch.setattr("kelpie.agent.post.ADDRESSEES_MAX", 1)
+    monkeypatch.setattr("kelpie.agent.multi_agent.messaging_tools.ADDRESSEES_MAX", 1)
     for name in ("Ben", "Cid"):
         await house.agent(name, tags=("red",))
     ann = await house.agent("Ann", asks_tagged(["red"]))

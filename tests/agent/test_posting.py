@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from kelpie.core.chains import HOPS_MAX
-from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
+from kelpie.core.conversations.agent_chain import HOPS_MAX
+from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from tests.agent.agents_house import AgentsHouse, results, tells
 from tests.agent.conftest import ended, says
 from tests.agent.test_companions import settled
@@ -63,7 +63,7 @@ async def test_who_cannot_be_written_to_is_told_and_nothing_is_kept(house):
 
 
 async def test_messages_before_one_agent_are_bounded(house, monkeypatch):
-    monkeypatch.setattr("kelpie.tools.builtin.posting.WAITING_MAX", 1)
+    monkeypatch.setattr("kelpie.tools.builtin.async_messages.WAITING_MAX", 1)
     ben, ann = await house.agent("Ben"), await house.agent("Ann")
     house.model.gate(ben)
     blocked = asyncio.create_task(house.say(ben, "Think."))

@@ -5,18 +5,18 @@ import asyncio
 import pytest
 from sqlalchemy import func, select
 
-from kelpie.agent import upkeep
-from kelpie.agent.commands import Send
-from kelpie.agent.results import INTERRUPTED
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import NewAgent
-from kelpie.core.blocks import NewBlock
+from kelpie.agent.maintenance import cleanup
+from kelpie.agent.prompt.synthetic_results import INTERRUPTED
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import StorageError
-from kelpie.core.messages import MessageQuery, NewMessage, Role, Text
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
-from kelpie.core.tools import NewTool
+from kelpie.core.memory.blocks import NewBlock
+from kelpie.core.tools.tools import NewTool
 from kelpie.storage.tables import journal
-from kelpie.tools.port import Outcome
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 
 SOURCE = '''
@@ -246,7 +246,7 @@ async def test_a_turn_that_cannot_go_on_is_closed_and_does_not_brick_the_agent(h
         raise RuntimeError("a bug of ours")
 
     with monkeypatch.context() as patched:
-        patched.setattr("kelpie.agent.turn.TurnLoop.go_on", broken)
+        patched.setattr("kelpie.agent.turn.loop.TurnLoop.go_on", broken)
         house.model.hold = None
         await house.start()
         await until(lambda: run_is(house, RunStatus.failed))
@@ -262,7 +262,7 @@ async def test_the_journal_of_a_turn_that_ended_long_ago_is_pruned(house, monkey
     database = house.kelpie.world.database
     assert await database.read(lambda tx: tx.execute(count).scalar_one()) == 2
     await house.stop()
-    monkeypatch.setattr(upkeep, "IN_DOUBT", -upkeep.IN_DOUBT)  # as if the day had passed
+    monkeypatch.setattr(cleanup, "IN_DOUBT", -cleanup.IN_DOUBT)  # as if the day had passed
     await house.start()
     await until(lambda: _is_zero(house, count))
     assert ended(await house.say(agent.id, "hello again")).stop_reason is StopReason.end_turn

@@ -5,10 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kelpie.agent.rules import Made, call_first, call_one_of, made_in, one_at_a_time, owed, refusal, verdict, wants_end
-from kelpie.core.agents import ToolRule
+from kelpie.agent.tool_calls.tool_rules import (
+    Made,
+    call_first,
+    call_one_of,
+    made_in,
+    one_at_a_time,
+    owed,
+    refusal,
+    verdict,
+    wants_end,
+)
+from kelpie.core.agents.agent import ToolRule
+from kelpie.core.conversations.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Role, ToolCall, ToolReturn
 
 TOOLS = ("a", "b", "c", "end")
 EXITS = frozenset({"end"})

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from kelpie.agent.commands import Send
-from kelpie.core.agents import AgentType, NewAgent, ToolRule
-from kelpie.core.blocks import NewBlock
-from kelpie.core.messages import MessageQuery, Role, Ruling
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
-from kelpie.core.tools import NewTool
-from kelpie.tools.port import Outcome
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
+from kelpie.core.conversations.messages import MessageQuery, Role, Ruling
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
+from kelpie.core.memory.blocks import NewBlock
+from kelpie.core.tools.tools import NewTool
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 from tests.agent.test_recovery import behind, run_is, until
 

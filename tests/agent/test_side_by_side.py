@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.commands import Send
-from kelpie.core.agents import NewAgent
-from kelpie.core.messages import NewMessage, Role, Text
-from kelpie.core.runs import StopReason
-from kelpie.core.tools import NewTool
-from kelpie.tools.port import Outcome
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.agents.agent import NewAgent
+from kelpie.core.conversations.messages import NewMessage, Role, Text
+from kelpie.core.conversations.runs import StopReason
+from kelpie.core.tools.tools import NewTool
+from kelpie.tools.calls.interface import Outcome
 from tests.agent.conftest import House, ended, rows, says
 
 SOURCE = '''

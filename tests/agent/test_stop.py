@@ -2,11 +2,11 @@
 
 import pytest
 
-from kelpie.agent.rules import Made
-from kelpie.agent.stop import Called, Ruled, decide, ruled
-from kelpie.agent.types import TYPES
-from kelpie.core.agents import AgentType, ToolRule
-from kelpie.core.runs import StopReason
+from kelpie.agent.prompt.agent_types import TYPES
+from kelpie.agent.tool_calls.tool_rules import Made
+from kelpie.agent.tool_calls.turn_end import Called, Ruled, decide, ruled
+from kelpie.core.agents.agent import AgentType, ToolRule
+from kelpie.core.conversations.runs import StopReason
 
 DIRECT = TYPES[AgentType.letta_v1_agent]
 BY_TOOL = TYPES[AgentType.memgpt_agent]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
 from kelpie.core.ids import OrganizationId, UserId
-from kelpie.core.tools import NewTool, ToolSearch, ToolType
-from kelpie.storage import inspection
-from kelpie.tools.search import FoundTools
+from kelpie.core.tools.tools import NewTool, ToolSearch, ToolType
+from kelpie.storage.integrity import search_index_checks
+from kelpie.tools.registry.search import FoundTools
 from kelpie.world.database import Tx
 from tests.agent.meaningful import MeaningfulHouse
 
@@ -35,7 +35,7 @@ def names(searched: FoundTools) -> list[str]:
 
 
 def whole(tx: Tx) -> None:
-    assert inspection.wrongs(lambda sql: [tuple(row) for row in tx.exec_driver_sql(sql)]) == {}
+    assert search_index_checks.wrongs(lambda sql: [tuple(row) for row in tx.exec_driver_sql(sql)]) == {}
 
 
 async def test_a_tool_is_found_by_meaning_once_somebody_asked(house: MeaningfulHouse) -> None:

@@ -3,13 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.agent.summary import NOTE, read_summary, summary_row
-from kelpie.agent.transcript import LEFT_OUT, PIECES_MAX, RESULT_CHARS_MAX, pieces, transcript
-from kelpie.core.compaction import CompactionStats
+from kelpie.agent.prompt.summary import NOTE, read_summary, summary_row
+from kelpie.agent.prompt.transcript import LEFT_OUT, PIECES_MAX, RESULT_CHARS_MAX, pieces, transcript
+from kelpie.core.agents.compaction_settings import CompactionStats
+from kelpie.core.conversations.messages import Image, Message, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.conversations.runs import Run, RunStatus
 from kelpie.core.ids import AgentId, MessageId, RunId
-from kelpie.core.messages import Image, Message, Reasoning, Role, Text, ToolCall, ToolReturn
-from kelpie.core.runs import Run, RunStatus
-from kelpie.core.tokens import weigh
+from kelpie.core.token_estimates import weigh
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 RUN = Run(RunId("run-1"), AGENT, RunStatus.running, 1)

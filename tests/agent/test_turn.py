@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from kelpie.core.agents import AgentType, Include, NewAgent
-from kelpie.core.blocks import NewBlock
+from kelpie.core.agents.agent import AgentType, Include, NewAgent
+from kelpie.core.conversations.messages import MessageQuery, Role
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.runs import RunQuery, RunStatus, StopReason
+from kelpie.core.memory.blocks import NewBlock
 from tests.agent.conftest import ended, rows, says
 
 

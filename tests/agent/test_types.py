@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.agent import making
-from kelpie.agent.prompt import system_text
-from kelpie.agent.types import TYPES, spec_of
-from kelpie.core.agents import Agent, AgentType, ModelChoice, NewAgent, ToolRule
-from kelpie.core.blocks import Block, NewBlock
+from kelpie.agent.definition import creation
+from kelpie.agent.prompt.agent_types import TYPES, spec_of
+from kelpie.agent.prompt.rendering import system_text
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice, NewAgent, ToolRule
+from kelpie.core.conversations.messages import MessageQuery, NewMessage, Reasoning, Role, Text
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, BlockId
-from kelpie.core.messages import MessageQuery, NewMessage, Reasoning, Role, Text
-from kelpie.core.passages import PassageQuery
-from kelpie.core.runs import StopReason
-from kelpie.storage import archives, passage_finding
+from kelpie.core.memory.blocks import Block, NewBlock
+from kelpie.core.memory.passages import PassageQuery
+from kelpie.storage.archives import archives, passage_search
 from kelpie.tools.builtin import BUILTINS
 from tests.agent.conftest import ended, rows, says
 
@@ -140,7 +140,7 @@ def test_base_rules_by_type_and_model_unless_the_maker_says(agent_type, handle, 
     spec = spec_of(AgentType(agent_type))
     new = NewAgent(agent_type=AgentType(agent_type), include_base_tool_rules=asked)
     tools = [BUILTINS[name].row("org", 0) for name in spec.base_tools]
-    assert bool(making.rules_for(new, spec, tools, ModelChoice(handle, 8000))) is rules
+    assert bool(creation.rules_for(new, spec, tools, ModelChoice(handle, 8000))) is rules
 
 
 # --- the prompt -----------------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ async def test_voice_sleeptime_files_the_transcript_it_was_given(house):
 
     def stored(tx):
         archive = archives.archive_of(tx, view.agent.id)
-        return [found.passage.text for found in passage_finding.search(tx, archive, PassageQuery("Oslo"))]
+        return [found.passage.text for found in passage_search.search(tx, archive, PassageQuery("Oslo"))]
 
     (text,) = await house.kelpie.world.database.read(stored)
     assert text == "Bob plans a trip to Oslo.\n\nuser: I go to Oslo\nassistant: When?"

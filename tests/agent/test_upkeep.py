@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kelpie.agent.upkeep import Upkeep
+from kelpie.agent.maintenance.cleanup import Upkeep
 from kelpie.core.ids import DEFAULT_ORGANIZATION
-from kelpie.core.tool_calls import CallOutcome, CallQuery, CallRecord
-from kelpie.storage import tool_calls
+from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord
+from kelpie.storage.runs import tool_calls
 from tests.tools.workshop import open_world
 
 

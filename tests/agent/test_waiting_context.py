@@ -3,12 +3,12 @@ its results, and the wait goes on."""
 
 import pytest
 
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.agents import ToolRule
-from kelpie.core.blocks import NewBlock
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.agents.agent import ToolRule
+from kelpie.core.conversations.messages import Role, Ruling
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import PendingApproval
-from kelpie.core.messages import Role, Ruling
-from kelpie.core.runs import StopReason
+from kelpie.core.memory.blocks import NewBlock
 from tests.agent.conftest import ended, rows, says
 from tests.agent.test_approvals import answer, cancelling, pending, value
 from tests.agent.test_compaction import NOTE, OVERFLOW, context, fill, house, make, shown

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kelpie.agent.waits import Waits
-from kelpie.core.accounts import DEFAULT_ORGANIZATION, DEFAULT_USER
-from kelpie.core.chains import Chain
+from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.core.access.callers import DEFAULT_ORGANIZATION, DEFAULT_USER
+from kelpie.core.access.passports import Passport
+from kelpie.core.conversations.agent_chain import Chain
 from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
-from kelpie.core.passports import Passport
 
 NOW, UNTIL = 1, 9
 ONE, TWO, THREE = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2, 3))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kelpie.core.settings import VARIABLES
-from kelpie.world.data_dir import DataDir
+from kelpie.core.settings.settings import VARIABLES
+from kelpie.world.files.data_dir import DataDir
 
 BIN = Path(sys.executable).parent
 COMMAND_S = 120

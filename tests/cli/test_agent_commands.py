@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kelpie.world.client import Client
+from kelpie.world.http.cli_client import Client
 from tests.cli.live import Live
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from kelpie.cli import agents, typed
-from kelpie.cli.chat import Screen, Turns, chat
-from kelpie.world.client import Client, Unreachable
+from kelpie.cli import agent_lookup
+from kelpie.cli import chat_input as typed
+from kelpie.cli.commands.chat import Screen, Turns, chat
+from kelpie.world.http.cli_client import Client, Unreachable
 from tests.cli.fake_server import fake_server, sse
 from tests.cli.live import BIN, Live
 
@@ -113,7 +114,7 @@ def test_what_a_model_says_cannot_drive_the_terminal(capsys: pytest.CaptureFixtu
 
 def test_an_agent_is_found_by_its_id() -> None:
     with fake_server({f"GET /v1/agents/{DEMO['id']}": (200, DEMO)}) as server:
-        assert agents.find(Client(server.url), DEMO["id"]) == DEMO
+        assert agent_lookup.find(Client(server.url), DEMO["id"]) == DEMO
 
 
 def test_an_unknown_name_is_answered_with_the_names_there_are() -> None:
@@ -121,24 +122,27 @@ def test_an_unknown_name_is_answered_with_the_names_there_are() -> None:
         "GET /v1/agents/?name=bob&limit=20": (200, []),
         "GET /v1/agents/?limit=21": (200, [{"name": "demo"}, {"name": "alice"}]),
     }
-    with fake_server(answers) as server, pytest.raises(agents.UnknownAgent, match=r"'bob'\. There are: alice, demo"):
-        agents.find(Client(server.url), "bob")
+    with (
+        fake_server(answers) as server,
+        pytest.raises(agent_lookup.UnknownAgent, match=r"'bob'\. There are: alice, demo"),
+    ):
+        agent_lookup.find(Client(server.url), "bob")
 
 
 def test_a_name_that_two_agents_share_asks_for_an_id() -> None:
     twins = [DEMO, DEMO | {"id": "agent-2"}]
     with (
         fake_server({"GET /v1/agents/?name=demo&limit=20": (200, twins)}) as server,
-        pytest.raises(agents.UnknownAgent, match=r"use an id instead: .*agent-2"),
+        pytest.raises(agent_lookup.UnknownAgent, match=r"use an id instead: .*agent-2"),
     ):
-        agents.find(Client(server.url), "demo")
+        agent_lookup.find(Client(server.url), "demo")
 
 
 def test_no_server_is_told_with_its_address() -> None:
     with fake_server({}) as server:
         url = server.url
     with pytest.raises(Unreachable, match=url):
-        agents.find(Client(url), "demo")
+        agent_lookup.find(Client(url), "demo")
 
 
 def test_at_a_terminal_there_is_a_prompt_and_the_speaker_has_a_name() -> None:
@@ -260,7 +264,7 @@ def test_history_of_a_real_server_is_oldest_first(running: Live) -> None:
     for text in ("alpha", "beta", "gamma"):
         assert running.kelpie("chat", "past", "-m", text).returncode == 0
     client, notes = Client(running.url), io.StringIO()
-    Turns(client, agents.find(client, "past"), Screen("past", io.StringIO(), notes)).history(4)
+    Turns(client, agent_lookup.find(client, "past"), Screen("past", io.StringIO(), notes)).history(4)
     shown = [line.partition(" ")[2] for line in notes.getvalue().splitlines()]
     assert [line.split(":")[0] for line in shown] == ["you", "agent", "you", "agent"]
     assert [line for line in shown if line.startswith("you")] == ["you: beta", "you: gamma"]

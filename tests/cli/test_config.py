@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.settings import SETTINGS
+from kelpie.core.settings.settings import SETTINGS
 from tests.cli.live import Live, live
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from kelpie.cli import commands
+from kelpie.cli import app
 from tests.cli.live import BIN
 
 # What these print is a sentence about what they did, or a conversation; everything else can print JSON.
@@ -28,7 +28,7 @@ def walk(command: object, name: str = "") -> Iterator[tuple[str, TyperCommand | 
             yield from walk(child, f"{name} {child_name}".strip())
 
 
-TREE = get_command(commands.kelpie)
+TREE = get_command(app.kelpie)
 ALL = dict(walk(TREE))
 LEAVES = {name: command for name, command in ALL.items() if not isinstance(command, TyperGroup)}
 

@@ -28,7 +28,7 @@ def test_quick_commands_load_nothing_heavy(arguments: list[str], tmp_path: Path)
 
 
 def test_the_check_sees_what_is_loaded(tmp_path: Path) -> None:
-    loaded = loaded_by("import kelpie.cli.commands", tmp_path)
+    loaded = loaded_by("import kelpie.cli.app", tmp_path)
     assert "typer" in loaded
     of_servers = {"fastapi", "sqlalchemy", "uvicorn", "structlog", "rich", "asyncio"}
     assert not loaded & of_servers, "talking to a server does not load one"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.cli.credential import credential
-from kelpie.cli.key_commands import end_of
+from kelpie.cli.commands.keys import end_of
+from kelpie.cli.server.credential import credential
 from kelpie.core.errors import InvalidInput
-from kelpie.core.origins import Given
-from kelpie.core.settings import resolve
-from kelpie.world.client import Client, Refused
+from kelpie.core.settings.precedence import Given
+from kelpie.core.settings.settings import resolve
+from kelpie.world.http.cli_client import Client, Refused
 from tests.cli.live import Live, live
 
 SHOWN = re.compile(r"shown only now: ([a-z2-7]{8}(?:-[a-z2-7]{8}){3})\n")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kelpie.world.background import alive, wait_until
-from kelpie.world.data_dir import DataDir
+from kelpie.world.files.data_dir import DataDir
+from kelpie.world.processes.server_process import alive, wait_until
 from tests.cli.live import BIN, Live, live
 
 DEADLINE_S = 60

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from kelpie.cli import main, sim
-from kelpie.sim.planted import RACE_SEEDS, counting
+from kelpie.cli import main
+from kelpie.cli.commands import sim
+from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
 from kelpie.sim.scenarios import SCENARIOS
 
 

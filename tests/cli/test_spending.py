@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.cli.spending import budget_line, dollars, parse_budget, spent_line
+from kelpie.cli.budget_text import budget_line, dollars, parse_budget, spent_line
 from kelpie.core.errors import InvalidInput
 
 

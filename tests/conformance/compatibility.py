@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from kelpie.core.settings import Settings
+from kelpie.core.settings.settings import Settings
 from kelpie.server.app import create_app
 from tests.conformance.letta_routes import FILES, MCP, MEANING, SCHEDULES, Route, letta_routes
 

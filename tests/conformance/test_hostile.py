@@ -16,7 +16,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import APIOperation, Case, GenerationMode
 
 from kelpie.app import open_kelpie
-from kelpie.core.settings import Settings
+from kelpie.core.settings.settings import Settings
 from kelpie.server.app import create_app
 from tests.acceptance.served import served
 from tests.conformance.things import Things

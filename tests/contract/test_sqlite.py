@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.sqlite.database import SqliteDatabase
 from tests.contract.database import CONTRACT, Clause
 
 

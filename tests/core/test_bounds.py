@@ -2,8 +2,8 @@
 
 import pytest
 
-from kelpie.core.bounds import Bounds, parse_handles, parse_limits
 from kelpie.core.errors import ConfigurationError
+from kelpie.core.models.provider_limits import Bounds, parse_handles, parse_limits
 
 
 def test_limits():

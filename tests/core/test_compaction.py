@@ -2,7 +2,7 @@
 
 import pytest
 
-from kelpie.core.compaction import CompactionSettings, Mode, parse
+from kelpie.core.agents.compaction_settings import CompactionSettings, Mode, parse
 from kelpie.core.errors import InvalidInput
 
 

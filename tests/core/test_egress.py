@@ -2,8 +2,8 @@
 
 import pytest
 
-from kelpie.core.egress import ENTRIES_MAX, allows, entries
 from kelpie.core.errors import InvalidInput
+from kelpie.core.tools.egress_rules import ENTRIES_MAX, allows, entries
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.core.evolution import Told, evolve, withdrawn
-from kelpie.core.facts import Fact, Link, key
 from kelpie.core.ids import AgentId, FactId, MessageId
+from kelpie.core.memory.fact_timeline import Told, evolve, withdrawn
+from kelpie.core.memory.facts import Fact, Link, key
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kelpie.core.hosts import is_loopback, origin_of
+from kelpie.core.access.hosts import is_loopback, origin_of
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "::1", "127.255.0.254"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kelpie.core.languages import Language, detect
+from kelpie.core.tools.languages import Language, detect
 
 
 @pytest.mark.parametrize(

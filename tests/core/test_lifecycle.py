@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kelpie.core.agents.activation_state import MOVES, Lifecycle, State, Transition
 from kelpie.core.errors import InvariantBroken
-from kelpie.core.lifecycle import MOVES, Lifecycle, State, Transition
 
 ALLOWED = {
     (State.unloaded, State.loading),

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.core.confinement import DEFAULT_CONFINEMENT, MEGABYTE
 from kelpie.core.errors import ConfigurationError, InvalidInput
-from kelpie.core.permissions import Capability, Permits, Subject, ToolKind, check_patterns
-from kelpie.core.policies import NO_POLICY, OPEN, Layer, Policy, warrant
-from kelpie.core.quotas import Quota, Used, hour_after, hour_of
-from kelpie.core.settings import Settings
+from kelpie.core.permissions.policies import NO_POLICY, OPEN, Layer, Policy, warrant
+from kelpie.core.permissions.quotas import Quota, Used, hour_after, hour_of
+from kelpie.core.permissions.tool_permissions import Capability, Permits, Subject, ToolKind, check_patterns
+from kelpie.core.settings.settings import Settings
+from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, MEGABYTE
 
 VOICE = Subject("send_message", ToolKind.builtin)
 MEMORY = Subject("memory_insert", ToolKind.builtin, (Capability.memory,))

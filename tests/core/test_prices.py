@@ -2,9 +2,9 @@
 
 import pytest
 
+from kelpie.core.conversations.messages import Usage
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.messages import Usage
-from kelpie.core.prices import Price, charged, parse_prices, price_of
+from kelpie.core.models.prices import Price, charged, parse_prices, price_of
 
 
 def test_prices():

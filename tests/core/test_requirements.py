@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import InvalidInput
-from kelpie.core.requirements import Index, needed, written
+from kelpie.core.tools.package_requirements import Index, needed, written
 
 
 @pytest.mark.parametrize(

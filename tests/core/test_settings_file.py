@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings import KEYS, resolve
-from kelpie.core.settings_file import parse
+from kelpie.core.settings.settings import KEYS, resolve
+from kelpie.core.settings.toml_text import parse
 
 WHOLE = """\
 # A comment with a [heading] and a key = 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kelpie.core.errors import InvalidInput
-from kelpie.core.working_memory import (
+from kelpie.core.memory.working_memory import (
     DEPTH_MAX,
     TTL_SECONDS_MAX,
     Append,

@@ -8,10 +8,10 @@ import pytest
 
 from kelpie import __version__
 from kelpie.cli import exit_codes
-from kelpie.core import settings_file
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings import SETTINGS, VARIABLES, Settings, resolve
-from kelpie.server.letta import unsupported
+from kelpie.core.settings import toml_text
+from kelpie.core.settings.settings import SETTINGS, VARIABLES, Settings, resolve
+from kelpie.server.letta.compatibility import unsupported
 from tests.cli.test_help import LEAVES
 from tests.house.fenced import blocks
 
@@ -54,7 +54,7 @@ def test_the_settings_file_that_is_shown_is_one() -> None:
     shown = [block for block in blocks(DOCS / "settings.md") if block.language == "toml"]
     assert shown
     for block in shown:
-        given = settings_file.parse(block.text, "settings.md")
+        given = toml_text.parse(block.text, "settings.md")
         assert resolve({}, {}, given).settings != Settings()
 
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kelpie.core.settings import VARIABLES
-from kelpie.llm.providers import ALL_OFFERS
+from kelpie.core.settings.settings import VARIABLES
+from kelpie.llm.routing.providers import ALL_OFFERS
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from kelpie.core.settings import SETTINGS, VARIABLES, Settings
-from kelpie.llm.models import Models
-from kelpie.llm.port import ModelInfo
-from kelpie.llm.providers import ALL_OFFERS
+from kelpie.core.settings.settings import SETTINGS, VARIABLES, Settings
+from kelpie.llm.provider.interface import ModelInfo
+from kelpie.llm.routing.models import Models
+from kelpie.llm.routing.providers import ALL_OFFERS
 from kelpie.world.clock import SystemClock
-from kelpie.world.http import NetworkHttp
+from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
-from kelpie.world.processes import SystemProcesses
+from kelpie.world.processes.processes import SystemProcesses
 from kelpie.world.world import World
 
 PROVIDERS = tuple(offer.name for offer in ALL_OFFERS)

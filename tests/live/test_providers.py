@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from kelpie.core.conversations.messages import Message, Role, Text, ToolReturn
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Role, Text, ToolReturn
-from kelpie.llm.port import Prepared, Reply, Request, TextDelta, ToolSchema
+from kelpie.llm.provider.interface import Prepared, Reply, Request, TextDelta, ToolSchema
 from kelpie.world.ids import RandomIds
 from tests.live.conftest import chosen, made
 

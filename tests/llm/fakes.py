@@ -10,14 +10,14 @@ from typing import Any, Protocol, cast
 
 import httpx
 
+from kelpie.core.conversations.messages import Message, Part, Role, Text, ToolCall, ToolReturn
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Part, Role, Text, ToolCall, ToolReturn
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.openai_chat import OpenAIChat
-from kelpie.llm.port import Prepared, Request, ToolSchema
-from kelpie.llm.retry import Limits
+from kelpie.llm.openai.chat import OpenAIChat
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
+from kelpie.llm.provider.retry import Limits
 from kelpie.world.clock import SystemClock
-from kelpie.world.http import Http, NetworkHttp
+from kelpie.world.http.port import Http, NetworkHttp
 from kelpie.world.ids import SeededIds
 from kelpie.world.world import World
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.local import LocalServer
-from kelpie.llm.retry import Limits
+from kelpie.llm.local.server import LocalServer
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.retry import Limits
 from tests.llm.fakes import EAGER, Behaviour, Heard, _read_request, answer, serving, world
 
 NOTHING_HERE = answer(b"404 page not found", 404, "text/plain")

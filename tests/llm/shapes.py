@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kelpie.core.messages import Text
-from kelpie.llm.port import Event, Reply, TextDelta, ToolCallDelta
+from kelpie.core.conversations.messages import Text
+from kelpie.llm.provider.interface import Event, Reply, TextDelta, ToolCallDelta
 
 
 def load(name: str) -> dict[str, Any]:

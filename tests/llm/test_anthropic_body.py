@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.messages import HiddenReasoning, Image, Reasoning, Role, ToolCall, ToolReturn
-from kelpie.llm.anthropic_body import encode_request, forget_thoughts
-from kelpie.llm.anthropic_rows import WIRE
-from kelpie.llm.port import Request
+from kelpie.core.conversations.messages import HiddenReasoning, Image, Reasoning, Role, ToolCall, ToolReturn
+from kelpie.llm.anthropic.message_rows import WIRE
+from kelpie.llm.anthropic.messages_request import encode_request, forget_thoughts
+from kelpie.llm.provider.interface import Request
 from tests.llm.fakes import asking, called, message, returned, said, tool
 
 OLD, NEW, NEWEST = "claude-sonnet-4-5-20250929", "claude-opus-5", "claude-opus-5-5"

@@ -8,10 +8,10 @@ from typing import Any
 import anthropic
 import pytest
 
-from kelpie.core.messages import HiddenReasoning, Reasoning, Text
-from kelpie.llm.anthropic import Anthropic
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.port import Event, ReasoningDelta, Reply, Request
+from kelpie.core.conversations.messages import HiddenReasoning, Reasoning, Text
+from kelpie.llm.anthropic.messages import Anthropic
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Event, ReasoningDelta, Reply, Request
 from tests.llm.fakes import EAGER, Fake, answer, asking, events, fake, world
 from tests.llm.shapes import framed, load, same_as_deltas
 

@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.llm.azure import Azure
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.port import Reply, TextDelta
+from kelpie.llm.openai.azure import Azure
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Reply, TextDelta
 from tests.llm.fakes import DONE, EAGER, Fake, answer, asking, chunk, completion, events, fake, tool, world
 
 VERSION = "2024-10-21"

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.llm import catalog, kinds
-from kelpie.llm.claude import traits
-from kelpie.llm.faults import Endpoint
+from kelpie.llm.catalog import known_models
+from kelpie.llm.catalog.claude_traits import traits
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.routing import provider_kinds
 from tests.llm.fakes import world
 
 ENDPOINT = Endpoint("here", "http://here.example/v1")
@@ -37,7 +38,7 @@ ENDPOINT = Endpoint("here", "http://here.example/v1")
     ],
 )
 def test_by_name(name: str, window: int, reply: int | None, abilities: str):
-    info = catalog.info("openai", ENDPOINT, name, {})
+    info = known_models.info("openai", ENDPOINT, name, {})
     assert (info.handle, info.endpoint) == (f"here/{name}", "http://here.example/v1")
     assert (info.context_window, info.max_tokens) == (window, reply)
     flags = {
@@ -77,15 +78,15 @@ def test_by_name(name: str, window: int, reply: int | None, abilities: str):
     ],
 )
 def test_what_a_server_declares_goes_before(entry: dict[str, Any], expected: tuple[int, bool, bool, bool]):
-    info = catalog.info("openai", ENDPOINT, "gpt-4o", entry)
+    info = known_models.info("openai", ENDPOINT, "gpt-4o", entry)
     assert (info.context_window, info.tools, info.vision, info.structured_output) == expected
 
 
 def test_models_that_only_responses_can_reach():
     for name in ("gpt-5-codex", "o3-pro", "o4-mini-deep-research", "gpt-5-pro-2025-10-06"):
-        assert not catalog.chats(name) and catalog.chats(name, responses=True)
+        assert not known_models.chats(name) and known_models.chats(name, responses=True)
     for name in ("text-embedding-3-small", "gpt-image-1", "whisper-1"):
-        assert not catalog.chats(name, responses=True)
+        assert not known_models.chats(name, responses=True)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +116,10 @@ def test_what_claude_models_take(
 
 
 async def test_each_kind_of_provider_can_be_made_and_no_other():
-    for kind in kinds.KINDS:
-        provider = kinds.make(kind, world(), ENDPOINT)
+    for kind in provider_kinds.KINDS:
+        provider = provider_kinds.make(kind, world(), ENDPOINT)
         assert provider.name == "here"
         assert provider.describe("m").handle == "here/m"
         await provider.close()
     with pytest.raises(ConfigurationError, match="telepathy"):
-        kinds.make("telepathy", world(), ENDPOINT)
+        provider_kinds.make("telepathy", world(), ENDPOINT)

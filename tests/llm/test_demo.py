@@ -5,11 +5,20 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.conversations.messages import Reasoning, Role, Text, ToolCall
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.core.messages import Reasoning, Role, Text, ToolCall
-from kelpie.llm.demo import DemoProvider
-from kelpie.llm.demo_script import Call, Line
-from kelpie.llm.port import Event, Prepared, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta, ToolSchema
+from kelpie.llm.demo.provider import DemoProvider
+from kelpie.llm.demo.script import Call, Line
+from kelpie.llm.provider.interface import (
+    Event,
+    Prepared,
+    ReasoningDelta,
+    Reply,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+    ToolSchema,
+)
 from tests.llm.fakes import asking, called, message, returned, said, tool
 
 V1_TOOLS = [

@@ -6,7 +6,7 @@ import httpx
 import httpx_sse
 import pytest
 
-from kelpie.llm.event_stream import EventReader, ServerEvent
+from kelpie.llm.wire.sse_reader import EventReader, ServerEvent
 
 ENDS = ("\n", "\r\n", "\r")
 LINES = (

@@ -4,8 +4,8 @@ import json
 
 import orjson
 
-from kelpie.llm.demo import DemoProvider
-from kelpie.llm.port import Reply, Wired
+from kelpie.llm.demo.provider import DemoProvider
+from kelpie.llm.provider.interface import Reply, Wired
 from tests.llm.fakes import DONE, answer, asking, chunk, completion, events, fake, provider
 from tests.llm.local_fakes import local_fake, local_server, ndjson, ollama, shown
 from tests.llm.test_local_ollama import line

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import ConfigurationError, InvalidInput, ModelError, ModelFault, NotFound
-from kelpie.core.messages import Text, Usage
-from kelpie.core.settings import Settings
-from kelpie.llm.demo import DemoProvider
-from kelpie.llm.fallback import CHAIN_MAX, CURABLE, chain_of
-from kelpie.llm.models import Models
-from kelpie.llm.port import Event, ModelInfo, Reply, Request, TextDelta
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.demo.provider import DemoProvider
+from kelpie.llm.provider.interface import Event, ModelInfo, Reply, Request, TextDelta
+from kelpie.llm.routing.fallback import CHAIN_MAX, CURABLE, chain_of
+from kelpie.llm.routing.models import Models
 from tests.llm.fakes import asking, world
 
 OK = Reply((Text("hi"),), (), "stop", Usage(1, 1, 2))

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.formats import check_format, named, schema_of
-from kelpie.llm.forms import OBJECT_WORDS, SCHEMA_WORDS, formed
+from kelpie.core.models.response_formats import check_format, named, schema_of
+from kelpie.llm.routing.response_forms import OBJECT_WORDS, SCHEMA_WORDS, formed
 from tests.llm.fakes import asking
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.messages import Image, Role, Text, ToolCall, ToolReturn
-from kelpie.llm import anthropic_body, ollama_body, openai_body, responses_body
-from kelpie.llm.images import BLIND, FORGOTTEN, HANDED, SHOWN_MAX, in_sight
-from kelpie.llm.port import Prepared, Request
+from kelpie.core.conversations.messages import Image, Role, Text, ToolCall, ToolReturn
+from kelpie.llm.anthropic import messages_request
+from kelpie.llm.local import ollama_request
+from kelpie.llm.openai import chat_request, responses_request
+from kelpie.llm.provider.interface import Prepared, Request
+from kelpie.llm.wire.image_visibility import BLIND, FORGOTTEN, HANDED, SHOWN_MAX, in_sight
 from tests.llm.fakes import asking, message, said
 
 DATA = Image({"type": "base64", "media_type": "image/png", "data": "AAAA"})
@@ -41,7 +43,7 @@ def request(rows: list[Prepared]) -> Request:
 
 
 def test_chat_completions_take_the_images_after_all_results():
-    sent = json.loads(openai_body.encode_request(request(history())))["messages"][1:]
+    sent = json.loads(chat_request.encode_request(request(history())))["messages"][1:]
     assert [row["role"] for row in sent] == ["user", "assistant", "tool", "tool", "user", "user"]
     assert [row["content"] for row in sent[2:4]] == ["first", "second"]
     assert sent[4]["content"] == [
@@ -49,38 +51,38 @@ def test_chat_completions_take_the_images_after_all_results():
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
         {"type": "image_url", "image_url": {"url": "https://x.org/y.png"}},
     ]
-    ended = json.loads(openai_body.encode_request(request(history()[:-1])))["messages"]
+    ended = json.loads(chat_request.encode_request(request(history()[:-1])))["messages"]
     assert ended[-1]["content"][0]["text"] == HANDED
 
 
 def test_anthropic_and_responses_take_them_inside_the_result():
-    sent = json.loads(anthropic_body.encode_request(request(history())))["messages"]
+    sent = json.loads(messages_request.encode_request(request(history())))["messages"]
     first, second = sent[2]["content"][:2]
     assert first["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "AAAA"}
     assert second["content"] == [
         {"type": "text", "text": "second"},
         {"type": "image", "source": {"type": "url", "url": "https://x.org/y.png"}},
     ]
-    items = json.loads(responses_body.encode_request(request(history())))["input"]
+    items = json.loads(responses_request.encode_request(request(history())))["input"]
     outputs = [item["output"] for item in items if item["type"] == "function_call_output"]
     assert [[part["type"] for part in output] for output in outputs] == [["input_text", "input_image"]] * 2
 
 
 def test_ollama_takes_their_data_and_words_for_their_addresses():
-    sent = json.loads(ollama_body.encode_request(request(history()), None))["messages"]
+    sent = json.loads(ollama_request.encode_request(request(history()), None))["messages"]
     assert (sent[3]["images"], sent[3]["content"]) == (["AAAA"], "first")
     assert "images" not in sent[4] and "none by address" in sent[4]["content"]
     one = message(Role.user, "see", DATA, number=9)
-    assert ollama_body.window_for(request([one]), None) == ollama_body.WINDOW_MIN
+    assert ollama_request.window_for(request([one]), None) == ollama_request.WINDOW_MIN
 
 
 @pytest.mark.parametrize(
     "encode",
     [
-        openai_body.encode_request,
-        anthropic_body.encode_request,
-        responses_body.encode_request,
-        lambda asked: ollama_body.encode_request(asked, None),
+        chat_request.encode_request,
+        messages_request.encode_request,
+        responses_request.encode_request,
+        lambda asked: ollama_request.encode_request(asked, None),
     ],
 )
 def test_a_model_that_cannot_see_reads_a_sentence_instead(encode: Any):

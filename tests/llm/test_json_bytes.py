@@ -2,7 +2,7 @@
 
 import tracemalloc
 
-from kelpie.llm.json_bytes import kept
+from kelpie.llm.wire.json_bytes import kept
 
 MANY = 200
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.bounds import Bounds
+from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
-from kelpie.core.messages import Text, Usage
-from kelpie.core.prices import Price
-from kelpie.llm.bounded import Bounded
-from kelpie.llm.demo import DemoProvider
-from kelpie.llm.limiter import Cost, Limiter
-from kelpie.llm.port import Event, Reply, Request, TextDelta
-from kelpie.llm.price_list import Prices
-from kelpie.llm.retry import Limits
-from kelpie.llm.window import Window
+from kelpie.core.models.prices import Price
+from kelpie.core.models.provider_limits import Bounds
+from kelpie.llm.catalog.price_list import Prices
+from kelpie.llm.demo.provider import DemoProvider
+from kelpie.llm.limits.limited_provider import Bounded
+from kelpie.llm.limits.limiter import Cost, Limiter
+from kelpie.llm.limits.sliding_window import Window
+from kelpie.llm.provider.interface import Event, Reply, Request, TextDelta
+from kelpie.llm.provider.retry import Limits
 from tests.llm.fakes import asking
 from tests.llm.test_retry import in_virtual_time, now
 

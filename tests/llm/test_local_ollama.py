@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.conversations.messages import Image, Reasoning, Role, Text, Usage
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.core.messages import Image, Reasoning, Role, Text, Usage
-from kelpie.llm.ollama_body import WINDOW_MIN, encode_request
-from kelpie.llm.port import ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
-from kelpie.llm.probing import Progress
+from kelpie.llm.local.ollama_request import WINDOW_MIN, encode_request
+from kelpie.llm.local.probing import Progress
+from kelpie.llm.provider.interface import ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
 from tests.llm.fakes import EAGER, answer, asking, called, message, returned, said, silence, tool
 from tests.llm.local_fakes import LocalFake, local_fake, local_server, ndjson, ollama, shown
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault
-from kelpie.llm.port import ModelInfo, Reply
-from kelpie.llm.probing import Progress
+from kelpie.llm.local.probing import Progress
+from kelpie.llm.provider.interface import ModelInfo, Reply
 from tests.llm.fakes import EAGER, answer, asking, completion, silence
 from tests.llm.local_fakes import LocalFake, local_fake, local_server, ollama, shown
 
@@ -222,7 +222,7 @@ async def test_servers_that_care_for_their_models_themselves(kind: str, word: st
 
 
 async def test_localai_installs_from_its_gallery_and_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("kelpie.llm.local.JOB_EVERY_S", 0.0)
+    monkeypatch.setattr("kelpie.llm.local.server.JOB_EVERY_S", 0.0)
     async with local_fake() as fake, local_server(fake.url, "localai") as server:
         localai(fake)
         fake.at("POST /models/apply", {"uuid": "job 1", "status": "..."})

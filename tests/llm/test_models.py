@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError, InvalidInput, ModelError, ModelFault, NotFound
-from kelpie.core.settings import Settings
-from kelpie.llm.catalog import chats, context_window, max_output_tokens
-from kelpie.llm.demo import DemoProvider
-from kelpie.llm.listing import LISTING_FRESH_S, LISTING_RETRY_S
-from kelpie.llm.models import HANDLES_TOLD_MAX, Models
-from kelpie.llm.port import ModelInfo, Reply
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.catalog.known_models import chats, context_window, max_output_tokens
+from kelpie.llm.demo.provider import DemoProvider
+from kelpie.llm.provider.interface import ModelInfo, Reply
+from kelpie.llm.routing.model_listing import LISTING_FRESH_S, LISTING_RETRY_S
+from kelpie.llm.routing.models import HANDLES_TOLD_MAX, Models
 from tests.llm.fakes import Fake, answer, asking, fake, world
 from tests.llm.test_retry import in_virtual_time
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError, InvalidInput, ModelError, ModelFault, NotFound
-from kelpie.core.settings import Settings
-from kelpie.llm.models import Models
-from kelpie.llm.providers import ALL_OFFERS, how_to_have
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.routing.models import Models
+from kelpie.llm.routing.providers import ALL_OFFERS, how_to_have
 from tests.llm.fakes import answer, asking, chunk, completion, events, fake, silence, world
 from tests.llm.local_fakes import local_fake, ndjson, ollama, shown
 from tests.llm.shapes import load

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.messages import Image, Reasoning, Role, ToolCall, ToolReturn
-from kelpie.llm.openai_body import WIRE, encode_message, encode_request, reasons
-from kelpie.llm.port import Prepared, Request, ToolSchema
+from kelpie.core.conversations.messages import Image, Reasoning, Role, ToolCall, ToolReturn
+from kelpie.llm.openai.chat_request import WIRE, encode_message, encode_request, reasons
+from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
 from tests.llm.fakes import asking, called, message, said, tool
 
 

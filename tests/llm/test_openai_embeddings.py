@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.llm import openai_embeddings
-from kelpie.llm.port import EmbeddingInfo
+from kelpie.llm.openai import embeddings
+from kelpie.llm.provider.interface import EmbeddingInfo
 from tests.llm.fakes import EAGER, Behaviour, Fake, answer, fake, provider, silence
 
 INFO = EmbeddingInfo("openai/small", "small", "openai", "openai", 3, "x")
@@ -51,7 +51,7 @@ async def test_each_text_gets_the_vector_of_its_number(as_base64: bool) -> None:
 
 
 async def test_many_texts_go_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_embeddings, "TEXTS_MAX", 2)
+    monkeypatch.setattr(embeddings, "TEXTS_MAX", 2)
     vectors = [[float(at), 1.0, 0.0] for at in range(5)]
     async with fake() as made:
         made.will(reply(vectors[:2]), reply(vectors[2:4]), reply(vectors[4:]))
@@ -62,8 +62,8 @@ async def test_many_texts_go_in_several_requests(monkeypatch: pytest.MonkeyPatch
 async def test_a_text_too_long_for_the_models_is_cut() -> None:
     async with fake() as made:
         made.will(reply(ONE))
-        await embedded(made, "x" * (openai_embeddings.TEXT_CHARS_MAX + 1))
-    assert len(made.heard[0].body["input"][0]) == openai_embeddings.TEXT_CHARS_MAX
+        await embedded(made, "x" * (embeddings.TEXT_CHARS_MAX + 1))
+    assert len(made.heard[0].body["input"][0]) == embeddings.TEXT_CHARS_MAX
 
 
 async def test_a_text_that_the_model_refuses_keeps_nothing_from_the_others() -> None:

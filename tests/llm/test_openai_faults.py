@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.conversations.messages import Text
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault
-from kelpie.core.messages import Text
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.openai_chat import OpenAIChat
-from kelpie.llm.port import Event, Reply, TextDelta
+from kelpie.llm.openai.chat import OpenAIChat
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Event, Reply, TextDelta
 from tests.llm.fakes import (
     DONE,
     EAGER,

@@ -5,8 +5,8 @@ from typing import Any
 import openai
 import pytest
 
-from kelpie.core.messages import Reasoning, Text, ToolCall, Usage
-from kelpie.llm.port import Event, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
+from kelpie.core.conversations.messages import Reasoning, Text, ToolCall, Usage
+from kelpie.llm.provider.interface import Event, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
 from tests.llm.fakes import DONE, USAGE, Fake, answer, asking, chunk, completion, events, fake, provider
 
 CALLS = [

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kelpie.core.messages import Usage
-from kelpie.core.prices import Price
-from kelpie.llm.price_list import FREE, Prices
+from kelpie.core.conversations.messages import Usage
+from kelpie.core.models.prices import Price
+from kelpie.llm.catalog.price_list import FREE, Prices
 
 KNOWN = Prices({})
 

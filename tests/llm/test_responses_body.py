@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.messages import HiddenReasoning, Image, Reasoning, Role, ToolCall, ToolReturn
-from kelpie.llm.port import Request
-from kelpie.llm.responses_body import WIRE, encode_request, forget_thoughts
+from kelpie.core.conversations.messages import HiddenReasoning, Image, Reasoning, Role, ToolCall, ToolReturn
+from kelpie.llm.openai.responses_request import WIRE, encode_request, forget_thoughts
+from kelpie.llm.provider.interface import Request
 from tests.llm.fakes import asking, called, message, returned, said, tool
 
 INCLUDE = ["reasoning.encrypted_content"]

@@ -9,10 +9,10 @@ import openai
 import pytest
 from openai.types.responses import Response
 
-from kelpie.core.messages import HiddenReasoning, Part, Reasoning, Text
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.openai_responses import OpenAI
-from kelpie.llm.port import Event, ReasoningDelta, Reply, Request
+from kelpie.core.conversations.messages import HiddenReasoning, Part, Reasoning, Text
+from kelpie.llm.openai.responses import OpenAI
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Event, ReasoningDelta, Reply, Request
 from tests.llm.fakes import EAGER, Fake, answer, asking, completion, events, fake, world
 from tests.llm.shapes import framed, load, same_as_deltas
 

@@ -12,10 +12,10 @@ import httpx
 import pytest
 
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.openai_chat import OpenAIChat
-from kelpie.llm.port import Event
-from kelpie.llm.retry import RETRIED, Limits, Patience, pause_before, retried, retry_after_s
+from kelpie.llm.openai.chat import OpenAIChat
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Event
+from kelpie.llm.provider.retry import RETRIED, Limits, Patience, pause_before, retried, retry_after_s
 from tests.llm.fakes import TransportHttp, asking, chunk, completion, world
 
 

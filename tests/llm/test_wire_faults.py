@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.conversations.messages import Reasoning, Role, Text
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.core.messages import Reasoning, Role, Text
-from kelpie.llm import kinds
-from kelpie.llm.faults import Endpoint
-from kelpie.llm.port import Event, Provider, Reply, Request, TextDelta
-from kelpie.llm.retry import Limits
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import Event, Provider, Reply, Request, TextDelta
+from kelpie.llm.provider.retry import Limits
+from kelpie.llm.routing import provider_kinds
 from tests.llm.fakes import EAGER, Behaviour, Fake, answer, asking, events, fake, message, said, silence, world
 from tests.llm.shapes import framed, load
 
@@ -85,7 +85,7 @@ def wire(request: pytest.FixtureRequest) -> Wire:
 
 @asynccontextmanager
 async def provider(wire: Wire, made: Fake, limits: Limits) -> AsyncIterator[Provider]:
-    made_one = kinds.make(wire.kind, world(), wire.endpoint(made.url), limits)
+    made_one = provider_kinds.make(wire.kind, world(), wire.endpoint(made.url), limits)
     try:
         yield made_one
     finally:

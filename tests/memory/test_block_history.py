@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kelpie.core.accounts import Caller
-from kelpie.core.block_history import AuthorKind
-from kelpie.core.blocks import BlockRules, NewBlock
+from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import AgentId, OrganizationId, UserId
+from kelpie.core.memory.block_history import AuthorKind
+from kelpie.core.memory.blocks import BlockRules, NewBlock
 from kelpie.memory.block_history import BlockHistory
 from kelpie.memory.blocks import Blocks
 from kelpie.world.world import World

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.blocks import BlockQuery, NewBlock
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId, BlockId
+from kelpie.core.memory.blocks import BlockQuery, NewBlock
 from kelpie.core.paging import Page
 from kelpie.memory.blocks import Blocks
-from kelpie.storage import block_carriers
+from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.tools.builtin import BUILTINS
-from kelpie.tools.port import CallContext
+from kelpie.tools.calls.interface import CallContext
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 from tests.tools.workshop import ANN, BEN, NOBODY, make_agent
@@ -155,4 +155,4 @@ async def test_many_agents_append_or_create_at_once_and_nothing_is_lost(blocks: 
     assert own == [f"1-{n}" for n in range(20)]
     fresh = await blocks.of_agent_by_label(ANN, "fresh")
     assert fresh.value.split("\n") == [str(n) for n in range(20)]
-    assert await world.database.read(lambda tx: len(block_carriers.of_agent(tx, ANN))) == 3
+    assert await world.database.read(lambda tx: len(block_attachments.of_agent(tx, ANN))) == 3

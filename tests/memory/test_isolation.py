@@ -8,19 +8,21 @@ import pytest
 from _pytest.outcomes import Failed
 from sqlalchemy import select, true
 
-from kelpie.agent.recall import Recall
+from kelpie.agent.resources.message_search import Recall
+from kelpie.core.conversations.messages import MessageQuery, MessageSearch
 from kelpie.core.errors import NotFound
-from kelpie.core.messages import MessageQuery, MessageSearch
+from kelpie.core.memory.passages import ArchiveQuery, PassageQuery
 from kelpie.core.paging import Page
-from kelpie.core.passages import ArchiveQuery, PassageQuery
-from kelpie.core.settings import Settings
+from kelpie.core.settings.settings import Settings
 from kelpie.memory.archives import Archives
-from kelpie.memory.meaning import Meaning
-from kelpie.storage import block_carriers, passage_finding, recall
+from kelpie.memory.embeddings import Meaning
+from kelpie.storage.archives import passage_search
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.conversations import message_search
 from kelpie.storage.tables import archives as archive_table
 from kelpie.tools.builtin import BUILTINS
-from kelpie.tools.foresight import Foresight
-from kelpie.tools.port import CallContext
+from kelpie.tools.calls.interface import CallContext
+from kelpie.tools.calls.precomputed_search import Foresight
 from kelpie.world.world import World
 from tests.memory.town import MODEL, Inhabitant, Town, vector_of
 from tests.tools.workshop import NOW
@@ -107,7 +109,7 @@ class Walk:
         await self.tool(one, "archival_memory_search", "results", query=words)
         for key in ("results", "archive"):
             await self.tool(one, "search_memory", key, convo_keyword_queries=[words])
-        labelled = await self.world.database.read(lambda tx: block_carriers.by_label(tx, one.agent.id, "human"))
+        labelled = await self.world.database.read(lambda tx: block_attachments.by_label(tx, one.agent.id, "human"))
         assert labelled is not None
         self.saw([labelled.value], {one.number}, "block")
 
@@ -141,17 +143,17 @@ async def test_nobody_is_given_what_is_anothers_in_many_towns(world: World, seed
 
 
 def _messages_of_all_organisations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recall, "_OF_ORGANIZATION", true())
+    patch.setattr(message_search, "_OF_ORGANIZATION", true())
 
 
 def _messages_of_all_agents(patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(recall._FILTERS, "agent_id", true())
+    patch.setitem(message_search._FILTERS, "agent_id", true())
 
 
 def _passages_of_all(patch: pytest.MonkeyPatch) -> None:
-    conditions = passage_finding._conditions
-    patch.setattr(passage_finding, "_conditions", lambda shape, **known: conditions(shape, **known)[1:])
-    patch.setattr(passage_finding, "_ARCHIVES", select(archive_table.c.id))  # whose archives are looked through at all
+    conditions = passage_search._conditions
+    patch.setattr(passage_search, "_conditions", lambda shape, **known: conditions(shape, **known)[1:])
+    patch.setattr(passage_search, "_ARCHIVES", select(archive_table.c.id))  # whose archives are looked through at all
 
 
 @pytest.mark.parametrize("mutation", [_messages_of_all_organisations, _messages_of_all_agents, _passages_of_all])
@@ -159,12 +161,12 @@ async def test_a_scope_that_is_left_out_is_seen(
     world: World, monkeypatch: pytest.MonkeyPatch, mutation: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     kept = (
-        recall._condition,
-        recall._newest,
-        recall._these,
-        passage_finding._same_row,
-        passage_finding._these,
-        passage_finding._aged,
+        message_search._condition,
+        message_search._newest,
+        message_search._these,
+        passage_search._same_row,
+        passage_search._these,
+        passage_search._aged,
     )
     town = Town(1, 60)
     await world.database.transact(town.build)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from kelpie.memory import looking
-from kelpie.memory.looking import Looking
+from kelpie.memory import search_slots
+from kelpie.memory.search_slots import Looking
 
 DEADLINE_S = 30.0
 FOR_EVER_S = 3600.0
@@ -40,7 +40,7 @@ async def settled() -> None:
 
 
 async def test_the_next_begins_when_the_one_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LONG_S", FOR_EVER_S)
+    monkeypatch.setattr(search_slots, "LONG_S", FOR_EVER_S)
     places = Looking()
     searches = [Search(places) for _ in range(4)]
     for at, search in enumerate(searches):
@@ -51,7 +51,7 @@ async def test_the_next_begins_when_the_one_before_has_ended(monkeypatch: pytest
 
 
 async def test_one_more_begins_beside_a_search_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LONG_S", 0.001)
+    monkeypatch.setattr(search_slots, "LONG_S", 0.001)
     places = Looking()
     long, *others = [Search(places) for _ in range(4)]
     for at, search in enumerate(others):
@@ -63,7 +63,7 @@ async def test_one_more_begins_beside_a_search_that_takes_long(monkeypatch: pyte
 
 
 async def test_who_goes_while_waiting_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LONG_S", FOR_EVER_S)
+    monkeypatch.setattr(search_slots, "LONG_S", FOR_EVER_S)
     places = Looking()
     first, *waiting = [Search(places) for _ in range(4)]
     await first.begins()

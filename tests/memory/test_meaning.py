@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import OrganizationId, UserId
-from kelpie.core.passages import NewPassage, PassageQuery
-from kelpie.core.settings import Settings
-from kelpie.memory import meaning
-from kelpie.memory.meaning import Meaning
+from kelpie.core.memory.passages import NewPassage, PassageQuery
+from kelpie.core.settings.settings import Settings
+from kelpie.memory import embeddings
+from kelpie.memory.embeddings import Meaning
 from tests.agent import meaningful
 from tests.agent.meaningful import MeaningfulHouse
 
@@ -39,7 +39,7 @@ class Slow:
 async def test_models_are_asked_at_once_and_one_that_hangs_keeps_nothing_from_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(meaning, "LOOK_S", 0.5)
+    monkeypatch.setattr(embeddings, "LOOK_S", 0.5)
     models: Any = Slow(3)
     meant = await Meaning(models, Settings()).of_query(["one", "hangs", "two", "one", None], "text")
     assert list(meant.by_model("text")) == ["one", "two"]

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from kelpie.core.accounts import DEFAULT_CALLER
-from kelpie.core.passages import PassageQuery
-from kelpie.core.settings import Settings
-from kelpie.llm.models import Models
-from kelpie.memory.meaning import Meaning
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.memory.passages import PassageQuery
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.routing.models import Models
+from kelpie.memory.embeddings import Meaning
 from kelpie.memory.passage_search import search
 from kelpie.world.database import Database, Tx
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from kelpie.core.blocks import Block
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import BlockId
-from kelpie.memory import edits
-from kelpie.memory.prompt import render_blocks
+from kelpie.core.memory.blocks import Block
+from kelpie.memory import text_edits
+from kelpie.memory.block_prompt import render_blocks
 
 ID = BlockId("block-00000000-0000-4000-8000-000000000001")
 
@@ -39,4 +39,4 @@ def test_numbered_lines_count_as_the_edits_do_and_are_said_to_be_no_part_of_the_
     assert "<value>\n\n</value>" in shown
     assert "not part of the value" in shown
     with pytest.raises(ToolError, match="line numbers"):
-        edits.plain("1→ a", "old_string")
+        text_edits.plain("1→ a", "old_string")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from kelpie.core.search import SearchMode
+from kelpie.core.search_hits import SearchMode
 from kelpie.search import items
 from kelpie.search.items import Item, Wanted
-from kelpie.search.nearest import Nearest, vector
+from kelpie.search.vector_search import Nearest, vector
 from kelpie.storage import schema
-from kelpie.world.minilm import MiniLm
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.embedding.minilm import MiniLm
+from kelpie.world.sqlite.connections import memory_connection
 
 MODEL = "kelpie/all-MiniLM-L6-v2"
 PARAPHRASES = {

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from kelpie.agent.upkeep import Upkeep
-from kelpie.core.accounts import Caller
+from kelpie.agent.maintenance.cleanup import Upkeep
+from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import OrganizationId, UserId
+from kelpie.core.memory.working_memory import Append, Entry, EntryQuery, Increment, Merge
 from kelpie.core.paging import Page
-from kelpie.core.settings import Settings
-from kelpie.core.working_memory import Append, Entry, EntryQuery, Increment, Merge
+from kelpie.core.settings.settings import Settings
 from kelpie.memory.working_memory import WorkingMemory
-from kelpie.storage import agents
-from kelpie.storage import working_memory as rows
+from kelpie.storage.agents import agents
+from kelpie.storage.memory import working_memory as rows
 from kelpie.world.world import World
 from tests.tools.workshop import ANN, BEN, NOBODY, NOW, open_world
 

@@ -9,15 +9,19 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kelpie.core.accounts import Caller
-from kelpie.core.agents import Agent
-from kelpie.core.blocks import Block
+from kelpie.core.access.callers import Caller
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.ids import AgentId, ArchiveId, BlockId, MessageId, OrganizationId, PassageId, UserId
-from kelpie.core.messages import Message, Role, Text
-from kelpie.core.passages import Archive, Passage
-from kelpie.search import vectors
-from kelpie.search.nearest import vector
-from kelpie.storage import agents, archives, block_carriers, blocks, messages, passages
+from kelpie.core.memory.blocks import Block
+from kelpie.core.memory.passages import Archive, Passage
+from kelpie.search import vector_rows
+from kelpie.search.vector_search import vector
+from kelpie.storage.agents import agents
+from kelpie.storage.archives import archives, passages
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
+from kelpie.storage.conversations import messages
 from kelpie.world.database import Tx
 from tests.tools.workshop import NOW, SOMEBODY, make_agent
 
@@ -90,12 +94,12 @@ class Town:
             for n, role in enumerate((Role.user, Role.assistant))
         ]
         messages.append(tx, said)
-        vectors.put_many(tx, "message", {row.id: (vector(MODEL, vector_of(row.said)),) for row in said})
+        vector_rows.put_many(tx, "message", {row.id: (vector(MODEL, vector_of(row.said)),) for row in said})
 
     def _label(self, tx: Tx, one: Inhabitant) -> None:
         block = Block(BlockId(f"block-{one.number}"), "human", self._text(one), NOW, NOW)
         blocks.insert(tx, (replace(block, organization_id=one.agent.organization_id),), SOMEBODY)
-        block_carriers.attach(tx, one.agent.id, block.id)
+        block_attachments.attach(tx, one.agent.id, block.id)
 
     def _store(self, tx: Tx, one: Inhabitant) -> None:
         organization = one.agent.organization_id

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from kelpie.core.confinement import Runner
 from kelpie.core.errors import SandboxUnavailable
+from kelpie.core.tools.confinement import Runner
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.bubblewrap import BubblewrapCells
-from kelpie.world.cells import Plan
+from kelpie.world.cells.bubblewrap import BubblewrapCells
+from kelpie.world.cells.port import Plan
 from kelpie.world.clock import SystemClock
 
 

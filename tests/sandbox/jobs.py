@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement
+from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement
 from kelpie.sandbox.port import Job, Mount, Runner
 
 # Tells how many processes it could start.

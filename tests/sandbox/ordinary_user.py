@@ -6,10 +6,10 @@ import os
 import shutil
 import sys
 
-from kelpie.core.confinement import Confinement, Mount, Runner
+from kelpie.core.tools.confinement import Confinement, Mount, Runner
 from kelpie.sandbox.port import Job
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import FORKS, command, function, script
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.confinement import MEGABYTE, Confinement
+from kelpie.core.tools.confinement import MEGABYTE, Confinement
 from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.bubblewrap import BubblewrapCells
-from kelpie.world.cell_user import CellUsers
+from kelpie.world.cells.bubblewrap import BubblewrapCells
+from kelpie.world.cells.users import CellUsers
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import FORKS, command, function, script
 

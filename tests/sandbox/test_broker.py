@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.confinement import Confinement
 from kelpie.core.errors import ToolError
+from kelpie.core.tools.confinement import Confinement
 from kelpie.sandbox.port import How
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.broker import Listener, LocalBroker, socket_of
-from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
+from kelpie.world.egress.broker import Listener, LocalBroker, socket_of
 from tests.sandbox.jobs import script
 
 ASK = """

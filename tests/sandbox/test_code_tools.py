@@ -11,24 +11,24 @@ from typing import Any
 import pytest
 
 from kelpie.accounts.passports import Passports
-from kelpie.core.agents import Agent, AgentType, ModelChoice
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId
-from kelpie.core.quotas import Quota
+from kelpie.core.permissions.quotas import Quota
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.tools.builtin import BUILTINS
-from kelpie.tools.callback import Callback
+from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.interface import CallContext, ExternalTool, Outcome
 from kelpie.tools.code import workspace as workspace_module
-from kelpie.tools.code.files import Filesystem
-from kelpie.tools.code.running import CodeRunner
+from kelpie.tools.code.filesystem import Filesystem
+from kelpie.tools.code.run_code import CodeRunner
 from kelpie.tools.code.shell import Shell
 from kelpie.tools.code.workspace import Workspace
-from kelpie.tools.environments import Environments
-from kelpie.tools.port import CallContext, ExternalTool, Outcome
-from kelpie.world.bubblewrap import BubblewrapCells
+from kelpie.tools.custom.environments import Environments
+from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
+from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.ids import RandomIds
-from kelpie.world.workspaces import DirectoryWorkspaces
 
 ONE, TWO = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
 

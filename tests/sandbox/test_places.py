@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.sandbox.places import Places
+from kelpie.sandbox.slots import Places
 
 DEADLINE_S = 60.0
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kelpie.core.confinement import Mount, Runner
 from kelpie.core.errors import SandboxUnavailable, ToolError
+from kelpie.core.tools.confinement import Mount, Runner
 from kelpie.sandbox.pool import PLANS_MAX, WARM_PER_PLAN, Pool
 from kelpie.sandbox.port import Meter
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.cells import Doors, Left, Order, Plan
+from kelpie.world.cells.port import Doors, Left, Order, Plan
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import script
 

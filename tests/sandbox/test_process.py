@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.confinement import MEGABYTE, Confinement, Isolation
 from kelpie.core.errors import SandboxUnavailable
+from kelpie.core.tools.confinement import MEGABYTE, Confinement, Isolation
 from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world import bubblewrap
-from kelpie.world.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, Served, socket_of
-from kelpie.world.bubblewrap import START_S, BubblewrapCells
-from kelpie.world.bubblewrap_cell import Hold
-from kelpie.world.cell_launch import walled
-from kelpie.world.cell_user import NoUsers
-from kelpie.world.cells import Plan
+from kelpie.world.cells import bubblewrap
+from kelpie.world.cells.bubblewrap import START_S, BubblewrapCells
+from kelpie.world.cells.bubblewrap_cell import Hold
+from kelpie.world.cells.launch import walled
+from kelpie.world.cells.port import Plan
+from kelpie.world.cells.users import NoUsers
 from kelpie.world.clock import SystemClock
-from kelpie.world.control_group import ControlGroups
+from kelpie.world.egress.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, Served, socket_of
+from kelpie.world.isolation.control_group import ControlGroups
 from tests.sandbox.jobs import command, function, script
 
 

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.confinement import Runner
-from kelpie.world import bubblewrap, cell_greeting, cell_remains, seccomp
-from kelpie.world.bubblewrap import START_S, BubblewrapCells
-from kelpie.world.bubblewrap_cell import Hold
-from kelpie.world.cell_launch import walled
-from kelpie.world.cell_user import FIRST
-from kelpie.world.cells import Plan
-from kelpie.world.control_group_place import NoGroups
+from kelpie.core.tools.confinement import Runner
+from kelpie.world.cells import bubblewrap, handshake, orphans
+from kelpie.world.cells.bubblewrap import START_S, BubblewrapCells
+from kelpie.world.cells.bubblewrap_cell import Hold
+from kelpie.world.cells.launch import walled
+from kelpie.world.cells.port import Plan
+from kelpie.world.cells.users import FIRST
+from kelpie.world.isolation import seccomp
+from kelpie.world.isolation.control_group_search import NoGroups
 
 _SUBREAPER = 36  # prctl
 PLAN = Plan(Runner.command)
@@ -36,7 +37,7 @@ def _begun() -> Hold:
 async def _first(hold: Hold) -> int:
     """A descriptor of its first process."""
     assert hold.information is not None
-    process = await cell_greeting.Report(asyncio.get_running_loop(), hold.information).first()
+    process = await handshake.Report(asyncio.get_running_loop(), hold.information).first()
     assert process is not None
     return os.pidfd_open(process)
 
@@ -70,11 +71,11 @@ async def test_what_a_server_left_that_was_killed_while_it_started_a_cell_is_end
     with _closing(begun, left):
         holds[1].process.kill()
         holds[1].process.wait()
-        cell_remains.end()
+        orphans.end()
         assert _ended(left, 30) and not _ended(begun), "a cell that is still being started is left alone"
         for hold in holds:
             hold.release()
-        cell_remains.end()
+        orphans.end()
         assert _ended(begun, 30)
 
 
@@ -101,5 +102,5 @@ async def test_a_start_that_is_given_up_leaves_nothing(
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
-    assert [each for each in _children(os.getpid()) if cell_remains._is_left(Path("/proc", str(each)))] == []
+    assert [each for each in _children(os.getpid()) if orphans._is_left(Path("/proc", str(each)))] == []
     await without.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.sandbox.requests import VALUE_CHARS_MAX, read_answer
+from kelpie.sandbox.runner_messages import VALUE_CHARS_MAX, read_answer
 
 
 def _told(**entries: Any) -> bytes:

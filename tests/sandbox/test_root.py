@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.core.confinement import Confinement, Mount, Runner
 from kelpie.core.errors import SandboxUnavailable
+from kelpie.core.tools.confinement import Confinement, Mount, Runner
 from kelpie.sandbox.port import Ended, How
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world import cell_user
-from kelpie.world.bubblewrap import BubblewrapCells
-from kelpie.world.cell_proof import prove
-from kelpie.world.cell_user import CellUsers, NoUsers
-from kelpie.world.cells import Plan
+from kelpie.world.cells import users as cell_users
+from kelpie.world.cells.bubblewrap import BubblewrapCells
+from kelpie.world.cells.port import Plan
+from kelpie.world.cells.self_test import prove
+from kelpie.world.cells.users import CellUsers, NoUsers
 from kelpie.world.clock import SystemClock
-from kelpie.world.control_group_place import NoGroups
+from kelpie.world.isolation.control_group_search import NoGroups
 from tests.sandbox.jobs import FORKS, function, script
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has users to give to its cells")
@@ -181,7 +181,7 @@ async def test_where_nobody_can_be_admitted_cells_are_as_before_and_that_is_told
     def refused(process: int, user: int) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(cell_user, "admit", refused)
+    monkeypatch.setattr(cell_users, "admit", refused)
     with pytest.raises(SandboxUnavailable, match="cannot be mapped"):
         await root.open(PLAN)
     assert isinstance(root.users, CellUsers), "what held once is never given up"
@@ -196,7 +196,7 @@ async def test_where_nobody_can_be_admitted_cells_are_as_before_and_that_is_told
 async def test_who_does_not_become_the_user_it_should_is_not_let_in(
     root: BubblewrapCells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    admit = cell_user.admit
-    monkeypatch.setattr(cell_user, "admit", lambda process, user: admit(process, user + 1))
+    admit = cell_users.admit
+    monkeypatch.setattr(cell_users, "admit", lambda process, user: admit(process, user + 1))
     with pytest.raises(SandboxUnavailable, match="did not become"):
         await root.open(PLAN)

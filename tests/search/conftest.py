@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection
 
 from kelpie.storage import schema
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kelpie.search import words
-from kelpie.search.fulltext import Match
+from kelpie.search.text import tokenizer
+from kelpie.search.text.fulltext import Match
 
 
 @dataclass
@@ -14,12 +14,15 @@ class Reference:
 
     def holding(self, query: str) -> dict[str, bool]:
         """Which texts hold a word of the query, and whether they hold all."""
-        asked = set(words.asked(query))
-        held = {item: asked & set(words.numbers(text)) for item, text in self.texts.items()}
+        asked = set(tokenizer.asked(query))
+        held = {item: asked & set(tokenizer.numbers(text)) for item, text in self.texts.items()}
         return {item: found == asked for item, found in held.items() if found}
 
     def ranked(self, query: str, limit: int) -> list[Match]:
-        asked, counts = words.asked(query), {item: Counter(words.numbers(text)) for item, text in self.texts.items()}
+        asked, counts = (
+            tokenizer.asked(query),
+            {item: Counter(tokenizer.numbers(text)) for item, text in self.texts.items()},
+        )
         average = sum(each.total() for each in counts.values()) / len(counts)
         found: list[Match] = []
         for item, whole in self.holding(query).items():

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, text
 
-from kelpie.search import bm25, fulltext, words
+from kelpie.search.text import bm25, fulltext, tokenizer
 from kelpie.storage import schema
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 MINE, THEIRS = "agent-mine", "agent-theirs"
 TEXTS = {
@@ -109,7 +109,7 @@ def test_what_was_removed_is_gone_with_its_text(tx: Connection) -> None:
     assert fulltext.search(tx, "message", THEIRS, "fox", 10)
     assert fulltext.search(tx, "passage", MINE, "fox", 10)
     kept = tx.execute(text("SELECT words FROM search_items ORDER BY id")).scalars().all()
-    assert kept == [words.packed("fox fox fox secret agent mine"), words.packed("fox in a passage")]
+    assert kept == [tokenizer.packed("fox fox fox secret agent mine"), tokenizer.packed("fox in a passage")]
 
 
 HOSTILE = [

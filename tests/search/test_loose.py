@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, select, true
 
-from kelpie.search import bm25, fulltext, loose, sealing
-from kelpie.search.lookup import Only
-from kelpie.search.loose import HeldLoose
+from kelpie.search.item_lookup import Only
 from kelpie.search.tables import search_items
+from kelpie.search.text import bm25, fulltext, segment_merge, unsealed_items
+from kelpie.search.text.unsealed_items import HeldLoose
 from kelpie.storage import schema
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 from tests.search.reference import Reference
 
 SCOPES = ("archive-a", "archive-b", "archive-c")
@@ -38,13 +38,13 @@ def found(tx: Connection, scope: str | None, query: str) -> dict[str, bool]:
     return {match.item_id: match.whole for match in matches}
 
 
-@pytest.mark.parametrize("bytes_max", [0, 2000, loose.HELD_BYTES_MAX])
+@pytest.mark.parametrize("bytes_max", [0, 2000, unsealed_items.HELD_BYTES_MAX])
 @pytest.mark.parametrize("seed", range(3))
 def test_whatever_changes_what_is_held_is_what_is_there(
     tx: Connection, seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bm25, "_LOOSE", HeldLoose(bytes_max))
-    monkeypatch.setattr(loose, "AT_ONCE_MAX", 60)  # so that both ways of looking through are gone
+    monkeypatch.setattr(unsealed_items, "AT_ONCE_MAX", 60)  # so that both ways of looking through are gone
     rng, plain = random.Random(seed), {scope: Reference() for scope in SCOPES}
     for step in range(150):
         scope, act = rng.choice(SCOPES), rng.random()
@@ -68,7 +68,7 @@ def test_whatever_changes_what_is_held_is_what_is_there(
             plain[other].texts[item] = texts.pop(item)
             fulltext.index(tx, "passage", other, item, plain[other].texts[item])
         elif act < 0.9:
-            sealing.seal(tx, "passage", scope)
+            segment_merge.seal(tx, "passage", scope)
         asked, query = rng.choice(SCOPES), " ".join(rng.choices(WORDS, k=rng.randint(1, 3)))
         assert found(tx, asked, query) == plain[asked].holding(query), (step, query)
         together = Reference({item: text for each in plain.values() for item, text in each.texts.items()})
@@ -78,12 +78,12 @@ def test_whatever_changes_what_is_held_is_what_is_there(
 def test_only_what_came_since_is_read(tx: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     held, read = HeldLoose(), list[int]()
 
-    def counted(rows: object, decoded: object = loose.decoded) -> object:
+    def counted(rows: object, decoded: object = unsealed_items.decoded) -> object:
         read.append(len(rows))  # pyright: ignore[reportArgumentType]
         return decoded(rows)  # pyright: ignore[reportCallIssue]
 
     monkeypatch.setattr(bm25, "_LOOSE", held)
-    monkeypatch.setattr(loose, "decoded", counted)
+    monkeypatch.setattr(unsealed_items, "decoded", counted)
     fulltext.index_many(tx, "passage", "a", {f"p{n}": "fox" for n in range(20)})
     for _ in range(3):
         assert len(found(tx, "a", "fox")) == 20

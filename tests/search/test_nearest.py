@@ -11,9 +11,10 @@ from sqlalchemy import Connection, select, update
 
 from kelpie.core.errors import StorageError
 from kelpie.observe import logs
-from kelpie.search import fulltext, nearest, vectors
-from kelpie.search.nearest import Nearest
+from kelpie.search import vector_rows, vector_search
 from kelpie.search.tables import search_items, search_vectors
+from kelpie.search.text import fulltext
+from kelpie.search.vector_search import Nearest
 
 DIMENSIONS, SCOPE, MODEL = 20, "archive-a", "some/model"
 RNG = np.random.default_rng(3)
@@ -31,13 +32,15 @@ def stored(tx: Connection, count: int) -> dict[int, np.ndarray]:
     """Items with random vectors, by their numbers."""
     rows = RNG.standard_normal((count, DIMENSIONS)).astype("<f4")
     fulltext.index_many(tx, "passage", SCOPE, {f"p{at}": "" for at in range(count)})
-    vectors.put_many(tx, "passage", {f"p{at}": (nearest.vector(MODEL, row.tobytes()),) for at, row in enumerate(rows)})
+    vector_rows.put_many(
+        tx, "passage", {f"p{at}": (vector_search.vector(MODEL, row.tobytes()),) for at, row in enumerate(rows)}
+    )
     numbers = {row.item_id: row.id for row in tx.execute(select(search_items.c.item_id, search_items.c.id))}
     return {numbers[f"p{at}"]: row / np.linalg.norm(row) for at, row in enumerate(rows)}
 
 
 def found(tx: Connection, query: np.ndarray, limit: int = 5) -> list[int]:
-    asked = nearest.vector(MODEL, query.astype("<f4").tobytes())
+    asked = vector_search.vector(MODEL, query.astype("<f4").tobytes())
     return [item for item, _ in Nearest().search(tx, "passage", [SCOPE], asked, limit)]
 
 
@@ -57,7 +60,9 @@ def damage(tx: Connection, item: int, change: bytes | None) -> None:
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 200, 201, 1900])
 def test_the_nearest_are_those_of_an_exact_scan(tx: Connection, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     there = stored(tx, count) if count else {}
-    monkeypatch.setattr(nearest, "BY_NUMBERS_PER_RESULT", 200)  # signs of 20 numbers say little: more are compared
+    monkeypatch.setattr(
+        vector_search, "BY_NUMBERS_PER_RESULT", 200
+    )  # signs of 20 numbers say little: more are compared
     for _ in range(10):
         query = RNG.standard_normal(DIMENSIONS)
         assert found(tx, query) == exact(there, query)
@@ -67,12 +72,12 @@ def test_the_nearest_are_those_of_an_exact_scan(tx: Connection, count: int, monk
 @pytest.mark.parametrize("count", [3, 300])
 def test_a_model_that_gives_other_vectors_than_before_is_told(tx: Connection, count: int, others: int) -> None:
     stored(tx, count)
-    finder, query = Nearest(), nearest.vector(MODEL, RNG.standard_normal(others).astype("<f4").tobytes())
+    finder, query = Nearest(), vector_search.vector(MODEL, RNG.standard_normal(others).astype("<f4").tobytes())
     for again in range(2):
         with pytest.raises(StorageError, match=f"some/model gives vectors of {others} numbers now"):
             finder.search(tx, "passage", [SCOPE], query, 5)
         fulltext.index(tx, "passage", SCOPE, f"new-{again}", "")  # some are stored already, beside those it gave before
-        vectors.put_many(tx, "passage", {f"new-{again}": (query,)})
+        vector_rows.put_many(tx, "passage", {f"new-{again}": (query,)})
 
 
 CHANGES = [b"\x01", b"\0\0\0\x80", struct.pack("<f", float("inf")), b"\xff" * 80, None]
@@ -95,7 +100,7 @@ def test_a_damaged_vector_is_told_and_never_counted(
 
 
 def test_of_equals_the_older_is_first(tx: Connection) -> None:
-    row = nearest.vector(MODEL, np.ones(DIMENSIONS, "<f4").tobytes())
+    row = vector_search.vector(MODEL, np.ones(DIMENSIONS, "<f4").tobytes())
     fulltext.index_many(tx, "passage", SCOPE, {f"p{at}": "" for at in range(9)})
-    vectors.put_many(tx, "passage", {f"p{at}": (row,) for at in range(9)})
+    vector_rows.put_many(tx, "passage", {f"p{at}": (row,) for at in range(9)})
     assert found(tx, np.ones(DIMENSIONS)) == [1, 2, 3, 4, 5]

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, text
 
-from kelpie.search import items, removal
+from kelpie.search import items, scope_removal
 from kelpie.search.items import Item, Wanted
-from kelpie.search.nearest import vector
-from kelpie.search.vectors import Vector
+from kelpie.search.vector_rows import Vector
+from kelpie.search.vector_search import vector
 from kelpie.storage import schema
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 MINE, THEIRS = "agent-mine", "agent-theirs"
 TABLES = ("search_items", "search_vectors", "search_sketches")
@@ -38,24 +38,24 @@ def segments(tx: Connection) -> int:
 
 def test_a_small_scope_is_gone_at_once(tx: Connection) -> None:
     assert counts(tx) == {2}
-    removal.give_up_scope(tx, "message", MINE)
-    assert not removal.is_unswept(tx)
+    scope_removal.give_up_scope(tx, "message", MINE)
+    assert not scope_removal.is_unswept(tx)
     assert counts(tx) == {1}
     assert tx.execute(text("SELECT scope FROM search_scopes")).scalars().all() == [THEIRS]
 
 
 def test_a_large_scope_is_swept_in_pieces(tx: Connection) -> None:
-    many = [Item(f"many-{number}", f"fox number {number}", (MEANT,)) for number in range(2 * removal.PIECE)]
+    many = [Item(f"many-{number}", f"fox number {number}", (MEANT,)) for number in range(2 * scope_removal.PIECE)]
     items.put_many(tx, "message", MINE, many)
-    removal.give_up_scope(tx, "message", MINE)
-    assert counts(tx) == {2 * removal.PIECE + 2}, "nobody waits for it"
+    scope_removal.give_up_scope(tx, "message", MINE)
+    assert counts(tx) == {2 * scope_removal.PIECE + 2}, "nobody waits for it"
     assert segments(tx), "so many are put in order at once"
     pieces = 0
-    while removal.is_unswept(tx):
-        removal.sweep(tx)
+    while scope_removal.is_unswept(tx):
+        scope_removal.sweep(tx)
         pieces += 1
     assert pieces == 3
     assert counts(tx) == {1}, "those of others stay"
     assert segments(tx) == 0
-    removal.sweep(tx)
+    scope_removal.sweep(tx)
     assert [hit.id for hit in items.find(tx, "message", THEIRS, Wanted("fox", 10), None)] == ["t1"]

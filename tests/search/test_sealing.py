@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from kelpie.search import bm25, fulltext, order, sealing
-from kelpie.search.fulltext import Match
-from kelpie.search.held import Held
-from kelpie.search.lookup import ITEM_ID, Only
-from kelpie.search.loose import HeldLoose
-from kelpie.storage.inspection import wrongs
+from kelpie.search.cache import Held
+from kelpie.search.item_lookup import ITEM_ID, Only
+from kelpie.search.text import bm25, fulltext, segment_merge, segment_queue
+from kelpie.search.text.fulltext import Match
+from kelpie.search.text.unsealed_items import HeldLoose
+from kelpie.storage.integrity.search_index_checks import wrongs
 from tests.search.reference import Reference
 
 MINE, THEIRS = "archive-mine", "archive-theirs"
@@ -24,20 +24,20 @@ WORDS = [
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that few items go through everything that many do."""
-    monkeypatch.setattr(order, "LOOSE_MAX", 4)
-    monkeypatch.setattr(order, "LOOKS", 1)
-    monkeypatch.setattr(sealing, "SEALED_MAX", 6)
-    monkeypatch.setattr(sealing, "TIERS", (8, 20, 40))
-    monkeypatch.setattr(sealing, "TOGETHER", (2, 2, 2))
+    monkeypatch.setattr(segment_queue, "LOOSE_MAX", 4)
+    monkeypatch.setattr(segment_queue, "LOOKS", 1)
+    monkeypatch.setattr(segment_merge, "SEALED_MAX", 6)
+    monkeypatch.setattr(segment_merge, "TIERS", (8, 20, 40))
+    monkeypatch.setattr(segment_merge, "TOGETHER", (2, 2, 2))
 
 
 def tidy(tx: Connection) -> None:
     """What upkeep does."""
-    while (found := order.unordered(tx)) is not None:
-        sealing.seal(tx, *found)
-        while (merged := sealing.merge(tx, *found)) is not None:
-            sealing.replace(tx, merged)
-        order.done(tx, *found)
+    while (found := segment_queue.unordered(tx)) is not None:
+        segment_merge.seal(tx, *found)
+        while (merged := segment_merge.merge(tx, *found)) is not None:
+            segment_merge.replace(tx, merged)
+        segment_queue.done(tx, *found)
 
 
 def rows(tx: Connection, table: str) -> int:
@@ -100,16 +100,16 @@ def test_scores_are_the_same_loose_sealed_and_merged(tx: Connection, monkeypatch
 
     loose = answers()
     assert loose == [Reference(texts).ranked(query, 50) for query in queries]
-    monkeypatch.setattr(sealing, "SEALED_MAX", 25)
-    sealing.seal(tx, "passage", MINE)
+    monkeypatch.setattr(segment_merge, "SEALED_MAX", 25)
+    segment_merge.seal(tx, "passage", MINE)
     assert rows(tx, "search_segments") == 8
     assert answers() == loose
-    merged = sealing.merge(tx, "passage", MINE)
+    merged = segment_merge.merge(tx, "passage", MINE)
     assert merged is not None
-    sealing.replace(tx, merged)
+    segment_merge.replace(tx, merged)
     assert rows(tx, "search_segments") == 1
     assert answers() == loose
-    assert sealing.merge(tx, "passage", MINE) is None
+    assert segment_merge.merge(tx, "passage", MINE) is None
 
 
 def test_what_a_scope_holds_does_not_change_anothers_scores(tx: Connection) -> None:
@@ -120,18 +120,18 @@ def test_what_a_scope_holds_does_not_change_anothers_scores(tx: Connection) -> N
 
 
 def test_many_at_once_are_put_in_order_at_once_and_a_long_tail_is_noted(tx: Connection) -> None:
-    fulltext.index_many(tx, "passage", MINE, {f"p{n}": f"number {n}" for n in range(order.LOOSE_MAX + 1)})
+    fulltext.index_many(tx, "passage", MINE, {f"p{n}": f"number {n}" for n in range(segment_queue.LOOSE_MAX + 1)})
     assert rows(tx, "search_segments") == 1
-    for n in range(2 * order.LOOSE_MAX):
+    for n in range(2 * segment_queue.LOOSE_MAX):
         fulltext.index(tx, "message", THEIRS, f"m{n}", f"number {n}")
     assert rows(tx, "search_segments") == 1, "who writes one does not wait for it"
     tidy(tx)
-    assert rows(tx, "search_segments") == 2 and order.unordered(tx) is None
+    assert rows(tx, "search_segments") == 2 and segment_queue.unordered(tx) is None
     assert [each.item_id for each in fulltext.search(tx, "message", THEIRS, "number 77", 1)] == ["m77"]
 
 
 def test_a_segment_of_which_most_is_gone_is_made_anew_and_an_empty_one_dropped(tx: Connection) -> None:
-    count = order.LOOSE_MAX + 1
+    count = segment_queue.LOOSE_MAX + 1
     fulltext.index_many(tx, "passage", MINE, {f"p{n}": f"number {n}" for n in range(count)})
     tidy(tx)
     fulltext.remove_many(tx, "passage", [f"p{n}" for n in range(count - 3)])
@@ -144,25 +144,25 @@ def test_a_segment_of_which_most_is_gone_is_made_anew_and_an_empty_one_dropped(t
 
 
 def test_a_merge_that_comes_too_late_changes_nothing(tx: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sealing, "SEALED_MAX", 50)
+    monkeypatch.setattr(segment_merge, "SEALED_MAX", 50)
     fulltext.index_many(tx, "passage", MINE, {f"p{n}": f"number {n}" for n in range(400)})
-    merged = sealing.merge(tx, "passage", MINE)
+    merged = segment_merge.merge(tx, "passage", MINE)
     assert merged is not None
     fulltext.remove_many(tx, "passage", [f"p{n}" for n in range(10)])
     fulltext.remove_scope(tx, "passage", MINE)
-    sealing.replace(tx, merged)
+    segment_merge.replace(tx, merged)
     assert rows(tx, "search_segments") == rows(tx, "search_postings") == rows(tx, "search_items") == 0
 
 
 def test_what_is_removed_while_segments_are_merged_is_not_found_and_is_counted(
     tx: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sealing, "SEALED_MAX", 50)
+    monkeypatch.setattr(segment_merge, "SEALED_MAX", 50)
     fulltext.index_many(tx, "passage", MINE, {f"p{n}": f"number {n}" for n in range(400)})
-    merged = sealing.merge(tx, "passage", MINE)
+    merged = segment_merge.merge(tx, "passage", MINE)
     assert merged is not None
     fulltext.remove_many(tx, "passage", ["p7", "p8"])
-    sealing.replace(tx, merged)
+    segment_merge.replace(tx, merged)
     assert tx.execute(text("SELECT size, gone FROM search_segments")).all() == [(400, 2)]
     found = {each.item_id for each in fulltext.search(tx, "passage", MINE, "number", 1000)}
     assert found == {f"p{n}" for n in range(400)} - {"p7", "p8"}
@@ -204,8 +204,8 @@ def test_what_is_damaged_is_left_out_told_and_never_taken_for_true(
         tx.execute(text(f"UPDATE {table} SET {column} = :new WHERE rowid = :key"), {"new": rotten, "key": key})
         found = {each.item_id for each in fulltext.search(tx, "passage", MINE, "fox harbour", 1000)}
         assert found <= true.keys()
-        sealing.seal(tx, "passage", MINE) if where != "loose words" else None
-        assert sealing.merge(tx, "passage", MINE) is None
+        segment_merge.seal(tx, "passage", MINE) if where != "loose words" else None
+        assert segment_merge.merge(tx, "passage", MINE) is None
         assert "a part of the text index that is not as it was written" in broken(tx)
     tx.execute(text(f"UPDATE {table} SET {column} = :new WHERE rowid = :key"), {"new": before, "key": key})
     assert {each.item_id for each in fulltext.search(tx, "passage", MINE, "fox harbour", 1000)} == true.keys()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.search import words
-from kelpie.search.stems import stem
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.search.text import tokenizer
+from kelpie.search.text.stemmer import stem
+from kelpie.world.sqlite.connections import memory_connection
 
 SAME = [
     ("searching", "searched"), ("Boats", "boat"), ("CAFÉ", "cafe"), ("e\u0301té", "été"), ("ﬁle", "file"),
@@ -30,29 +30,31 @@ SPLIT = {
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_forms_of_a_word_are_one_word(one: str, other: str) -> None:
-    assert words.numbers(one) == words.numbers(other) != ()
+    assert tokenizer.numbers(one) == tokenizer.numbers(other) != ()
 
 
 @pytest.mark.parametrize("text", SPLIT)
 def test_words_are_parted_where_they_end(text: str) -> None:
-    assert len(words.numbers(text)) == SPLIT[text]
+    assert len(tokenizer.numbers(text)) == SPLIT[text]
 
 
 def test_a_query_is_each_of_its_words_once_and_bounded() -> None:
-    assert words.asked("fox Foxes the fox") == words.numbers("fox the")
-    assert len(words.asked(" ".join(f"w{n}" for n in range(500)))) == words.QUERY_TERMS_MAX
-    assert len(words.asked("x" * 100_000)) == 1
+    assert tokenizer.asked("fox Foxes the fox") == tokenizer.numbers("fox the")
+    assert len(tokenizer.asked(" ".join(f"w{n}" for n in range(500)))) == tokenizer.QUERY_TERMS_MAX
+    assert len(tokenizer.asked("x" * 100_000)) == 1
 
 
 @given(st.text(max_size=80))
 def test_any_text_has_numbers_of_four_bytes(text: str) -> None:
-    assert struct.unpack(f"<{len(words.numbers(text))}I", words.packed(text)) == words.numbers(text)
+    assert struct.unpack(f"<{len(tokenizer.numbers(text))}I", tokenizer.packed(text)) == tokenizer.numbers(text)
 
 
 def test_endings_are_lost_as_in_the_text_index_of_sqlite() -> None:
     """Every English word of our documents, and some that are nothing but an ending."""
     folder = Path(__file__).parents[2]
-    pages = [page.read_text() for page in sorted([*folder.glob("docs/**/*.md"), *folder.glob("src/kelpie/core/*.py")])]
+    pages = [
+        page.read_text() for page in sorted([*folder.glob("docs/**/*.md"), *folder.glob("src/kelpie/core/**/*.py")])
+    ]
     known = sorted(
         {*re.findall("[a-z]{1,60}", " ".join(pages).lower()), "ies", "eed", "sses", "ing", "ed", "yes", "oed"}
     )
@@ -66,7 +68,7 @@ def test_endings_are_lost_as_in_the_text_index_of_sqlite() -> None:
 
 
 def test_very_long_words_are_not_remembered() -> None:
-    words.numbers("known")
-    before = words._number.cache_info().currsize
-    assert words.numbers("f" * 100_000) != words.numbers("f" * 100_001)
-    assert words._number.cache_info().currsize == before
+    tokenizer.numbers("known")
+    before = tokenizer._number.cache_info().currsize
+    assert tokenizer.numbers("f" * 100_000) != tokenizer.numbers("f" * 100_001)
+    assert tokenizer._number.cache_info().currsize == before

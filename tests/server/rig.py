@@ -14,16 +14,16 @@ from letta_client.types import ToolReturnMessage
 from letta_client.types import agents as wire
 
 from kelpie.app import Kelpie
+from kelpie.core.conversations.messages import Message, Part, Role, Text, ToolCall, Usage
 from kelpie.core.ids import AgentId, MessageId, RunId, StepId
-from kelpie.core.messages import Message, Part, Role, Text, ToolCall, Usage
-from kelpie.core.settings import Settings
-from kelpie.llm.port import EmbeddingInfo, Event, ModelInfo, Reply, Request, TextDelta
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.provider.interface import EmbeddingInfo, Event, ModelInfo, Reply, Request, TextDelta
 from kelpie.server.app import create_app
 from kelpie.world.clock import Clock, SystemClock
-from kelpie.world.http import NetworkHttp
+from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
-from kelpie.world.processes import SystemProcesses
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.processes.processes import SystemProcesses
+from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")

@@ -10,7 +10,7 @@ import pytest
 from letta_client import AsyncLetta, AuthenticationError, NotFoundError, PermissionDeniedError
 
 from kelpie.app import Kelpie
-from kelpie.core.access import Access
+from kelpie.core.access.credential_scopes import Access
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.server.app import create_app
 from tests.server.rig import make_agent, open_house

@@ -6,22 +6,22 @@ import pytest
 from letta_client.types import AgentState, BlockResponse, EmbeddingModel, Model, Step, Tool
 from letta_client.types.agents import Run as SdkRun
 
-from kelpie.core import agents as core
-from kelpie.core.agents import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
-from kelpie.core.blocks import Block
+from kelpie.core.agents import agent as core
+from kelpie.core.agents.activation_state import State
+from kelpie.core.agents.agent import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
+from kelpie.core.conversations.messages import Usage
+from kelpie.core.conversations.runs import Run, RunStatus, StepStatus, StopReason
+from kelpie.core.conversations.runs import Step as CoreStep
 from kelpie.core.ids import DEFAULT_ORGANIZATION, BlockId, SecretId, ToolId
-from kelpie.core.lifecycle import State
-from kelpie.core.messages import Usage
-from kelpie.core.runs import Run, RunStatus, StepStatus, StopReason
-from kelpie.core.runs import Step as CoreStep
-from kelpie.core.tools import Tool as CoreTool
-from kelpie.core.tools import ToolType
-from kelpie.llm.port import EmbeddingInfo, ModelInfo
-from kelpie.server.letta.agent_shape import Facts, agent_shape
-from kelpie.server.letta.block_shape import block_shape
-from kelpie.server.letta.model_shape import embedding_shape, model_shape
-from kelpie.server.letta.run_shape import run_shape, step_shape
-from kelpie.server.letta.tool_shape import tool_shape
+from kelpie.core.memory.blocks import Block
+from kelpie.core.tools.tools import Tool as CoreTool
+from kelpie.core.tools.tools import ToolType
+from kelpie.llm.provider.interface import EmbeddingInfo, ModelInfo
+from kelpie.server.letta.agents.shape import Facts, agent_shape
+from kelpie.server.letta.blocks.shape import block_shape
+from kelpie.server.letta.models.shape import embedding_shape, model_shape
+from kelpie.server.letta.runs.shape import run_shape, step_shape
+from kelpie.server.letta.tools.shape import tool_shape
 from tests.server.rig import AGENT, AT, RUN, STEP
 
 BLOCK = Block(BlockId("block-00000000-0000-4000-8000-000000000001"), "human", "Bob", AT, AT, tags=("t",))

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kelpie.agent.types import TYPES
+from kelpie.agent.prompt.agent_types import TYPES
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from pydantic import TypeAdapter
 from sqlalchemy import text
 
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, OrganizationId, PassageId, UserId
+from kelpie.core.memory.passages import PASSAGE_CHARS_MAX, ArchiveQuery, NewArchive, NewPassage, PassageQuery
 from kelpie.core.paging import Page
-from kelpie.core.passages import PASSAGE_CHARS_MAX, ArchiveQuery, NewArchive, NewPassage, PassageQuery
-from kelpie.storage import archive_removal
+from kelpie.storage.archives import removal as archive_removal
 from tests.server.rig import Puppet, called, make_agent
 
 USER, ORGANIZATION = "user-00000000-0000-4000-8000-000000000000", "org-00000000-0000-4000-8000-000000000000"

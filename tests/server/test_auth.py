@@ -9,10 +9,10 @@ from typing import Any
 import httpx
 import pytest
 
-from kelpie.accounts.failures import FAILURES_MAX
+from kelpie.accounts.login_failures import FAILURES_MAX
 from kelpie.accounts.password import generate, hashed
 from kelpie.app import Kelpie
-from kelpie.core.accounts import DEFAULT_CALLER
+from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.ids import DEFAULT_USER
 from kelpie.world.ids import RandomIds
 from tests.server.rig import SDK_HEADERS, client_of, make_agent, open_house

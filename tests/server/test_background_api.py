@@ -12,18 +12,20 @@ import pytest
 from letta_client.types.agents.letta_streaming_response import LettaPing
 from sqlalchemy import update
 
-from kelpie.agent import recording
-from kelpie.agent.leftovers import TAKEN_UP_MAX
+from kelpie.agent.events import event_recorder
+from kelpie.agent.turn.recovery import TAKEN_UP_MAX
 from kelpie.app import Kelpie
-from kelpie.core.accounts import DEFAULT_CALLER
+from kelpie.core.access.callers import DEFAULT_CALLER
+from kelpie.core.conversations.messages import NewMessage, Role, Text
+from kelpie.core.conversations.runs import Run, RunStatus
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import AgentId, RunId
-from kelpie.core.messages import NewMessage, Role, Text
-from kelpie.core.runs import Run, RunStatus
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.storage import run_events, runs, tables
-from kelpie.storage.heads import NOBODY
-from kelpie.storage.run_input import Given
+from kelpie.storage import tables
+from kelpie.storage.agents.ownership_fence import NOBODY
+from kelpie.storage.runs import events as run_events
+from kelpie.storage.runs import runs
+from kelpie.storage.runs.input import Given
 from kelpie.world.clock import SystemClock
 from kelpie.world.database import Tx
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
@@ -359,7 +361,7 @@ async def test_only_so_many_wait(tmp_path: Path) -> None:
 async def test_a_stream_that_is_too_long_says_so_and_the_run_goes_on(
     client: httpx.AsyncClient, puppet: Puppet, agent: str, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    monkeypatch.setattr(recording, bound, 3 if bound == "EVENTS_MAX" else 3 * 210)
+    monkeypatch.setattr(event_recorder, bound, 3 if bound == "EVENTS_MAX" else 3 * 210)
     puppet.script += [said("a b c d e f g h"), said("next")]
     told = await stream(client, agent, stream_tokens=True)
     assert [frame["content"] for frame in told[1:4]] == ["a", "b", "c"]

@@ -6,17 +6,17 @@ import pytest
 from letta_client.types import ProviderType
 from pydantic import ValidationError
 
-from kelpie.core.agents import ToolRule
+from kelpie.core.agents.agent import ToolRule
+from kelpie.core.conversations.messages import CallAnswer, Image, NewMessage, Role, Ruling, Text, ToolReturn
 from kelpie.core.errors import InvalidId, InvalidInput
-from kelpie.core.messages import CallAnswer, Image, NewMessage, Role, Ruling, Text, ToolReturn
-from kelpie.llm.providers import ALL_OFFERS
-from kelpie.server.errors import Unprocessable
-from kelpie.server.letta import unsupported
-from kelpie.server.letta.agent_body import CreateAgent, UpdateAgent, agent_changes, new_agent
-from kelpie.server.letta.approval_body import ClientToolBody, client_tools
-from kelpie.server.letta.block_body import CreateBlock, UpdateBlock, block_changes, new_block
-from kelpie.server.letta.message_body import SendBody, send_command
-from kelpie.server.letta.tools import CreateTool, UpdateTool, new_tool, tool_changes
+from kelpie.llm.routing.providers import ALL_OFFERS
+from kelpie.server.http.errors import Unprocessable
+from kelpie.server.letta.agents.body import CreateAgent, UpdateAgent, agent_changes, new_agent
+from kelpie.server.letta.blocks.body import CreateBlock, UpdateBlock, block_changes, new_block
+from kelpie.server.letta.compatibility import unsupported
+from kelpie.server.letta.messages.approval_body import ClientToolBody, client_tools
+from kelpie.server.letta.messages.body import SendBody, send_command
+from kelpie.server.letta.tools.routes import CreateTool, UpdateTool, new_tool, tool_changes
 
 TOOL = "tool-00000000-0000-4000-8000-000000000001"
 BLOCK = "block-00000000-0000-4000-8000-000000000001"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.server.body import DEPTH_MAX, parse
+from kelpie.server.http.json_body import DEPTH_MAX, parse
 
 
 def nested(depth: int) -> bytes:

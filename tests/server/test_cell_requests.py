@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any
 
-from kelpie.server.cells import CELL, CellApi
+from kelpie.server.edge.cell_listener import CELL, CellApi
 
 DEADLINE_S = 60.0
 AGENT = "/v1/agents/agent-00000000-0000-4000-8000-000000000001"

@@ -13,15 +13,15 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from kelpie.core.chains import HOPS_MAX, UNCHAINED, Chain
+from kelpie.core.conversations.agent_chain import HOPS_MAX, UNCHAINED, Chain
 from kelpie.core.errors import StorageError, ToolError
 from kelpie.core.ids import AgentId, ToolId
-from kelpie.core.tools import Tool, ToolType
-from kelpie.server.cell_refusals import RECORDED_MAX
-from kelpie.server.cells import CONNECTIONS_MAX
-from kelpie.tools.callback import Callback, Way
-from kelpie.tools.permissions import Permissions
-from kelpie.tools.port import CallContext
+from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.server.edge.cell_listener import CONNECTIONS_MAX
+from kelpie.server.edge.cell_refusals import RECORDED_MAX
+from kelpie.tools.calls.api_callback import Callback, Way
+from kelpie.tools.calls.interface import CallContext
+from kelpie.tools.registry.permissions import Permissions
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
 
 DEADLINE_S = 60.0

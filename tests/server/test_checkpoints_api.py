@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kelpie.app import Kelpie
-from kelpie.core import checkpoints
-from kelpie.core.facts import Entity, Fact, Link
 from kelpie.core.ids import AgentId, FactId, MessageId
-from kelpie.storage import entities, facts
+from kelpie.core.memory import checkpoints
+from kelpie.core.memory.facts import Entity, Fact, Link
+from kelpie.storage.memory import entities, facts
 from kelpie.storage.tables import metadata
 from kelpie.world.database import Tx
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said

@@ -6,8 +6,8 @@ import httpx
 from letta_client.types import Conversation
 
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
-from kelpie.core.conversations import ConversationQuery
+from kelpie.core.access.callers import Caller
+from kelpie.core.conversations.conversations import ConversationQuery
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import BlockId, ConversationId, OrganizationId, UserId
 from tests.server.rig import make_agent

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Query
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from kelpie.server.body import JsonRoute
-from kelpie.server.dependencies import schema_only
+from kelpie.server.http.dependencies import schema_only
+from kelpie.server.http.json_body import JsonRoute
 
 CALLED: list[str] = []
 

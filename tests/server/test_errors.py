@@ -8,7 +8,7 @@ import pytest
 
 from kelpie.core import errors as tree
 from kelpie.core.errors import KelpieError, ModelError, ModelFault
-from kelpie.server import errors
+from kelpie.server.http import errors
 
 CASES: list[tuple[KelpieError, int]] = [
     (errors.Unprocessable("a: contradicts b"), 422),

@@ -7,12 +7,12 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
+from kelpie.core.agents.groups import GroupQuery
+from kelpie.core.conversations.jobs import Job, JobQuery, JobStatus
 from kelpie.core.errors import NotFound
-from kelpie.core.groups import GroupQuery
 from kelpie.core.ids import AgentId, GroupId, JobId, OrganizationId, UserId
-from kelpie.core.jobs import Job, JobQuery, JobStatus
-from kelpie.storage import jobs
+from kelpie.storage.runs import jobs
 from tests.server.rig import make_agent
 
 STRANGERS = Caller(

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from kelpie.server.guard import Guard, Trace, host_of
+from kelpie.server.edge.guard import Guard, Trace, host_of
 from kelpie.world.ids import RandomIds
 from tests.server.rig import client_of, open_house
 

@@ -8,9 +8,9 @@ from letta_client.types.agent_state import AgentState, Identity
 from sqlalchemy import text
 
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
+from kelpie.core.access.identities import IdentityChanges, IdentityQuery, IdentityType, NewIdentity
 from kelpie.core.errors import Conflict, NotFound
-from kelpie.core.identities import IdentityChanges, IdentityQuery, IdentityType, NewIdentity
 from kelpie.core.ids import AgentId, BlockId, IdentityId, OrganizationId, UserId
 from kelpie.core.paging import Page
 from tests.server.rig import client_of, make_agent

@@ -4,12 +4,21 @@ import json
 
 import pytest
 
-from kelpie.agent.summary import summary_row
-from kelpie.core.compaction import CompactionStats
+from kelpie.agent.prompt.summary import summary_row
+from kelpie.core.agents.compaction_settings import CompactionStats
+from kelpie.core.conversations.messages import (
+    HiddenReasoning,
+    Image,
+    Message,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolReturn,
+)
+from kelpie.core.conversations.runs import Run, RunStatus
 from kelpie.core.ids import MessageId
-from kelpie.core.messages import HiddenReasoning, Image, Message, Reasoning, Role, Text, ToolCall, ToolReturn
-from kelpie.core.runs import Run, RunStatus
-from kelpie.server.letta.message_shape import View, place_otid, wire_messages
+from kelpie.server.letta.messages.shape import View, place_otid, wire_messages
 from tests.server.rig import AGENT, MESSAGE, RUN, STEP, check_message, row
 
 SPEAK = ToolCall("call_1", "send_message", '{"message": "Hi."}')

@@ -10,12 +10,12 @@ import httpx
 from letta_client.types import EmbeddingModel, Model
 
 from kelpie.app import Kelpie
-from kelpie.core.settings import Settings
+from kelpie.core.settings.settings import Settings
 from kelpie.world.clock import SystemClock
-from kelpie.world.http import NetworkHttp
+from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import RandomIds
-from kelpie.world.processes import SystemProcesses
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.processes.processes import SystemProcesses
+from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
 from tests.llm.fakes import answer, fake
 from tests.llm.local_fakes import local_fake, ndjson, ollama, shown

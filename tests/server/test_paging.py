@@ -6,9 +6,9 @@ import pytest
 from starlette.datastructures import Headers
 
 from kelpie.core.paging import Page
-from kelpie.server.letta.paging import LIMIT_MAX, cut, page_of
-from kelpie.server.letta.sdk import is_v1
-from kelpie.server.letta.times import date, timestamp
+from kelpie.server.http.paging import LIMIT_MAX, cut, page_of
+from kelpie.server.http.sdk_version import is_v1
+from kelpie.server.http.times import date, timestamp
 
 
 @dataclass

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kelpie.core.access import Access, Pass, Scope, scopes_with
+from kelpie.core.access.credential_scopes import Access, Pass, Scope, scopes_with
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
-from kelpie.server.reach import access_for, check, scope_for
+from kelpie.server.http.route_access import access_for, check, scope_for
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
 READ, WRITE = Access.read_agent, Access.write_agent

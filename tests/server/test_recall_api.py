@@ -9,10 +9,10 @@ from letta_client.types.message_search_response import MessageSearchResponse
 from pydantic import TypeAdapter
 
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
+from kelpie.core.conversations.messages import MessageQuery, MessageSearch
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, OrganizationId, UserId
-from kelpie.core.messages import MessageQuery, MessageSearch
 from tests.server.rig import Puppet, called, make_agent, said
 
 STRANGERS = Caller(

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kelpie.agent.listener import EARS_MAX, Turn
+from kelpie.agent.events.event_buffer import EARS_MAX, Turn
 from kelpie.core.errors import ModelError, ModelFault
 from tests.server.rig import Puppet, called, make_agent, said
 

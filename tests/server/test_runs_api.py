@@ -10,11 +10,11 @@ from letta_client.types import ProviderTrace, Step
 from letta_client.types.agents import Run
 
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
+from kelpie.core.conversations.runs import RunQuery, StepQuery
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import OrganizationId, StepId, UserId
-from kelpie.core.runs import RunQuery, StepQuery
-from kelpie.llm.port import Exchanged
+from kelpie.llm.provider.interface import Exchanged
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
 
 STRANGERS = Caller(

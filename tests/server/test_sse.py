@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kelpie.server import sse
-from kelpie.server.sse import EventStream
+from kelpie.server.http import sse
+from kelpie.server.http.sse import EventStream
 
 DEADLINE_S = 60.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from letta_client.types.agents import letta_streaming_response as sdk
 
-from kelpie.agent.events import (
+from kelpie.agent.events.turn_events import (
     AnswerDelta,
     CallDelta,
     Compacting,
@@ -17,11 +17,11 @@ from kelpie.agent.events import (
     TurnEvent,
     TurnOpened,
 )
+from kelpie.core.conversations.messages import Role, ToolCall, Usage
+from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import ModelError, ModelFault
-from kelpie.core.messages import Role, ToolCall, Usage
-from kelpie.core.runs import StopReason
-from kelpie.server.letta.message_shape import View, place_otid
-from kelpie.server.letta.stream_shape import Frames
+from kelpie.server.letta.messages.shape import View, place_otid
+from kelpie.server.letta.messages.stream_shape import Frames
 from tests.server.rig import AGENT, AT, MESSAGE, RUN, STEP, check_message, row
 
 END = TurnEnded(RUN, StopReason.end_turn, Usage(10, 2, 12), 1, 12)

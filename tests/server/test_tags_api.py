@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 
 from kelpie.app import Kelpie
-from kelpie.core.accounts import Caller
+from kelpie.core.access.callers import Caller
 from kelpie.core.ids import OrganizationId
 from kelpie.core.paging import Page
 from tests.server.rig import make_agent

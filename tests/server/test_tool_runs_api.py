@@ -8,7 +8,7 @@ from letta_client.types import ToolReturnMessage
 from letta_client.types.agents.tool_execution_result import ToolExecutionResult
 
 from kelpie.core.errors import StorageError
-from kelpie.tools import by_hand
+from kelpie.tools.calls import manual_calls
 from tests.server.rig import make_agent
 
 UNKNOWN = "agent-00000000-0000-4000-8000-0000000000ff"
@@ -56,7 +56,7 @@ async def test_what_cannot_be_recorded_is_not_done_or_not_to_be_done_again(
     def record(*_: Any) -> None:
         raise StorageError("The database failed: no more room.")
 
-    monkeypatch.setattr(by_hand, "record", record)
+    monkeypatch.setattr(manual_calls, "record", record)
     path = f"/v1/agents/{agent['id']}/tools"
     given = {"label": "human", "new_string": "Bea", "old_string": "Ann"}
     told = await client.post(f"{path}/memory_replace/run", json={"args": given})

@@ -12,81 +12,69 @@ from typing import Any
 
 import pytest
 
-from kelpie.accounts import gate
+from kelpie.accounts import authentication
 from kelpie.accounts.identities import Identities
 from kelpie.accounts.passports import Passports
 from kelpie.actors import actor, mailbox
-from kelpie.agent import (
-    activation,
-    agents,
-    answering,
-    asking,
-    call_records,
-    cancelling,
-    context,
-    course,
-    endings,
-    expiry,
-    journal,
-    ledger,
-    recording,
-    resends,
-    sending,
-    sleeptime,
-    trying,
-    turn,
-    writing,
-)
-from kelpie.agent.call_records import of_answers
-from kelpie.agent.calls import run_inside
-from kelpie.agent.cancellation import Cancellation
-from kelpie.agent.conversations import Conversations
-from kelpie.agent.entry import Committed
-from kelpie.agent.events import TurnEnded
-from kelpie.agent.lanes import Hot, Lane
-from kelpie.agent.listener import Turn
-from kelpie.agent.trials import Trials
-from kelpie.agent.upkeep import Upkeep
-from kelpie.agent.waits import Waits
+from kelpie.agent.companions import schedule as companion_schedule
+from kelpie.agent.events import event_recorder
+from kelpie.agent.events.cancellation import Cancellation
+from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.turn_events import TurnEnded
+from kelpie.agent.inbox import cancel
+from kelpie.agent.inbox import send as sending
+from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.journal import call_records, run_endings, step_commit
+from kelpie.agent.journal import commits as journal
+from kelpie.agent.journal.call_records import of_answers
+from kelpie.agent.journal.entries import Committed
+from kelpie.agent.live import spending
+from kelpie.agent.live.live_agent import Hot, Lane
+from kelpie.agent.maintenance import approval_expiry
+from kelpie.agent.maintenance.cleanup import Upkeep
+from kelpie.agent.prompt import context
+from kelpie.agent.resources import agents, manual_tool_call
+from kelpie.agent.resources.conversations import Conversations
+from kelpie.agent.resources.manual_tool_runs import Trials
+from kelpie.agent.tool_calls.execution import run_inside
+from kelpie.agent.turn import activation, duplicate_sends, model_call, tool_phase, turn_state
+from kelpie.agent.turn import loop as turn
 from kelpie.app import Kelpie
-from kelpie.core.agents import EVERYTHING, AgentView, ToolRule
-from kelpie.core.budgets import Spent
+from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
+from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.messages import Text, Usage
-from kelpie.core.quotas import NOTHING_USED, Quota
+from kelpie.core.permissions.budgets import Spent
+from kelpie.core.permissions.quotas import NOTHING_USED, Quota
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.llm.openai_reply import Assembly
-from kelpie.llm.port import Reply
+from kelpie.llm.openai.chat_reply import Assembly
+from kelpie.llm.provider.interface import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
-from kelpie.memory.meaning import Meaning
+from kelpie.memory.embeddings import Meaning
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.search import vectors
-from kelpie.server import cell_refusals, cells
-from kelpie.server.cells import CellApi
-from kelpie.sim import database
-from kelpie.storage import (
-    agent_views,
-    approvals,
-    archive_removal,
-    block_carriers,
-    block_history,
-    blocks,
-    conversations,
-    heads,
-    journal_keys,
-    message_rows,
-    messages,
-    passages,
-)
-from kelpie.storage import agents as agent_rows
-from kelpie.storage import tools as tool_rows
-from kelpie.tools import result_cache, tool_writes, workbench
-from kelpie.tools.environments import Environments
-from kelpie.tools.registry import Tools
-from kelpie.world import commit_group
-from kelpie.world.cells import Cell
+from kelpie.search import vector_rows
+from kelpie.server.edge import cell_listener, cell_refusals
+from kelpie.server.edge.cell_listener import CellApi
+from kelpie.sim.ports import database
+from kelpie.storage.agents import agents as agent_rows
+from kelpie.storage.agents import ownership_fence
+from kelpie.storage.archives import passages
+from kelpie.storage.archives import removal as archive_removal
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
+from kelpie.storage.blocks import history as block_history
+from kelpie.storage.conversations import approvals, conversations, message_rows, messages
+from kelpie.storage.runs import journal_keys
+from kelpie.storage.tools import tools as tool_rows
+from kelpie.storage.views import agents as agent_views
+from kelpie.tools.custom import result_cache
+from kelpie.tools.custom import runner as custom_runner
+from kelpie.tools.custom.environments import Environments
+from kelpie.tools.registry import writes as tool_writes
+from kelpie.tools.registry.registry import Tools
+from kelpie.world.cells.port import Cell
+from kelpie.world.sqlite import group_commit
 
 
 @dataclass(frozen=True)
@@ -104,7 +92,7 @@ def those_who_ask_each_other_wait(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_work_of_a_companion_is_counted_and_not_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sleeptime, "_begin", lambda *arguments: ())
+    patch.setattr(companion_schedule, "_begin", lambda *arguments: ())
 
 
 def an_open_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
@@ -120,17 +108,17 @@ def an_open_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> N
 
 
 def a_step_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
-    original = writing.write_step
+    original = step_commit.write_step
 
     async def write_step(database: Any, position: Any, loaded: Any, write: Any) -> Committed:
         try:
             return await original(database, position, loaded, write)
         except StorageError:
-            decision = writing._decide(loaded, write, write.rows)
-            run = endings.ended(position.run, decision.stop, write.at) if decision.stop else position.run
+            decision = step_commit._decide(loaded, write, write.rows)
+            run = run_endings.ended(position.run, decision.stop, write.at) if decision.stop else position.run
             return Committed(write.rows, run, loaded, decision.stop)
 
-    patch.setattr(writing, "write_step", write_step)
+    patch.setattr(step_commit, "write_step", write_step)
 
 
 def an_unknown_commit_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
@@ -160,7 +148,7 @@ def a_write_in_doubt_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_write_whose_caller_is_gone_is_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
-    original = commit_group.in_doubt
+    original = group_commit.in_doubt
     patch.setattr(database, "in_doubt", lambda outcome, awaited: original(outcome, awaited=True))
 
 
@@ -181,7 +169,7 @@ def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(heads, "advance", lambda *_: None)
+    patch.setattr(ownership_fence, "advance", lambda *_: None)
 
 
 def lanes_share_one_context(patch: pytest.MonkeyPatch) -> None:
@@ -189,20 +177,20 @@ def lanes_share_one_context(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_conversation_writes_to_the_agents_block(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(block_carriers, "own_by_label", lambda *_: None)
+    patch.setattr(block_attachments, "own_by_label", lambda *_: None)
 
 
 def what_nobody_works_on_is_told_cancelled_and_stays(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_arguments: Any) -> Any:
-        return cancelling._Closed((), said=False)
+        return cancel._Closed((), said=False)
 
-    patch.setattr(cancelling.Cancelling, "_close_rest", nothing)
+    patch.setattr(cancel.Cancelling, "_close_rest", nothing)
 
 
 def a_cancelled_turn_goes_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Cancellation, "wish", lambda self: None)
-    patch.setattr(cancelling, "WAIT_S", 0.0)
-    patch.setattr(cancelling, "NOT_ENDED", cancelling.ENDED)
+    patch.setattr(cancel, "WAIT_S", 0.0)
+    patch.setattr(cancel, "NOT_ENDED", cancel.ENDED)
 
 
 def what_waits_is_forgotten_with_the_process(patch: pytest.MonkeyPatch) -> None:
@@ -214,18 +202,18 @@ def calls_after_a_pause_are_made(patch: pytest.MonkeyPatch) -> None:
         given_back, outcome = run_inside(tx, planned, context)
         return given_back, outcome and replace(outcome, ends_turn=None)
 
-    patch.setattr(writing, "run_inside", forget)
+    patch.setattr(step_commit, "run_inside", forget)
 
 
 def permissions_are_asked_once_a_reply(patch: pytest.MonkeyPatch) -> None:
     async def as_before(_self: Any, batch: Any, _of_step: Any) -> Any:
         return list(batch)
 
-    patch.setattr(answering.Answering, "_still_permitted", as_before)
+    patch.setattr(tool_phase.Answering, "_still_permitted", as_before)
 
 
 def calls_are_not_counted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(course, "book", lambda *_: None)
+    patch.setattr(turn_state, "book", lambda *_: None)
 
 
 def results_of_a_crash_are_not_recorded(patch: pytest.MonkeyPatch) -> None:
@@ -316,40 +304,42 @@ def a_call_that_was_turned_away_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
-    original = commit_group._Group._commit
+    original = group_commit._Group._commit
 
     def commit(self: Any, outcomes: list[Any], kept: int) -> list[Any]:
         try:
             told = original(self, outcomes, kept)
-        except commit_group._GroupLost:
+        except group_commit._GroupLost:
             return outcomes
-        return outcomes if any(isinstance(each, commit_group.Failed) for each in told) else told
+        return outcomes if any(isinstance(each, group_commit.Failed) for each in told) else told
 
-    patch.setattr(commit_group._Group, "_commit", commit)
+    patch.setattr(group_commit._Group, "_commit", commit)
 
 
 def a_lost_group_is_not_replayed(patch: pytest.MonkeyPatch) -> None:
-    original = commit_group._Group._undo_one
+    original = group_commit._Group._undo_one
 
     def undo_one(self: Any, error: Exception, kept: int) -> None:
         try:
             original(self, error, kept)
-        except commit_group._GroupLost:
+        except group_commit._GroupLost:
             self.roll_back()
             self._begin()
 
-    patch.setattr(commit_group._Group, "_undo_one", undo_one)
+    patch.setattr(group_commit._Group, "_undo_one", undo_one)
 
 
 def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> None:
-    original = asking.ask
+    original = model_call.ask
 
-    async def ask(world: Any, *arguments: Any) -> asking.Asked:
+    async def ask(world: Any, *arguments: Any) -> model_call.Asked:
         try:
             return await original(world, *arguments)
         except ModelError:
             reply = Reply((Text("I do not know."),), (), "stop", Usage())
-            return asking.Asked(reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now())
+            return model_call.Asked(
+                reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now()
+            )
 
     patch.setattr(turn, "ask", ask)
 
@@ -374,7 +364,7 @@ def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> 
 
 
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(course, "book", lambda *_: None)
+    patch.setattr(turn_state, "book", lambda *_: None)
 
 
 def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch) -> None:
@@ -469,12 +459,12 @@ def the_newest_version_is_swept_too(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gate.Gate, "forget", lambda self: None)
+    patch.setattr(authentication.Gate, "forget", lambda self: None)
 
 
 def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    original = gate.pass_of_token
-    patch.setattr(gate, "pass_of_token", lambda token: replace(original(token), expires_at=None))
+    original = authentication.pass_of_token
+    patch.setattr(authentication, "pass_of_token", lambda token: replace(original(token), expires_at=None))
 
 
 def a_closed_conversation_leaves_its_context_behind(patch: pytest.MonkeyPatch) -> None:
@@ -492,11 +482,11 @@ def a_conversation_that_could_not_be_closed_is_told_closed(patch: pytest.MonkeyP
 
 
 def a_message_that_comes_again_is_not_known(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resends, "find", lambda *_: None)
+    patch.setattr(duplicate_sends, "find", lambda *_: None)
 
 
 def what_was_shown_and_lost_is_not_called_off(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recording, "call_off", lambda *_: None)
+    patch.setattr(event_recorder, "call_off", lambda *_: None)
 
 
 def calls_are_denied_in_half_their_time(patch: pytest.MonkeyPatch) -> None:
@@ -505,7 +495,7 @@ def calls_are_denied_in_half_their_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_denial_that_came_to_nothing_is_not_made_up_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(expiry, "withdraw", lambda *_: False)
+    patch.setattr(approval_expiry, "withdraw", lambda *_: False)
 
 
 _STORAGE = "conversations-under-storage-faults"
@@ -540,7 +530,7 @@ def what_is_damaged_is_told(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_removed_passage_leaves_its_vectors_behind(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(vectors, "remove_many", lambda tx, kind, item_ids: None)
+    patch.setattr(vector_rows, "remove_many", lambda tx, kind, item_ids: None)
 
 
 def what_a_cell_has_asked_for_goes_on_behind_its_call(patch: pytest.MonkeyPatch) -> None:
@@ -551,7 +541,7 @@ def what_a_cell_has_asked_for_goes_on_behind_its_call(patch: pytest.MonkeyPatch)
 
 
 def a_passport_of_another_call_opens_the_door(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cells, "hmac", SimpleNamespace(compare_digest=lambda given, shown: True))
+    patch.setattr(cell_listener, "hmac", SimpleNamespace(compare_digest=lambda given, shown: True))
 
 
 def a_passport_is_not_taken_back(patch: pytest.MonkeyPatch) -> None:
@@ -572,8 +562,8 @@ def code_may_ask_whom_it_works_for(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_refusal_to_code_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    async def turned_away(self: Trials, note: trying.Note, error: ToolError, ended: Any = None) -> Any:
-        return trying.failed(note.tool, error)
+    async def turned_away(self: Trials, note: manual_tool_call.Note, error: ToolError, ended: Any = None) -> Any:
+        return manual_tool_call.failed(note.tool, error)
 
     patch.setattr(Trials, "_turned_away", turned_away)
 
@@ -608,21 +598,21 @@ def results_are_kept_for_an_hour(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_result_is_kept_for_everybody(patch: pytest.MonkeyPatch) -> None:
-    original: Any = workbench.result_key
-    patch.setattr(workbench, "result_key", lambda tool, agent_id, *others: original(tool, "", *others))
+    original: Any = custom_runner.result_key
+    patch.setattr(custom_runner, "result_key", lambda tool, agent_id, *others: original(tool, "", *others))
 
 
 def a_result_is_kept_for_every_version(patch: pytest.MonkeyPatch) -> None:
-    original: Any = workbench.result_key
-    patch.setattr(workbench, "result_key", lambda tool, *others: original(replace(tool, version=1), *others))
+    original: Any = custom_runner.result_key
+    patch.setattr(custom_runner, "result_key", lambda tool, *others: original(replace(tool, version=1), *others))
 
 
 def a_restart_forgets_what_was_used(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger.tool_calls, "used_by", lambda tx, agent_id, since: NOTHING_USED)
+    patch.setattr(spending.tool_calls, "used_by", lambda tx, agent_id, since: NOTHING_USED)
 
 
 def a_restart_forgets_the_tokens_of_the_hour(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ledger.steps, "spent_by", lambda tx, agent_id, since: Spent())
+    patch.setattr(spending.steps, "spent_by", lambda tx, agent_id, since: Spent())
 
 
 def an_agents_limits_do_not_reach_its_cells(patch: pytest.MonkeyPatch) -> None:
@@ -634,7 +624,7 @@ def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
 
 
 def vectors_of_earlier_models_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(vectors, "_DROP_OF_OTHERS", ())
+    patch.setattr(vector_rows, "_DROP_OF_OTHERS", ())
 
 
 MUTATIONS = (

@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from sqlalchemy import Column, Integer, MetaData, Table, Text, insert, select
 
 from kelpie.core.errors import KelpieError
-from kelpie.core.settings import Settings
-from kelpie.sim.server import App
-from kelpie.sim.stage import LLM_HOST
+from kelpie.core.settings.settings import Settings
+from kelpie.sim.network.http_server import App
+from kelpie.sim.runs.machine import LLM_HOST
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 

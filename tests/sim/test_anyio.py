@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.simulation import simulate
 
 
 async def _use_anyio(loop: SimLoop) -> list[int]:

@@ -8,13 +8,13 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
-from kelpie.sim.asgi import Refused, SimClient, TimedOut, Vanished
 from kelpie.sim.faults import Aim, Fault, Faults
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.network import WINDOW, ConnectionLost, Network
-from kelpie.sim.node import Node
-from kelpie.sim.server import Server
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.node import Node
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.network.http_client import Refused, SimClient, TimedOut, Vanished
+from kelpie.sim.network.http_server import Server
+from kelpie.sim.network.network import WINDOW, ConnectionLost, Network
 
 SEEDS = range(10)
 

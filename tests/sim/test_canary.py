@@ -7,10 +7,10 @@ from contextvars import copy_context
 
 import pytest
 
-from kelpie.sim.errors import NotSimulated
 from kelpie.sim.faults import Faults
-from kelpie.sim.loop import SimLoop, running
-from kelpie.sim.tasks import SimTask
+from kelpie.sim.loop.errors import NotSimulated
+from kelpie.sim.loop.loop import SimLoop, running
+from kelpie.sim.loop.tasks import SimTask
 
 
 def test_run_forever_still_calls_run_once_and_looks_at_stopping() -> None:

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kelpie.sim.checkers import (
+from kelpie.sim.checks.client_history import Fate, History
+from kelpie.sim.checks.invariants import (
     AT_REST,
     Fence,
     acknowledged_once,
@@ -18,11 +19,10 @@ from kelpie.sim.checkers import (
     one_result_per_call,
     runs_ended,
 )
-from kelpie.sim.disk import Disk, schema_image
-from kelpie.sim.errors import Broken
-from kelpie.sim.history import Fate, History
-from kelpie.sim.llm import Seen
-from kelpie.sim.loop import SimLoop
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.ports.disk import Disk, schema_image
+from kelpie.sim.ports.model_provider import Seen
 from kelpie.storage.tables import metadata
 
 Check = Callable[[Disk, History], None]

@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import text
 
 from kelpie.core.errors import CommitUnknown, DiskFull, Overloaded, StorageError
-from kelpie.sim.database import SimDatabase
-from kelpie.sim.disk import Disk, schema_image
-from kelpie.sim.errors import Broken
 from kelpie.sim.faults import Aim, Fault, Faults
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.node import Node
-from kelpie.sim.policy import Fifo
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.node import Node
+from kelpie.sim.loop.schedules import Fifo
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.ports.database import SimDatabase
+from kelpie.sim.ports.disk import Disk, schema_image
 from tests.contract.database import (
     CONTRACT,
     Clause,

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from kelpie.sim.faults import Fault
-from kelpie.sim.planted import logging
-from kelpie.sim.scenario import Scenario, run
+from kelpie.sim.runs.planted_bugs import logging
+from kelpie.sim.runs.scenario import Scenario, run
 from tests.sim import shop
 from tests.sim.test_faults import _visit_everything
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.sim.asgi import SimClient
-from kelpie.sim.clock import START, SimClock
 from kelpie.sim.faults import PLACES, SIZES, Aim, Fault, Faults, swarm
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.network import ConnectionLost
-from kelpie.sim.scenario import Scenario, run
-from kelpie.sim.search import search
-from kelpie.sim.simulation import simulate
-from kelpie.sim.stage import Stage
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.network.http_client import SimClient
+from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.ports.clock import START, SimClock
+from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.scenario import Scenario, run
+from kelpie.sim.runs.seed_search import search
 from tests.sim import shop
 
 EVERY_PLACE = [(fault, place) for fault in Fault for place in PLACES[fault]]

@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from kelpie.sim.faults import Aim, Fault, Faults
-from kelpie.sim.http import Answer, Asked, Internet, SimHttp
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.network import Network
-from kelpie.sim.node import Node
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.node import Node
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.network.network import Network
+from kelpie.sim.network.outgoing_http import Answer, Asked, Internet, SimHttp
 
 T = TypeVar("T")
 PLACE = "network.provider"

@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from kelpie.sim.disk import Disk
-from kelpie.sim.errors import Broken
-from kelpie.sim.history import Fate, History
-from kelpie.sim.llm import Seen
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.scenarios.edits import Edits
-from kelpie.sim.scenarios.invariants import (
+from kelpie.sim.checks.client_history import Fate, History
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.ports.disk import Disk
+from kelpie.sim.ports.model_provider import Seen
+from kelpie.sim.scenarios.fixtures.clients import Heard
+from kelpie.sim.scenarios.fixtures.edits import Edits
+from kelpie.sim.scenarios.fixtures.invariants import (
     outside_at_most_once,
     prompts_are_fresh,
     prompts_are_sound,
@@ -21,7 +22,6 @@ from kelpie.sim.scenarios.invariants import (
     turns_are_whole,
     views_are_current,
 )
-from kelpie.sim.scenarios.people import Heard
 from tests.sim.test_checkers import IMAGE, add, message
 
 

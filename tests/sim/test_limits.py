@@ -8,19 +8,19 @@ from typing import ClassVar
 
 import pytest
 
-from kelpie.core.bounds import Bounds
-from kelpie.llm.limiter import Cost, Limiter, Place
-from kelpie.sim.errors import Broken
+from kelpie.core.models.provider_limits import Bounds
+from kelpie.llm.limits.limiter import Cost, Limiter, Place
 from kelpie.sim.faults import Aim, Fault, Faults
-from kelpie.sim.http import Answer, Asked
-from kelpie.sim.llm import ScriptedLlm, Seen
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.scenario import Report, Scenario, run
-from kelpie.sim.scenarios.house import SETTINGS
-from kelpie.sim.scenarios.people import Person
-from kelpie.sim.scenarios.play import Play, scenario, together
-from kelpie.sim.simulation import simulate
-from kelpie.sim.stage import LLM_HOST, Stage
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.network.outgoing_http import Answer, Asked
+from kelpie.sim.ports.model_provider import ScriptedLlm, Seen
+from kelpie.sim.runs.machine import LLM_HOST, Stage
+from kelpie.sim.runs.scenario import Report, Scenario, run
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
 
 SEEDS = range(12)
 SPARE_HOST = "spare.sim"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kelpie.sim.errors import Broken
-from kelpie.sim.linear import UNKNOWN, Log, Model, Operation, Register, check, linearizable
+from kelpie.sim.checks.linearizability import UNKNOWN, Log, Model, Operation, Register, check, linearizable
+from kelpie.sim.loop.errors import Broken
 
 
 def brute_force(operations: Sequence[Operation], model: Model) -> bool:

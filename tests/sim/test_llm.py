@@ -10,14 +10,14 @@ import httpx_sse
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from kelpie.sim.brain import decide, token_of
 from kelpie.sim.faults import Aim, Fault, Faults
-from kelpie.sim.http import Internet, SimHttp
-from kelpie.sim.llm import ScriptedLlm
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.network import Network
-from kelpie.sim.node import Node
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.node import Node
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.network.network import Network
+from kelpie.sim.network.outgoing_http import Internet, SimHttp
+from kelpie.sim.ports.model_provider import ScriptedLlm
+from kelpie.sim.ports.scripted_model import decide, token_of
 
 T = TypeVar("T")
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("roll", "core_memory_append")]

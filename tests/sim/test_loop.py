@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kelpie.sim.errors import Deadlock, NotSimulated, OutOfBounds
-from kelpie.sim.loop import PASSED_OVER_MAX, SimLoop
-from kelpie.sim.policy import Fifo, Pct
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.errors import Deadlock, NotSimulated, OutOfBounds
+from kelpie.sim.loop.loop import PASSED_OVER_MAX, SimLoop
+from kelpie.sim.loop.schedules import Fifo, Pct
+from kelpie.sim.loop.simulation import simulate
 
 SEEDS = range(20)
 

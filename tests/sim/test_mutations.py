@@ -5,8 +5,8 @@ import re
 import pytest
 
 from kelpie.sim.faults import Fault
+from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
-from kelpie.sim.search import search
 from tests.sim.mutations import MUTATIONS, Mutation
 
 

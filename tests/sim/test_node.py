@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.node import Node, current_node
-from kelpie.sim.simulation import simulate
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.node import Node, current_node
+from kelpie.sim.loop.simulation import simulate
 
 SEEDS = range(20)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kelpie.sim.planted import LOST_WRITE_SEEDS, RACE_SEEDS, counting, logging
-from kelpie.sim.scenario import run
-from kelpie.sim.search import replay, search, shrink
+from kelpie.sim.runs.planted_bugs import LOST_WRITE_SEEDS, RACE_SEEDS, counting, logging
+from kelpie.sim.runs.scenario import run
+from kelpie.sim.runs.seed_search import replay, search, shrink
 
 STARTS = (0, 1000, 2000, 3000, 4000)
 

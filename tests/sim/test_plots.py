@@ -1,10 +1,10 @@
 """Plots take turns by seed, and a search misses one that never had its turn or never fired."""
 
 from kelpie.sim.faults import Aim, Fault
-from kelpie.sim.network import ConnectionLost
-from kelpie.sim.scenario import Report, Scenario
-from kelpie.sim.search import search
-from kelpie.sim.stage import Stage
+from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.scenario import Report, Scenario
+from kelpie.sim.runs.seed_search import search
 from tests.sim import shop
 
 ALWAYS = Aim(Fault.storage_latency, "database.write", rate=1.0)

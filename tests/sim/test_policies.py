@@ -5,11 +5,11 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kelpie.sim.errors import TapeDiverged
-from kelpie.sim.loop import SimLoop
-from kelpie.sim.policy import Fifo
-from kelpie.sim.simulation import simulate
-from kelpie.sim.tape import Replay, Tape
+from kelpie.sim.loop.errors import TapeDiverged
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.loop.schedules import Fifo
+from kelpie.sim.loop.simulation import simulate
+from kelpie.sim.loop.tape import Replay, Tape
 
 
 async def _race(loop: SimLoop) -> str:

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import create_engine, insert
 from sqlalchemy.engine import Connection
 
-from kelpie.sim.references import dangling
+from kelpie.sim.checks.references import dangling
 from kelpie.storage.tables import agent_tags, context, metadata, runs
 
 _RUN = {

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import StorageError
-from kelpie.core.settings import Settings
-from kelpie.sim.asgi import Refused
-from kelpie.sim.disk import Disk
-from kelpie.sim.errors import Broken
+from kelpie.core.settings.settings import Settings
+from kelpie.sim.checks.client_history import History
 from kelpie.sim.faults import Aim, Fault
-from kelpie.sim.history import History
-from kelpie.sim.scenario import Scenario, run
-from kelpie.sim.search import search
-from kelpie.sim.server import App
-from kelpie.sim.stage import Stage
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.network.http_client import Refused
+from kelpie.sim.network.http_server import App
+from kelpie.sim.ports.disk import Disk
+from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.scenario import Scenario, run
+from kelpie.sim.runs.seed_search import search
 from kelpie.world.world import World
 from tests.sim import shop
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kelpie.sim.faults import CRASHES, Fault
-from kelpie.sim.scenario import run
+from kelpie.sim.runs.scenario import run
+from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
-from kelpie.sim.search import search
 from tests.sim.seeds import FOUND, Found
 
 ROOT = Path(__file__).parents[2]

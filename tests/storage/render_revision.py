@@ -9,7 +9,7 @@ from alembic.operations.ops import CreateTableOp, DropTableOp, UpgradeOps
 
 from kelpie.storage import schema
 from kelpie.storage.tables import metadata
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 HEADER = '''"""The first schema: everything in `tables` at the first release."""
 
@@ -23,7 +23,9 @@ depends_on = None
 '''
 
 
-_KEPT = "kelpie.storage.checksums.KeptJson("  # in a database it is JSON; that it may be broken concerns who reads it
+_KEPT = (
+    "kelpie.storage.rows.checksums.KeptJson("  # in a database it is JSON; that it may be broken concerns who reads it
+)
 
 
 def render() -> str:

@@ -5,14 +5,17 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from kelpie.core.agents import Agent, AgentType, ModelChoice
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ArchiveId, OrganizationId, PassageId
+from kelpie.core.memory.passages import Archive, ArchiveQuery, Passage, PassageQuery
 from kelpie.core.paging import Page
-from kelpie.core.passages import Archive, ArchiveQuery, Passage, PassageQuery
-from kelpie.storage import agents, archive_removal, archives, passage_finding, passages, schema
+from kelpie.storage import schema
+from kelpie.storage.agents import agents
+from kelpie.storage.archives import archives, passage_search, passages
+from kelpie.storage.archives import removal as archive_removal
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
@@ -145,7 +148,7 @@ def test_a_deleted_archive_leaves_nothing(tx: Tx) -> None:
     assert left(tx) == {
         "archives": 1, "agent_archives": 0, "passages": 3, "passage_tags": 6, "search_items": 3, "search_segments": 0,
     }  # fmt: skip
-    assert len(passage_finding.search(tx, OURS, PassageQuery("apple", 50))) == 3
+    assert len(passage_search.search(tx, OURS, PassageQuery("apple", 50))) == 3
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -179,7 +182,7 @@ def test_a_search_of_the_organisation_sees_no_other(tx: Tx) -> None:
 
     def found(organization: OrganizationId, **fields: object) -> list[int]:
         query = PassageQuery(**fields)  # pyright: ignore[reportArgumentType]
-        return [each.passage.created_at for each in passage_finding.search(tx, organization, query)]
+        return [each.passage.created_at for each in passage_search.search(tx, organization, query)]
 
     assert sorted(found(OURS, text="apple")) == [10, 11, 12]
     assert sorted(found(THEIRS, text="apple")) == [20, 21, 22]
@@ -230,7 +233,7 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     assert [archive.id for archive in archives.select(tx, OURS, ArchiveQuery())] == [small]
     assert archives.archive_of(tx, ANN) is None
     for query in (PassageQuery("apple", 50), PassageQuery("", 50)):
-        assert [each.passage.text for each in passage_finding.search(tx, OURS, query)] == ["apple kept"]
+        assert [each.passage.text for each in passage_search.search(tx, OURS, query)] == ["apple kept"]
     rounds = 0
     while archive_removal.is_unswept(tx):
         before = left(tx)["passages"]

@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.core.block_history import Author, AuthorKind, Change
-from kelpie.core.blocks import Block
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import BlockId
-from kelpie.storage import block_history, blocks, schema
+from kelpie.core.memory.block_history import Author, AuthorKind, Change
+from kelpie.core.memory.blocks import Block
+from kelpie.storage import schema
+from kelpie.storage.blocks import blocks
+from kelpie.storage.blocks import history as block_history
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 BLOCK = BlockId("block-00000000-0000-4000-8000-000000000001")
 BOB = Author(AuthorKind.user, "user-1")

@@ -5,15 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.core.agents import Agent, AgentType, ModelChoice
-from kelpie.core.block_history import Author, AuthorKind, Change
-from kelpie.core.blocks import Block, BlockQuery
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
+from kelpie.core.memory.block_history import Author, AuthorKind, Change
+from kelpie.core.memory.blocks import Block, BlockQuery
 from kelpie.core.paging import Page
-from kelpie.storage import agents, block_carriers, blocks, schema
+from kelpie.storage import schema
+from kelpie.storage.agents import agents
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 SOMEBODY = Author(AuthorKind.user)
@@ -91,7 +94,7 @@ def test_an_unknown_block_is_not_found(tx: Tx) -> None:
 def test_a_real_change_raises_the_version_and_names_every_carrier(tx: Tx) -> None:
     blocks.insert(tx, (block(1),), SOMEBODY)
     for agent_id in (BEN, ANN):
-        block_carriers.attach(tx, agent_id, block_id(1))
+        block_attachments.attach(tx, agent_id, block_id(1))
     changes = {"value": "new", "tags": ("b", "a"), "metadata": {"k": 1}, "description": "d", "limit": 9}
     after, changed, affected = blocks.update(tx, block_id(1), changes, change(50, "user-1"))
     assert changed and affected == (ANN, BEN)
@@ -110,7 +113,7 @@ def test_a_real_change_raises_the_version_and_names_every_carrier(tx: Tx) -> Non
 
 def test_an_equal_update_changes_nothing(tx: Tx) -> None:
     blocks.insert(tx, (replace(block(1), tags=("a", "b")),), SOMEBODY)
-    block_carriers.attach(tx, ANN, block_id(1))
+    block_attachments.attach(tx, ANN, block_id(1))
     before = blocks.get(tx, block_id(1))
     same, changed, affected = blocks.update(tx, block_id(1), {"value": "v", "tags": ("b", "a")}, change(99, "user-1"))
     assert (same, changed, affected) == (before, False, (ANN,)), "who carries it may not have heard of it yet"
@@ -132,52 +135,52 @@ def test_tags_that_cannot_be_stored_are_refused(tx: Tx) -> None:
 def test_an_agent_has_one_block_of_a_label(tx: Tx) -> None:
     blocks.insert(tx, (block(1),), SOMEBODY)
     blocks.insert(tx, (block(2),), SOMEBODY)
-    assert block_carriers.attach(tx, ANN, block_id(1)) is True
-    assert block_carriers.attach(tx, ANN, block_id(1)) is False
+    assert block_attachments.attach(tx, ANN, block_id(1)) is True
+    assert block_attachments.attach(tx, ANN, block_id(1)) is False
     with pytest.raises(Conflict, match="'notes'"):
-        block_carriers.attach(tx, ANN, block_id(2))
-    assert block_carriers.attach(tx, BEN, block_id(2)) is True
-    assert [b.id for b in block_carriers.of_agent(tx, ANN)] == [block_id(1)]
+        block_attachments.attach(tx, ANN, block_id(2))
+    assert block_attachments.attach(tx, BEN, block_id(2)) is True
+    assert [b.id for b in block_attachments.of_agent(tx, ANN)] == [block_id(1)]
 
 
 def test_attaching_needs_both_ends(tx: Tx) -> None:
     blocks.insert(tx, (block(1),), SOMEBODY)
     with pytest.raises(NotFound, match="Block"):
-        block_carriers.attach(tx, ANN, block_id(9))
+        block_attachments.attach(tx, ANN, block_id(9))
     with pytest.raises(NotFound, match="Agent"):
-        block_carriers.attach(tx, AgentId("agent-00000000-0000-4000-8000-000000000099"), block_id(1))
+        block_attachments.attach(tx, AgentId("agent-00000000-0000-4000-8000-000000000099"), block_id(1))
 
 
 def test_a_relabel_moves_the_attachments_along(tx: Tx) -> None:
     blocks.insert(tx, (block(1),), SOMEBODY)
-    block_carriers.attach(tx, ANN, block_id(1))
+    block_attachments.attach(tx, ANN, block_id(1))
     blocks.update(tx, block_id(1), {"label": "diary"}, change(9, None))
-    assert block_carriers.by_label(tx, ANN, "notes") is None
-    moved = block_carriers.by_label(tx, ANN, "diary")
+    assert block_attachments.by_label(tx, ANN, "notes") is None
+    moved = block_attachments.by_label(tx, ANN, "diary")
     assert moved is not None and moved.id == block_id(1)
     blocks.insert(tx, (block(2),), SOMEBODY)
-    assert block_carriers.attach(tx, ANN, block_id(2)), "the old label is free again"
+    assert block_attachments.attach(tx, ANN, block_id(2)), "the old label is free again"
 
 
 def test_a_relabel_onto_a_taken_label_changes_nothing(tx: Tx) -> None:
     for number, label in ((1, "notes"), (2, "diary")):
         blocks.insert(tx, (block(number, label),), SOMEBODY)
-        block_carriers.attach(tx, ANN, block_id(number))
+        block_attachments.attach(tx, ANN, block_id(number))
     with pytest.raises(Conflict, match="'diary'"):
         blocks.update(tx, block_id(1), {"label": "diary"}, change(9, None))
-    assert labels(block_carriers.of_agent(tx, ANN)) == ["notes", "diary"]
+    assert labels(block_attachments.of_agent(tx, ANN)) == ["notes", "diary"]
 
 
 def test_detach_and_delete(tx: Tx) -> None:
     blocks.insert(tx, (replace(block(1), tags=("t",)),), SOMEBODY)
     for agent_id in (ANN, BEN):
-        block_carriers.attach(tx, agent_id, block_id(1))
-    block_carriers.detach(tx, ANN, block_id(1))
-    assert block_carriers.of_agent(tx, ANN) == []
+        block_attachments.attach(tx, agent_id, block_id(1))
+    block_attachments.detach(tx, ANN, block_id(1))
+    assert block_attachments.of_agent(tx, ANN) == []
     with pytest.raises(NotFound):
-        block_carriers.detach(tx, ANN, block_id(1))
+        block_attachments.detach(tx, ANN, block_id(1))
     assert blocks.delete(tx, block_id(1)) == (BEN,)
-    assert block_carriers.of_agent(tx, BEN) == []
+    assert block_attachments.of_agent(tx, BEN) == []
     blocks.insert(tx, (block(1),), SOMEBODY)
     assert blocks.get(tx, block_id(1)).tags == (), "the tags went with the block"
 
@@ -185,25 +188,25 @@ def test_detach_and_delete(tx: Tx) -> None:
 def test_replacing_the_blocks_of_an_agent(tx: Tx) -> None:
     for number, label in ((1, "a"), (2, "b"), (3, "c"), (4, "c")):
         blocks.insert(tx, (block(number, label),), SOMEBODY)
-    block_carriers.attach(tx, ANN, block_id(1))
-    block_carriers.replace_for_agent(tx, ANN, [block_id(3), block_id(2), block_id(3)])
-    assert labels(block_carriers.of_agent(tx, ANN)) == ["b", "c"]
+    block_attachments.attach(tx, ANN, block_id(1))
+    block_attachments.replace_for_agent(tx, ANN, [block_id(3), block_id(2), block_id(3)])
+    assert labels(block_attachments.of_agent(tx, ANN)) == ["b", "c"]
     with pytest.raises(Conflict):
-        block_carriers.replace_for_agent(tx, ANN, [block_id(3), block_id(4)])
+        block_attachments.replace_for_agent(tx, ANN, [block_id(3), block_id(4)])
 
 
 def test_blocks_of_many_agents_and_their_versions(tx: Tx) -> None:
     for number, label in ((1, "b"), (2, "a")):
         blocks.insert(tx, (block(number, label),), SOMEBODY)
     for number in (1, 2):
-        block_carriers.attach(tx, ANN, block_id(number))
+        block_attachments.attach(tx, ANN, block_id(number))
     nobody = AgentId("agent-00000000-0000-4000-8000-000000000099")
-    assert block_carriers.of_agents(tx, [nobody, BEN, ANN]) == {
+    assert block_attachments.of_agents(tx, [nobody, BEN, ANN]) == {
         nobody: [],
         BEN: [],
-        ANN: block_carriers.of_agent(tx, ANN),
+        ANN: block_attachments.of_agent(tx, ANN),
     }
-    assert labels(block_carriers.of_agent(tx, ANN)) == ["b", "a"], "oldest first, not by label"
+    assert labels(block_attachments.of_agent(tx, ANN)) == ["b", "a"], "oldest first, not by label"
     blocks.update(tx, block_id(2), {"value": "x"}, change(9, None))
     assert (agents.versions(tx, ANN) or (0, {}))[1] == {block_id(1): 1, block_id(2): 2}
 
@@ -211,12 +214,14 @@ def test_blocks_of_many_agents_and_their_versions(tx: Tx) -> None:
 def test_agents_of_a_block_come_in_pages(tx: Tx) -> None:
     blocks.insert(tx, (block(1),), SOMEBODY)
     for agent_id in (ANN, BEN):
-        block_carriers.attach(tx, agent_id, block_id(1))
-    assert block_carriers.agents_page(tx, DEFAULT_ORGANIZATION, block_id(1), Page(limit=1, descending=False)) == [ANN]
-    assert block_carriers.agents_page(
+        block_attachments.attach(tx, agent_id, block_id(1))
+    assert block_attachments.agents_page(tx, DEFAULT_ORGANIZATION, block_id(1), Page(limit=1, descending=False)) == [
+        ANN
+    ]
+    assert block_attachments.agents_page(
         tx, DEFAULT_ORGANIZATION, block_id(1), Page(limit=1, descending=False, after=ANN)
     ) == [BEN]
-    assert block_carriers.agents_page(tx, DEFAULT_ORGANIZATION, block_id(9), Page()) == []
+    assert block_attachments.agents_page(tx, DEFAULT_ORGANIZATION, block_id(9), Page()) == []
 
 
 def test_filters(tx: Tx) -> None:
@@ -230,9 +235,9 @@ def test_filters(tx: Tx) -> None:
     blocks.insert(tx, (replace(block(4, "secret"), hidden=True),), SOMEBODY)
     other = OrganizationId("org-00000000-0000-4000-8000-000000000009")
     blocks.insert(tx, (replace(block(5, "foreign"), organization_id=other),), SOMEBODY)
-    block_carriers.attach(tx, ANN, block_id(1))
-    block_carriers.attach(tx, BEN, block_id(1))
-    block_carriers.attach(tx, BEN, block_id(2))
+    block_attachments.attach(tx, ANN, block_id(1))
+    block_attachments.attach(tx, BEN, block_id(1))
+    block_attachments.attach(tx, BEN, block_id(2))
 
     assert select(tx) == ["plain", "odd_name", "oddXname"]
     assert select(tx, show_hidden=True)[-1] == "secret"

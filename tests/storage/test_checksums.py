@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.ids import AgentId, ArchiveId, MessageId, PassageId
-from kelpie.core.messages import Message, Role, Text
+from kelpie.core.memory.passages import Archive, Passage, PassageQuery
 from kelpie.core.paging import Page
-from kelpie.core.passages import Archive, Passage, PassageQuery
-from kelpie.storage import archives, passage_finding, passages
-from kelpie.storage.message_rows import from_row, to_row
+from kelpie.storage.archives import archives, passage_search, passages
+from kelpie.storage.conversations.message_rows import from_row, to_row
 from kelpie.storage.schema import create
 from kelpie.storage.tables import messages as message_table
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.sqlite.database import SqliteDatabase
 
 ARCHIVE = ArchiveId("archive-00000000-0000-4000-8000-000000000001")
 ROTTEN = {
@@ -41,7 +41,7 @@ def test_a_damaged_passage_is_left_out_of_searches_and_marked_in_lists(tmp_path:
         _write(path, "UPDATE passages SET text = CAST(? AS TEXT) WHERE id = ?", rotten, made[0].id)
 
         found = await database.read(
-            lambda tx: passage_finding.search(tx, ARCHIVE, PassageQuery("pearl", 10, mode="fts"))
+            lambda tx: passage_search.search(tx, ARCHIVE, PassageQuery("pearl", 10, mode="fts"))
         )
         assert [each.passage.text for each in found if not each.passage.lost] == [made[1].text]
         assert [each.passage.id for each in found if each.passage.lost] == [made[0].id]

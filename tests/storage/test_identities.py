@@ -6,16 +6,18 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice
-from kelpie.core.block_history import Author, AuthorKind
-from kelpie.core.blocks import Block, BlockQuery
+from kelpie.core.access.identities import Identity, IdentityQuery, IdentityType, Property, PropertyType, merged
+from kelpie.core.agents.agent import Agent, AgentQuery, AgentType, ModelChoice
 from kelpie.core.errors import Conflict, NotFound
-from kelpie.core.identities import Identity, IdentityQuery, IdentityType, Property, PropertyType, merged
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, IdentityId, OrganizationId
+from kelpie.core.memory.block_history import Author, AuthorKind
+from kelpie.core.memory.blocks import Block, BlockQuery
 from kelpie.core.paging import Page
-from kelpie.storage import agents, blocks, identities, schema
+from kelpie.storage import schema
+from kelpie.storage.agents import agents, identities
+from kelpie.storage.blocks import blocks
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 BLOCK = BlockId("block-00000000-0000-4000-8000-000000000001")

@@ -2,9 +2,9 @@
 
 from sqlalchemy import Connection, insert, select
 
-from kelpie.storage import journal_keys
+from kelpie.storage.runs import journal_keys
 from kelpie.storage.tables import journal, metadata, runs
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 THEN, CUTOFF, LATELY = 100, 1_000, 2_000
 

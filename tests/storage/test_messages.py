@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.core.agents import Agent, AgentQuery, AgentType, ModelChoice
+from kelpie.core.agents.agent import Agent, AgentQuery, AgentType, ModelChoice
+from kelpie.core.conversations.messages import Message, MessageQuery, Role, Text
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, MessageId
-from kelpie.core.messages import Message, MessageQuery, Role, Text
 from kelpie.core.paging import Page
-from kelpie.storage import agents, contexts, messages, schema
+from kelpie.storage import schema
+from kelpie.storage.agents import agents
+from kelpie.storage.conversations import contexts, messages
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 ANN, BEN, CID = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2, 3))
 ONE = Agent(ANN, "Ann", AgentType.letta_v1_agent, "", ModelChoice("kelpie/demo", 8000), 1, 1)

@@ -7,8 +7,8 @@ from sqlalchemy import BigInteger, Column, MetaData, Table, Text, create_engine,
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.paging import Page
-from kelpie.storage.paging import Paging
-from kelpie.storage.paging import page as page_rows
+from kelpie.storage.rows.paging import Paging
+from kelpie.storage.rows.paging import page as page_rows
 
 items = Table(
     "items",

@@ -4,14 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from kelpie.core.agents import Agent, AgentType, ModelChoice
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
+from kelpie.core.memory.passages import Passage, PassageQuery
 from kelpie.core.paging import Page
-from kelpie.core.passages import Passage, PassageQuery
-from kelpie.storage import agents, archives, passage_finding, passages, schema
+from kelpie.storage import schema
+from kelpie.storage.agents import agents
+from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 FIRST, SECOND = (ArchiveId(f"archive-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
@@ -35,7 +37,7 @@ def tx() -> Iterator[Tx]:
 
 def found(tx: Tx, text: str = "", **filters: object) -> list[str]:
     query = PassageQuery(text, **filters)  # pyright: ignore[reportArgumentType]
-    return [each.passage.text for each in passage_finding.search(tx, FIRST, query)]
+    return [each.passage.text for each in passage_search.search(tx, FIRST, query)]
 
 
 def test_an_agent_gets_one_archive_and_keeps_it(tx: Tx) -> None:
@@ -86,8 +88,8 @@ def test_tags_dates_and_scores(tx: Tx) -> None:
     assert found(tx, "red", tags=("a", "b"), match_all_tags=True) == ["red pear"]
     assert found(tx, "", since=2, until=2) == ["red pear"], "both ends are included"
     assert found(tx) == ["red plum", "red pear", "red apple"], "newest first"
-    assert all(each.hit is not None for each in passage_finding.search(tx, FIRST, PassageQuery("red")))
-    assert all(each.hit is None for each in passage_finding.search(tx, FIRST, PassageQuery()))
+    assert all(each.hit is not None for each in passage_search.search(tx, FIRST, PassageQuery("red")))
+    assert all(each.hit is None for each in passage_search.search(tx, FIRST, PassageQuery()))
 
 
 def test_list_comes_in_pages(tx: Tx) -> None:

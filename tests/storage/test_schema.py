@@ -13,8 +13,8 @@ from sqlalchemy import Connection, insert, text
 from kelpie.core.errors import ConfigurationError, StorageError
 from kelpie.storage import migrations, schema
 from kelpie.storage.tables import archives, metadata
-from kelpie.world.sqlite import SqliteDatabase
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
+from kelpie.world.sqlite.database import SqliteDatabase
 
 LATER = """
 import sqlalchemy as sa
@@ -179,7 +179,7 @@ def test_a_start_without_a_migration_does_not_import_alembic(tmp_path: Path) -> 
     program = (
         "import asyncio, sys\n"
         "from kelpie.storage.schema import ensure_schema\n"
-        "from kelpie.world.sqlite import SqliteDatabase\n"
+        "from kelpie.world.sqlite.database import SqliteDatabase\n"
         "async def main():\n"
         "    for _ in range(2):\n"
         "        database = SqliteDatabase.open(sys.argv[1])\n"

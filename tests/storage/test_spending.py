@@ -6,13 +6,14 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.dialects import postgresql
 
+from kelpie.core.conversations.messages import Usage
+from kelpie.core.conversations.runs import Step, StepStatus
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId, RunId, StepId
-from kelpie.core.messages import Usage
-from kelpie.core.runs import Step, StepStatus
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.storage import schema, steps
+from kelpie.storage import schema
+from kelpie.storage.runs import steps
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 HOUR = 3600 * MICROS_PER_SECOND
 OTHERS = OrganizationId("org-00000000-0000-4000-8000-000000000009")

@@ -5,14 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.core.agents import Agent, AgentType, ModelChoice
-from kelpie.core.block_history import Author, AuthorKind
-from kelpie.core.blocks import Block
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
+from kelpie.core.memory.block_history import Author, AuthorKind
+from kelpie.core.memory.blocks import Block
 from kelpie.core.paging import Page
-from kelpie.storage import agents, blocks, schema, tags
+from kelpie.storage import schema
+from kelpie.storage.agents import agents
+from kelpie.storage.blocks import blocks
+from kelpie.storage.views import tags
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 OURS, THEIRS = DEFAULT_ORGANIZATION, OrganizationId("org-00000000-0000-4000-8000-000000000009")
 SOMEBODY = Author(AuthorKind.user)

@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy import text
 
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, OrganizationId, RunId
-from kelpie.core.tool_calls import CallOutcome, CallQuery, CallRecord
-from kelpie.storage import schema, tool_calls
+from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord
+from kelpie.storage import schema
+from kelpie.storage.runs import tool_calls
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 OTHERS = OrganizationId("org-00000000-0000-4000-8000-000000000009")
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))

@@ -5,14 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.core.agents import Agent, AgentType, ModelChoice
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ToolId
 from kelpie.core.paging import Page
-from kelpie.core.tools import Tool, ToolQuery, ToolType
-from kelpie.storage import agents, schema, tools
+from kelpie.core.tools.tools import Tool, ToolQuery, ToolType
+from kelpie.storage import schema
+from kelpie.storage.agents import agents
+from kelpie.storage.tools import tools
 from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
 

@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import func, select
 
 from kelpie.core.ids import StepId
+from kelpie.storage.runs.traces import DROP_EVERY, NewTrace, Tracing, add, find
 from kelpie.storage.tables import metadata, step_traces
-from kelpie.storage.traces import DROP_EVERY, NewTrace, Tracing, add, find
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite.connections import memory_connection
 
 
 def step(number: int) -> StepId:

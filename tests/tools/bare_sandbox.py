@@ -10,7 +10,7 @@ from pathlib import Path
 import kelpie.world
 from kelpie.sandbox.port import Ended, How, Job, Runner
 
-CELL = Path(kelpie.world.__file__).with_name("cell")
+CELL = Path(kelpie.world.__file__).with_name("cell_programs")
 _PYTHON = (
     "import json, os, sys; sys.path.insert(0, sys.argv[1]); from python_function import perform; "
     "os.write(int(sys.argv[3]), json.dumps(perform(json.loads(os.fdopen(int(sys.argv[2]), 'rb').read()))).encode())"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.storage import archives
-from kelpie.tools.port import Insight
+from kelpie.storage.archives import archives
+from kelpie.tools.calls.interface import Insight
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 DAY = 86_400_000_000

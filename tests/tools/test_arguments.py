@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kelpie.core.errors import ToolError
-from kelpie.tools.arguments import check_arguments
+from kelpie.tools.calls.argument_check import check_arguments
 
 SCHEMA: dict[str, Any] = {
     "name": "tool",

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.storage import block_carriers, blocks
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 
@@ -23,7 +24,7 @@ def test_append_to_a_label_that_is_not_there_makes_the_block(shop: Workshop) -> 
     assert shop.value("plans", BEN) is None
     shop.run("core_memory_append", label="plans", content="drink it")
     assert shop.value("plans") == "buy tea\ndrink it"
-    block = block_carriers.by_label(shop.tx, ANN, "plans")
+    block = block_attachments.by_label(shop.tx, ANN, "plans")
     assert block is not None and (block.version, block.last_updated_by_id) == (2, ANN)
 
 

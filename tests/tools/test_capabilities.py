@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from kelpie.agent.approvals import with_client
-from kelpie.core.approvals import ClientTool
+from kelpie.agent.tool_calls.approval_matching import with_client
+from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.ids import DEFAULT_ORGANIZATION, ToolId
-from kelpie.core.permissions import Capability, ToolKind
-from kelpie.core.tools import Tool, ToolType
+from kelpie.core.permissions.tool_permissions import Capability, ToolKind
+from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.tools.builtin import BUILTINS, RESERVED
-from kelpie.tools.capabilities import _OWN, subject_of
+from kelpie.tools.calls.capabilities import _OWN, subject_of
 
 SOME = ToolId("tool-00000000-0000-4000-8000-000000000001")
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.conversations.messages import Message, Reasoning, Role, Text, ToolCall, ToolReturn
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.core.messages import Message, Reasoning, Role, Text, ToolCall, ToolReturn
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.storage import messages
-from kelpie.tools.builtin.dates import ago
-from kelpie.tools.port import Insight
+from kelpie.storage.conversations import messages
+from kelpie.tools.calls.interface import Insight
+from kelpie.tools.dates.dates import ago
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 HOUR = 3600 * MICROS_PER_SECOND

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kelpie.core.errors import ToolError
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime, from_datetime
-from kelpie.tools.builtin import dates
+from kelpie.tools.dates import dates
 
 UTC_ZONE, BERLIN, NEW_YORK = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 TOKYO, SAO_PAULO, APIA, HAVANA = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kelpie.tools.docstrings import read
+from kelpie.tools.schema.docstrings import read
 
 GOOGLE = """Do f.
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kelpie.core.errors import InvalidInput
-from kelpie.tools.schema import schema_from_source
-from kelpie.tools.typescript import schema_from_typescript
+from kelpie.tools.schema.python_schema import schema_from_source
+from kelpie.tools.schema.typescript_schema import schema_from_typescript
 
 ARGS = '    """D.\n\n    Args:\n        p: p\n    """\n'
 SCHEMA_BYTES_MAX = 2_000_000

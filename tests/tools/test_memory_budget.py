@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.blocks import BlockRules
 from kelpie.core.errors import ToolError
+from kelpie.core.memory.blocks import BlockRules
 from tests.tools.workshop import ANN, BEN, Workshop
 
 BUDGET = 8_000  # a quarter of the window of the workshop's agents, at four bytes a token

@@ -5,17 +5,18 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import CallerError, ToolError
-from kelpie.storage import block_carriers, blocks
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
 from tests.tools.workshop import ANN, BEN, Workshop
 
 
 def labels(shop: Workshop, agent: Any = ANN) -> list[str]:
-    return sorted(b.label for b in block_carriers.of_agent(shop.tx, agent))
+    return sorted(b.label for b in block_attachments.of_agent(shop.tx, agent))
 
 
 def test_create(shop: Workshop) -> None:
     outcome = shop.run("memory", command="create", path="/memories/notes", description="Notes", file_text="one\ttwo")
-    block = block_carriers.by_label(shop.tx, ANN, "notes")
+    block = block_attachments.by_label(shop.tx, ANN, "notes")
     assert block is not None
     assert (block.value, block.description, outcome.touched) == ("one     two", "Notes", (ANN,))
     with pytest.raises(ToolError, match="already have"):
@@ -47,7 +48,7 @@ def test_rename_moves_the_label_for_everyone_and_edits_descriptions(shop: Worksh
     assert outcome.touched == (ANN, BEN)
     assert labels(shop) == labels(shop, BEN) == ["diary"]
     shop.run("memory", command="rename", path="/memories/diary", description="Every day")
-    block = block_carriers.by_label(shop.tx, ANN, "diary")
+    block = block_attachments.by_label(shop.tx, ANN, "diary")
     assert block is not None and (block.description, block.value) == ("Every day", "tea")
 
 
@@ -108,7 +109,7 @@ Description: what we drink
     assert set(outcome.touched) == {ANN, BEN}
     assert labels(shop) == ["done", "drinks", "todo"]
     assert labels(shop, BEN) == ["drinks"]
-    drinks, todo = (block_carriers.by_label(shop.tx, ANN, label) for label in ("drinks", "todo"))
+    drinks, todo = (block_attachments.by_label(shop.tx, ANN, label) for label in ("drinks", "todo"))
     assert drinks is not None and (drinks.value, drinks.description) == ("coffee", "what we drink")
     assert todo is not None and (todo.value, todo.description) == ("call Bob", "to do")
 

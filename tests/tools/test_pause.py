@@ -2,8 +2,8 @@
 
 import pytest
 
-from kelpie.agent.types import TYPES
-from kelpie.core.agents import AgentType
+from kelpie.agent.prompt.agent_types import TYPES
+from kelpie.core.agents.agent import AgentType
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import DEFAULT_ORGANIZATION
 from kelpie.tools.builtin import BUILTINS, RESERVED

@@ -10,17 +10,17 @@ import pytest
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, ToolId
 from kelpie.core.paging import Page
-from kelpie.core.settings import Settings
-from kelpie.core.tools import BUILTIN_NAMES, NewTool, ToolQuery, ToolType
-from kelpie.llm.models import Models
-from kelpie.memory.meaning import Meaning
+from kelpie.core.settings.settings import Settings
+from kelpie.core.tools.tools import BUILTIN_NAMES, NewTool, ToolQuery, ToolType
+from kelpie.llm.routing.models import Models
+from kelpie.memory.embeddings import Meaning
 from kelpie.observe import logs
-from kelpie.storage import agents
-from kelpie.tools import tool_writes
+from kelpie.storage.agents import agents
 from kelpie.tools.builtin import BUILTINS, COMING
 from kelpie.tools.builtin.schemas import Schema
-from kelpie.tools.identity import stable_uuid
-from kelpie.tools.registry import Tools, transactional
+from kelpie.tools.calls.stable_ids import stable_uuid
+from kelpie.tools.registry import writes as tool_writes
+from kelpie.tools.registry.registry import Tools, transactional
 from kelpie.world.world import World
 from tests.tools.workshop import ANN, BEN, NOBODY
 

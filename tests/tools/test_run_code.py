@@ -8,13 +8,13 @@ import pytest
 from kelpie.accounts.passports import Passports
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ToolId
-from kelpie.core.tools import Tool, ToolType
+from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.sandbox.port import Ended, How
-from kelpie.tools.callback import Callback
-from kelpie.tools.code.programs import MISSING, MISSING_CODE, NO_TYPES
-from kelpie.tools.code.running import CodeRunner
-from kelpie.tools.environments import Environments
-from kelpie.tools.port import CallContext
+from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.interface import CallContext
+from kelpie.tools.code.run_code import CodeRunner
+from kelpie.tools.code.runtimes import MISSING, MISSING_CODE, NO_TYPES
+from kelpie.tools.custom.environments import Environments
 from kelpie.world.world import World
 from tests.tools.bare_sandbox import BareSandbox
 from tests.tools.workshop import ANN, NOW, make_agent, open_world

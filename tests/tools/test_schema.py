@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import InvalidInput
-from kelpie.tools.schema import SOURCE_CHARS_MAX, schema_from_source, schema_with_arguments
+from kelpie.tools.schema.python_schema import SOURCE_CHARS_MAX, schema_from_source, schema_with_arguments
 
 STRING = {"type": "string"}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from kelpie.core.errors import ToolError
-from kelpie.tools.arguments import check_arguments
-from kelpie.tools.schema import schema_from_source
+from kelpie.tools.calls.argument_check import check_arguments
+from kelpie.tools.schema.python_schema import schema_from_source
 
 HEADER = '''
 from dataclasses import dataclass, field

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import InvalidInput
-from kelpie.tools.annotations import SIZE_MAX
-from kelpie.tools.arguments import check_arguments
-from kelpie.tools.schema import schema_from_source
+from kelpie.tools.calls.argument_check import check_arguments
+from kelpie.tools.schema.annotations import SIZE_MAX
+from kelpie.tools.schema.python_schema import schema_from_source
 
 STRING, INTEGER = {"type": "string"}, {"type": "integer"}
 HEADER = "from dataclasses import *\nfrom enum import *\nfrom typing import *\nfrom pydantic import *\n"

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import InvalidInput
-from kelpie.tools.source import SOURCE_CHARS_MAX
-from kelpie.tools.typescript import schema_from_typescript
+from kelpie.tools.schema.source import SOURCE_CHARS_MAX
+from kelpie.tools.schema.typescript_schema import schema_from_typescript
 
 STRING, NUMBER = {"type": "string"}, {"type": "number"}
 SOURCE = """

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from kelpie.core.conversations.messages import Role
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId
-from kelpie.core.messages import Role
-from kelpie.core.passages import PASSAGE_CHARS_MAX, PassageQuery
-from kelpie.storage import archives, passage_finding
+from kelpie.core.memory.passages import PASSAGE_CHARS_MAX, PassageQuery
+from kelpie.storage.archives import archives, passage_search
 from kelpie.tools.builtin.voice import CHUNKS_MAX
 from tests.tools.test_conversation import say
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
@@ -25,7 +25,7 @@ def filed(shop: Workshop, agent_id: AgentId = ANN) -> list[str]:
     archive = archives.archive_of(shop.tx, agent_id)
     if archive is None:
         return []
-    return sorted(each.passage.text for each in passage_finding.search(shop.tx, archive, PassageQuery(limit=200)))
+    return sorted(each.passage.text for each in passage_search.search(shop.tx, archive, PassageQuery(limit=200)))
 
 
 def test_ranges_of_the_newest_message_are_filed_with_what_they_are_about(shop: Workshop) -> None:

@@ -10,23 +10,24 @@ from typing import Any
 import pytest
 
 from kelpie.accounts.passports import Passports
-from kelpie.core.agents import Secret
+from kelpie.core.agents.agent import Secret
 from kelpie.core.errors import InvalidInput, SandboxUnavailable, ToolError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, SandboxConfigId, SandboxVariableId, SecretId, ToolId
-from kelpie.core.quotas import Quota
-from kelpie.core.requirements import Needed
-from kelpie.core.sandboxes import SandboxConfig, SandboxType, SandboxVariable
-from kelpie.core.tools import NewTool, Tool
+from kelpie.core.permissions.quotas import Quota
+from kelpie.core.tools.package_requirements import Needed
+from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
+from kelpie.core.tools.tools import NewTool, Tool
 from kelpie.sandbox.port import Ended, How, Job
-from kelpie.storage import agent_secrets, sandbox_configs
-from kelpie.tools import environments
-from kelpie.tools.agent_state import Surroundings
-from kelpie.tools.callback import Callback
-from kelpie.tools.custom import make
-from kelpie.tools.environments import Environments
-from kelpie.tools.port import CallContext
-from kelpie.tools.result_cache import KEPT_US, RESULTS_MAX, ResultCache, result_key
-from kelpie.tools.workbench import Workbench
+from kelpie.storage.agents import secrets as agent_secrets
+from kelpie.storage.tools import sandbox_configs
+from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.interface import CallContext
+from kelpie.tools.custom import environments
+from kelpie.tools.custom.definition import make
+from kelpie.tools.custom.environments import Environments
+from kelpie.tools.custom.result_cache import KEPT_US, RESULTS_MAX, ResultCache, result_key
+from kelpie.tools.custom.runner import Workbench
+from kelpie.tools.custom.tool_environment import Surroundings
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 from tests.tools.bare_sandbox import BareSandbox

@@ -8,19 +8,22 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from kelpie.core.agents import Agent, AgentType, ModelChoice
-from kelpie.core.block_history import Author, AuthorKind
-from kelpie.core.blocks import Block
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice
 from kelpie.core.ids import AgentId, BlockId
-from kelpie.storage import agents, block_carriers, blocks, schema
-from kelpie.tools.arguments import check_arguments
+from kelpie.core.memory.block_history import Author, AuthorKind
+from kelpie.core.memory.blocks import Block
+from kelpie.storage import schema
+from kelpie.storage.agents import agents
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
 from kelpie.tools.builtin import BUILTINS
-from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
-from kelpie.world.http import NetworkHttp
+from kelpie.tools.calls.argument_check import check_arguments
+from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
+from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import SeededIds
-from kelpie.world.processes import SystemProcesses
-from kelpie.world.sqlite import SqliteDatabase
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.processes.processes import SystemProcesses
+from kelpie.world.sqlite.connections import memory_connection
+from kelpie.world.sqlite.database import SqliteDatabase
 from kelpie.world.world import World
 
 ANN, BEN = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for n in (1, 2))
@@ -80,11 +83,11 @@ class Workshop:
         block = Block(self._ids.new(BlockId), label, value, NOW, NOW, **fields)
         blocks.insert(self.tx, (block,), SOMEBODY)
         for agent_id in agent_ids or (ANN,):
-            block_carriers.attach(self.tx, agent_id, block.id)
+            block_attachments.attach(self.tx, agent_id, block.id)
         return block
 
     def value(self, label: str, agent_id: AgentId = ANN) -> str | None:
-        block = block_carriers.by_label(self.tx, agent_id, label)
+        block = block_attachments.by_label(self.tx, agent_id, label)
         return None if block is None else block.value
 
     def number(self, item_id: str) -> int:

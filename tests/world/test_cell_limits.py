@@ -5,9 +5,9 @@ import resource
 import subprocess
 import time
 
-from kelpie.core.confinement import Confinement, Runner
-from kelpie.world.cell_limits import limit, spent_s
-from kelpie.world.cells import Plan
+from kelpie.core.tools.confinement import Confinement, Runner
+from kelpie.world.cells.port import Plan
+from kelpie.world.cells.rlimits import limit, spent_s
 
 
 def test_what_a_process_took_before_is_not_held_against_it() -> None:

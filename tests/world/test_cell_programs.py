@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kelpie.world.cell import quick_json
-from kelpie.world.cell_walls import PROGRAMS, interpreter
+from kelpie.world.cell_programs import quick_json
+from kelpie.world.cells.mounts import PROGRAMS, interpreter
 
 VALUES: list[Any] = [
     None, True, 0, -7, 2**70, 1.5, -0.0, "", "é\n\"\\\x00\U0001f600", [], {}, [[], {}], {"a": {"b": [1, None, "c"]}},

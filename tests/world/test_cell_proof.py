@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.core.confinement import DEFAULT_CONFINEMENT, Mount, Runner
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.world import cell_launch, cell_proof, cell_walls, seccomp
-from kelpie.world.bubblewrap import BubblewrapCells
-from kelpie.world.cell_proof import prove
-from kelpie.world.cells import Order, Plan
-from kelpie.world.control_group import ControlGroups
-from kelpie.world.control_group_place import NoGroups
+from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Mount, Runner
+from kelpie.world.cells import launch as cell_launch
+from kelpie.world.cells import mounts as cell_mounts
+from kelpie.world.cells import self_test
+from kelpie.world.cells.bubblewrap import BubblewrapCells
+from kelpie.world.cells.port import Order, Plan
+from kelpie.world.cells.self_test import prove
+from kelpie.world.isolation import seccomp
+from kelpie.world.isolation.control_group import ControlGroups
+from kelpie.world.isolation.control_group_search import NoGroups
 
 PYTHON = Plan(Runner.python)
 
@@ -50,7 +53,7 @@ async def test_a_wall_that_does_not_hold_keeps_everything_out(monkeypatch: pytes
     def leaking(
         plan: Plan, information: int, filtered: int | None, hidden: Sequence[str], admission: int | None
     ) -> list[str]:
-        return [*cell_walls.walls(plan, information, filtered, hidden, admission), "--share-net"]
+        return [*cell_mounts.walls(plan, information, filtered, hidden, admission), "--share-net"]
 
     monkeypatch.setattr(cell_launch, "walls", leaking)
     cells = BubblewrapCells()
@@ -122,7 +125,7 @@ async def test_a_proof_is_kept_until_the_machine_starts_again(tmp_path: Path, mo
         raise AssertionError("it was proven already")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cell_proof, "prove", again)
+        patched.setattr(self_test, "prove", again)
         second = BubblewrapCells(kept=kept)
         await (await second.start(PYTHON)).kill()
         kept.write_text(kept.read_text().replace('"boot": "', '"boot": "other-'))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.core.confinement import Mount
-from kelpie.world import cell_user
-from kelpie.world.cell_user import CELLS, FIRST, WORKSPACES, CellUsers, NoUsers, find, take_back
+from kelpie.core.tools.confinement import Mount
+from kelpie.world.cells import users as cell_users
+from kelpie.world.cells.users import CELLS, FIRST, WORKSPACES, CellUsers, NoUsers, find, take_back
 
 ALL = "CapEff:\t000001ffffffffff\n"
 EVERYBODY = "         0          0 4294967295\n"
@@ -142,4 +142,4 @@ async def test_what_is_only_read_is_opened_and_stays_whose_it_is(tmp_path: Path)
 
 def test_users_of_cells_are_nobody_else() -> None:
     assert FIRST > 0x6FFF_FFFF, "people, services and containers have smaller numbers"
-    assert cell_user.FIRST + CELLS + WORKSPACES <= 0x7FFE_0000, "and some programs know no larger ones"
+    assert cell_users.FIRST + CELLS + WORKSPACES <= 0x7FFE_0000, "and some programs know no larger ones"

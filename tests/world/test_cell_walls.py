@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.core.confinement import Runner
-from kelpie.world import cell_walls
-from kelpie.world.cells import Plan
+from kelpie.core.tools.confinement import Runner
+from kelpie.world.cells import mounts as cell_mounts
+from kelpie.world.cells.port import Plan
 
 
 @pytest.fixture(autouse=True)
 def looked_up_anew() -> Iterator[None]:
-    for each in (cell_walls._host, cell_walls._found_node):
+    for each in (cell_mounts._host, cell_mounts._found_node):
         each.cache_clear()
     yield
-    for each in (cell_walls._host, cell_walls._found_node):
+    for each in (cell_mounts._host, cell_mounts._found_node):
         each.cache_clear()
 
 
 def shown() -> list[str]:
-    told = cell_walls.walls(Plan(Runner.python), 3, 4)
+    told = cell_mounts.walls(Plan(Runner.python), 3, 4)
     return [told[at + 1] for at, word in enumerate(told) if word in ("--ro-bind", "--bind", "--ro-bind-try")]
 
 
@@ -36,7 +36,7 @@ def test_a_home_with_programs_in_it_is_not_shown(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(program.parent))
     found = shown()
     assert str(program) in found, "only the program itself"
-    assert cell_walls.interpreter() in found or Path(cell_walls.interpreter()).is_relative_to("/usr")
+    assert cell_mounts.interpreter() in found or Path(cell_mounts.interpreter()).is_relative_to("/usr")
     assert str(tmp_path) not in found and str(program.parent) not in found
 
 
@@ -50,7 +50,7 @@ def test_an_installation_of_its_own_is_shown_whole(tmp_path: Path, monkeypatch: 
 
 
 def test_the_data_of_the_server_is_covered_where_it_lies_below_what_is_shown() -> None:
-    told = cell_walls.walls(Plan(Runner.python), 3, 4, ["/usr/local/var/kelpie", "/var/lib/kelpie"])
+    told = cell_mounts.walls(Plan(Runner.python), 3, 4, ["/usr/local/var/kelpie", "/var/lib/kelpie"])
     covered = [told[at + 1] for at, word in enumerate(told) if word == "--tmpfs"]
     assert "/usr/local/var/kelpie" in covered and "/var/lib/kelpie" not in covered
     assert told.index("/usr/local/var/kelpie") > told.index("/usr")

@@ -8,7 +8,9 @@ from sqlalchemy import Connection, delete
 from sqlalchemy.exc import SQLAlchemyError
 
 from kelpie.core.errors import CommitUnknown, DiskFull, InvariantBroken, StorageBusy, StorageError
-from kelpie.world.commit_group import (
+from kelpie.world.database import Tx
+from kelpie.world.sqlite.connections import memory_connection
+from kelpie.world.sqlite.group_commit import (
     JOBS_MAX,
     Done,
     Failed,
@@ -20,8 +22,6 @@ from kelpie.world.commit_group import (
     run_read,
     watch_statements,
 )
-from kelpie.world.database import Tx
-from kelpie.world.sqlite_connection import memory_connection
 from tests.contract.database import Refused, create, put, put_then_refuse, rows, stored
 
 FULL = ("database or disk is full", sqlite3.SQLITE_FULL)

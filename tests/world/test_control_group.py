@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.core.confinement import MEGABYTE, Confinement
-from kelpie.world.control_group import OWN_PROCESSES, ControlGroups, Group
+from kelpie.core.tools.confinement import MEGABYTE, Confinement
+from kelpie.world.isolation.control_group import OWN_PROCESSES, ControlGroups, Group
 
 MOST = Confinement(memory_bytes=64 * MEGABYTE, processes=7, cpu_share=0.5)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kelpie.core.confinement import MEGABYTE, Confinement
-from kelpie.world.control_group import ControlGroups, Group
-from kelpie.world.control_group_place import NoGroups, find
+from kelpie.core.tools.confinement import MEGABYTE, Confinement
+from kelpie.world.isolation.control_group import ControlGroups, Group
+from kelpie.world.isolation.control_group_search import NoGroups, find
 
 LITTLE = Confinement(memory_bytes=48 * MEGABYTE, processes=4, cpu_share=0.1)
 FORKS = """

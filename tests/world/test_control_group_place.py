@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.world import control_group_place as room
-from kelpie.world.control_group import ControlGroups, Group
-from kelpie.world.control_group_place import LEAF, PREFIX, NoGroups, find
+from kelpie.world.isolation import control_group_search as room
+from kelpie.world.isolation.control_group import ControlGroups, Group
+from kelpie.world.isolation.control_group_search import LEAF, PREFIX, NoGroups, find
 
 KIN = f"{PREFIX}ns{Path('/proc/self/ns/pid').stat().st_ino}-"
 OURS = f"{KIN}{os.getpid()}"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.world import data_dir
-from kelpie.world.data_dir import DataDir, Holder
+from kelpie.world.files import data_dir
+from kelpie.world.files.data_dir import DataDir, Holder
 
 HOLDER = """
 import sys
-from kelpie.world.data_dir import DataDir
+from kelpie.world.files.data_dir import DataDir
 held = DataDir.open(sys.argv[1])
 held.lock()
 held.announce("http://127.0.0.1:9")

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from kelpie.world.egress import CONNECTIONS_MAX, EgressProxy, Resolve, look_up
+from kelpie.world.egress.proxy import CONNECTIONS_MAX, EgressProxy, Resolve, look_up
 
 DEADLINE_S = 60.0
 

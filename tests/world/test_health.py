@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from kelpie.world.health import version_at
+from kelpie.world.http.health_probe import version_at
 from tests.cli.fake_server import fake_server
 
 

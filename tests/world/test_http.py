@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from kelpie.world.http import NetworkHttp
+from kelpie.world.http.port import NetworkHttp
 
 
 class Server:

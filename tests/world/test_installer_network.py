@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.egress import Entry
 from kelpie.core.errors import ToolError
-from kelpie.core.requirements import Index, needed
-from kelpie.world.installer_network import _named, _settings, installer_network
-from kelpie.world.packages import LocalPackages
-from kelpie.world.processes import Finished, SystemProcesses
+from kelpie.core.tools.egress_rules import Entry
+from kelpie.core.tools.package_requirements import Index, needed
+from kelpie.world.packages.installer_network import _named, _settings, installer_network
+from kelpie.world.packages.store import LocalPackages
+from kelpie.world.processes.processes import Finished, SystemProcesses
 
 _ENV = {"PATH": "/usr/bin", "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://10.0.0.5/simple"}
 needs_pip = pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed")

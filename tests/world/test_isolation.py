@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.world import isolation as room
-from kelpie.world.isolation import isolation
-from kelpie.world.processes import Finished
+from kelpie.world.isolation import probes as room
+from kelpie.world.isolation.probes import isolation
+from kelpie.world.processes.processes import Finished
 
-PROBE = Path(room.__file__).with_name("isolation_probe.py")
+PROBE = Path(room.__file__).with_name("probe_program.py")
 
 
 class Scripted:

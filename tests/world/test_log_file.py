@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from kelpie.world.log_file import RotatedFile
+from kelpie.world.files.log_file import RotatedFile
 
 
 def test_what_is_written_is_there_after_reopening(tmp_path: Path) -> None:

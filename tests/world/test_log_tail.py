@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.world.log_file import RotatedFile
-from kelpie.world.log_tail import LogTail
+from kelpie.world.files.log_file import RotatedFile
+from kelpie.world.files.log_tail import LogTail
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 5, 100])

@@ -17,9 +17,9 @@ import pytest
 from numpy.typing import NDArray
 
 from kelpie.core.errors import ModelError
-from kelpie.world import minilm
-from kelpie.world.minilm import DIMENSIONS, MiniLm
-from kelpie.world.sentence_model import WINDOW_TOKENS, WINDOWS_MAX
+from kelpie.world.embedding import minilm
+from kelpie.world.embedding.minilm import DIMENSIONS, MiniLm
+from kelpie.world.embedding.sentence_model import WINDOW_TOKENS, WINDOWS_MAX
 
 # The first numbers, and the sum of all times 1, 2, ... 384. Those of the first sentence are the published model's; the
 # others were made here, and keep what is found from moving unseen.

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.core.requirements import Index, Needed, needed
-from kelpie.world import packages
-from kelpie.world.installers import TEMPORARY
-from kelpie.world.packages import LocalPackages
-from kelpie.world.processes import Finished, SystemProcesses
+from kelpie.core.tools.package_requirements import Index, Needed, needed
+from kelpie.world.packages import store as package_store
+from kelpie.world.packages.installers import TEMPORARY
+from kelpie.world.packages.store import LocalPackages
+from kelpie.world.processes.processes import Finished, SystemProcesses
 
 
 class Installer:
@@ -92,14 +92,14 @@ async def test_a_failure_is_told_and_leaves_nothing(tmp_path: Path, done: Finish
 
 
 async def test_a_set_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "SET_BYTES_MAX", 10)
+    monkeypatch.setattr(package_store, "SET_BYTES_MAX", 10)
     with pytest.raises(ToolError, match="more than they may"):
         await LocalPackages(Installer(), tmp_path).install(wanted(), ())
     assert there(tmp_path) == []
 
 
 async def test_old_sets_make_room_but_not_those_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "SETS_KEPT", 2)
+    monkeypatch.setattr(package_store, "SETS_KEPT", 2)
     shelf = LocalPackages(Installer(), tmp_path)
     places: list[str] = []
     for number, name in enumerate("abcd"):
@@ -111,10 +111,10 @@ async def test_old_sets_make_room_but_not_those_in_use(tmp_path: Path, monkeypat
 async def test_what_unpacks_into_too_much_is_ended_before_it_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packages, "SET_BYTES_MAX", 1 << 20)
-    monkeypatch.setattr(packages, "LOOK_S", 0.02)
+    monkeypatch.setattr(package_store, "SET_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(package_store, "LOOK_S", 0.02)
     endless = "import os, time\nopen(os.environ['TMPDIR'] + '/large', 'w').write('x' * (3 << 20))\ntime.sleep(60)"
-    monkeypatch.setattr(packages, "command", lambda *_: [sys.executable, "-c", endless])
+    monkeypatch.setattr(package_store, "command", lambda *_: [sys.executable, "-c", endless])
     with pytest.raises(ToolError, match="more than they may"):
         await LocalPackages(SystemProcesses(), tmp_path).install(wanted(), ())
     assert there(tmp_path) == []

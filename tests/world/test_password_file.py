@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.world import password_file
+from kelpie.world.files import password_file
 
 
 def test_the_first_one_is_kept_for_its_owner_alone(tmp_path: Path) -> None:

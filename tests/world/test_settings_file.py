@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings import Settings
-from kelpie.world.settings_file import load
+from kelpie.core.settings.settings import Settings
+from kelpie.world.files.settings_file import load
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_file_that_is_not_text_or_too_large_is_refused(here: Path) -> None:
 
 
 def test_without_a_file_no_toml_reader_is_loaded(here: Path) -> None:
-    code = "from kelpie.world.settings_file import load; load(); import sys; print('tomllib' in sys.modules)"
+    code = "from kelpie.world.files.settings_file import load; load(); import sys; print('tomllib' in sys.modules)"
     for expected in ("False", "True"):
         done = subprocess.run(
             [sys.executable, "-c", code],

@@ -16,12 +16,12 @@ import pytest
 from sqlalchemy import Connection
 
 from kelpie.core.errors import CommitUnknown, DiskFull, Overloaded, StorageBusy, StorageError
-from kelpie.world import sqlite as adapter
-from kelpie.world import sqlite_connection
-from kelpie.world.commit_group import Failed, Outcome
 from kelpie.world.database import Tx
-from kelpie.world.sqlite import SqliteDatabase
-from kelpie.world.sqlite_connection import memory_connection
+from kelpie.world.sqlite import connections as sqlite_connection
+from kelpie.world.sqlite import database as adapter
+from kelpie.world.sqlite.connections import memory_connection
+from kelpie.world.sqlite.database import SqliteDatabase
+from kelpie.world.sqlite.group_commit import Failed, Outcome
 from tests.contract.database import create, put, stored
 
 DEADLINE_S = 60.0
@@ -341,7 +341,7 @@ def test_a_database_in_memory_is_set_up_like_the_real_one() -> None:
 
 WRITER = """
 import asyncio, os, sys
-from kelpie.world.sqlite import SqliteDatabase
+from kelpie.world.sqlite.database import SqliteDatabase
 from tests.contract.database import create, put
 
 async def worker(database, first):

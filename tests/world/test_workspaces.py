@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kelpie.core.ids import AgentId
-from kelpie.world.foreign_tree import measure, remove
-from kelpie.world.workspaces import DirectoryWorkspaces
+from kelpie.world.files.untrusted_tree import measure, remove
+from kelpie.world.files.workspaces import DirectoryWorkspaces
 
 ANN = AgentId("agent-00000000-0000-4000-8000-000000000001")
 

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.blocks import Block
-from kelpie.core.identities import Identity, IdentityChanges, IdentityQuery, NewIdentity, Property, merged
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.access.identities import Identity, IdentityChanges, IdentityQuery, NewIdentity, Property, merged
 from kelpie.core.ids import AgentId, BlockId, IdentityId
-from kelpie.storage import blocks, scope
-from kelpie.storage import identities as rows
+from kelpie.core.memory.blocks import Block
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import identities as rows
+from kelpie.storage.blocks import blocks
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -75,9 +76,9 @@ class Identities:
 
     def _require_rows(self, tx: Tx, agents: Sequence[AgentId], blocks: Sequence[BlockId]) -> None:
         for agent_id in agents:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
         for block_id in blocks:
-            scope.block(tx, self._organization, block_id)
+            row_ownership.block(tx, self._organization, block_id)
 
     async def get(self, identity_id: IdentityId) -> Identity:
         """Raises NotFound."""
@@ -131,7 +132,7 @@ class Identities:
 
     async def _change_agent(self, agent_id: AgentId, identity_id: IdentityId, *, attach: bool) -> None:
         def write(tx: Tx) -> None:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             rows.require(tx, self._organization, identity_id)
             rows.of_agents.change(tx, agent_id, identity_id, attach=attach)
 
@@ -139,7 +140,7 @@ class Identities:
 
     async def _change_block(self, block_id: BlockId, identity_id: IdentityId, *, attach: bool) -> Block:
         def write(tx: Tx) -> Block:
-            scope.block(tx, self._organization, block_id)
+            row_ownership.block(tx, self._organization, block_id)
             rows.require(tx, self._organization, identity_id)
             rows.of_blocks.change(tx, block_id, identity_id, attach=attach)
             return blocks.get(tx, block_id)

@@ -7,7 +7,7 @@ from kelpie.core.errors import StorageError
 from kelpie.core.ids import KeyId
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.observe import logs
-from kelpie.storage import keys
+from kelpie.storage.accounts import api_keys
 from kelpie.world.world import World
 
 EVERY = 60 * MICROS_PER_SECOND  # a key's use is written at most so often
@@ -51,7 +51,7 @@ class LastUse:
         if not times:
             return
         try:
-            await self._world.database.transact(lambda tx: keys.used(tx, times))
+            await self._world.database.transact(lambda tx: api_keys.used(tx, times))
         except StorageError as error:
             _log.warning("the last use of keys was not noted", keys=len(times), error=str(error))
             return

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from kelpie.core.accounts import DEFAULT_CALLER, NAME_CHARS_MAX, Caller, Organization
+from kelpie.core.access.callers import DEFAULT_CALLER, NAME_CHARS_MAX, Caller, Organization
 from kelpie.core.errors import Conflict, Forbidden, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, OrganizationId
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
-from kelpie.storage import accounts as rows
+from kelpie.storage.accounts import accounts as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 

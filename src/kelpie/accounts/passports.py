@@ -9,8 +9,8 @@ import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from kelpie.core.access.passports import Passport
 from kelpie.core.errors import ToolError
-from kelpie.core.passports import Passport
 from kelpie.world.clock import Clock
 from kelpie.world.ids import Ids
 

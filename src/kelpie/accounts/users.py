@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kelpie.accounts.organizations import checked_name
-from kelpie.core.accounts import DEFAULT_CALLER, Caller, User
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller, User
 from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import DEFAULT_USER, OrganizationId, UserId
 from kelpie.core.paging import Page
-from kelpie.storage import accounts as rows
+from kelpie.storage.accounts import accounts as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 

@@ -10,13 +10,14 @@ from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from kelpie.actors.activation import Activation
-from kelpie.actors.condition import Condition
+from kelpie.actors.actor_state import Condition
+from kelpie.actors.environment import Stage
 from kelpie.actors.failure import text_of
-from kelpie.actors.loading import load
+from kelpie.actors.loader import load
 from kelpie.actors.mailbox import Job, Mailbox
 from kelpie.actors.reply import Reply
-from kelpie.actors.stage import Stage
-from kelpie.actors.wish import Wish, cause
+from kelpie.actors.shutdown import Wish, cause
+from kelpie.core.agents.activation_state import State
 from kelpie.core.errors import (
     ActivationFailed,
     AgentStopped,
@@ -26,7 +27,6 @@ from kelpie.core.errors import (
     KelpieError,
     StorageError,
 )
-from kelpie.core.lifecycle import State
 from kelpie.observe import logs
 
 H = TypeVar("H")

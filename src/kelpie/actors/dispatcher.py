@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kelpie.actors.actor import Actor
+from kelpie.actors.environment import Stage
 from kelpie.actors.limits import Limits
-from kelpie.actors.places import Places
 from kelpie.actors.reply import Reply
-from kelpie.actors.stage import Stage
-from kelpie.actors.wish import Wish
-from kelpie.core.agents import ActivationStatus
+from kelpie.actors.shutdown import Wish
+from kelpie.actors.slots import Places
+from kelpie.core.agents.activation_state import State, Transition
+from kelpie.core.agents.agent import ActivationStatus
 from kelpie.core.errors import Overloaded
-from kelpie.core.lifecycle import State, Transition
 from kelpie.world.clock import Clock
 
 H = TypeVar("H")

@@ -34,21 +34,21 @@ def _dispatch(arguments: list[str]) -> int:
             print(f"kelpie {__version__}")
             return 0
         case ["server", "status"]:
-            from kelpie.cli.status import status
+            from kelpie.cli.server.status import status
 
             return status()
         case ["server", "status", "--json"]:
-            from kelpie.cli.status import status
+            from kelpie.cli.server.status import status
 
             return status(as_json=True)
         case ["server", "start", "--foreground"]:
             _prepare_to_serve()
-            from kelpie.cli.serve import serve_here
+            from kelpie.cli.server.process import serve_here
 
             return serve_here()
         case ["server", "start", "--detached"]:  # what `kelpie server start` runs in the background
             _prepare_to_serve()
-            from kelpie.cli.serve import serve_detached
+            from kelpie.cli.server.process import serve_detached
 
             return serve_detached()
         case ["--show-completion" | "--install-completion", _]:
@@ -61,7 +61,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _typed(arguments: list[str]) -> int:
     gc.disable()  # imports leave no garbage
-    from kelpie.cli.commands import app
+    from kelpie.cli.app import app
 
     gc.freeze()
     gc.enable()

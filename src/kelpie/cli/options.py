@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import typer
 
-from kelpie.cli.credential import credential
-from kelpie.cli.running import address
+from kelpie.cli.server.credential import credential
+from kelpie.cli.server.discovery import address
 from kelpie.core.errors import InvalidInput, KelpieError
-from kelpie.core.settings import KEYS, SETTINGS
-from kelpie.world.client import Client
-from kelpie.world.settings_file import Flags, load
+from kelpie.core.settings.settings import KEYS, SETTINGS
+from kelpie.world.files.settings_file import Flags, load
+from kelpie.world.http.cli_client import Client
 
 CALL_S = 10.0
 COMPLETE_S = 2.0

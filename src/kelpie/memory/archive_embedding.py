@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from kelpie.core.passages import Archive
-from kelpie.search import coverage, vectors
+from kelpie.core.memory.passages import Archive
+from kelpie.search import embedding_coverage, vector_rows
 from kelpie.world.database import Tx
 
 
@@ -29,5 +29,5 @@ class Progress:
 def with_progress(tx: Tx, archive: Archive, default: str | None) -> tuple[Archive, Progress]:
     """The archive, and how far its passages are embedded; `default` is the model of archives that name none."""
     model = archive.embedding or default
-    used = vectors.models_of(tx, "passage", (archive.id,)).get(archive.id)
-    return archive, Progress(model, used, *coverage.progress(tx, "passage", archive.id, model))
+    used = vector_rows.models_of(tx, "passage", (archive.id,)).get(archive.id)
+    return archive, Progress(model, used, *embedding_coverage.progress(tx, "passage", archive.id, model))

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
-from kelpie.core.paging import Page
-from kelpie.core.passages import (
+from kelpie.core.memory.passages import (
     PASSAGE_CHARS_MAX,
     Archive,
     ArchiveQuery,
@@ -21,14 +20,17 @@ from kelpie.core.passages import (
     Passage,
     PassageQuery,
 )
-from kelpie.llm.models import Models
+from kelpie.core.paging import Page
+from kelpie.llm.routing.models import Models
 from kelpie.memory.archive_embedding import Embedded, Progress, with_progress
-from kelpie.memory.edits import cleaned
-from kelpie.memory.meaning import Meaning, Meant
+from kelpie.memory.embeddings import Meaning, Meant
 from kelpie.memory.passage_search import Searched, search
-from kelpie.search import vectors
-from kelpie.storage import archive_models, archive_removal, passages, scope
-from kelpie.storage import archives as rows
+from kelpie.memory.text_edits import cleaned
+from kelpie.search import vector_rows
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.archives import archives as rows
+from kelpie.storage.archives import embedding_models, passages
+from kelpie.storage.archives import removal as archive_removal
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -123,7 +125,7 @@ class Archives:
         await self._world.database.transact(write)
 
     def _require_both(self, tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
-        scope.agent(tx, self._organization, agent_id)
+        row_ownership.agent(tx, self._organization, agent_id)
         rows.require(tx, self._organization, archive_id)
 
     # --- passages ------------------------------------------------------------------------------------------------
@@ -152,13 +154,13 @@ class Archives:
         default = await self._meaning.default()
 
         def models(tx: Tx) -> tuple[str | None, ...]:
-            scope.agent(tx, self._organization, agent_id)
-            return archive_models.of_new(tx, agent_id, default)
+            row_ownership.agent(tx, self._organization, agent_id)
+            return embedding_models.of_new(tx, agent_id, default)
 
         meant = await self._meaning.of_stored(await self._world.database.read(models), [made.text])
 
         def write(tx: Tx) -> tuple[Archive, Passage]:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             archive = rows.get(tx, self._organization, rows.ensure(tx, agent_id, fresh, now))
             stored = replace(made, archive_id=archive.id)
             passages.insert(tx, stored, meant.vectors.get(stored.text, ()))
@@ -168,7 +170,7 @@ class Archives:
 
     async def _meant(self, archive: Archive, texts: Sequence[str]) -> Meant:
         """The vectors of new texts: of the model the archive is searched by, and of the one that is meant for it."""
-        used = await self._world.database.read(lambda tx: vectors.models_of(tx, "passage", (archive.id,)))
+        used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "passage", (archive.id,)))
         wanted = archive.embedding or await self._meaning.default()
         return await self._meaning.of_stored((used.get(archive.id), wanted), texts)
 
@@ -203,7 +205,7 @@ class Archives:
         """Removes a passage of the agent's archive. Raises NotFound."""
 
         def write(tx: Tx) -> None:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             passages.delete(tx, rows.archive_of(tx, agent_id), passage_id)
 
         await self._world.database.transact(write)
@@ -221,7 +223,7 @@ class Archives:
         """The best passages of the agent's archive. Raises NotFound for an unknown agent."""
 
         def read(tx: Tx) -> ArchiveId | None:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             return rows.archive_of(tx, agent_id)
 
         archive_id = await self._world.database.read(read)

@@ -7,13 +7,14 @@ version of its own. People are not bound by `read_only` and limits here, as with
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.block_history import BlockVersion, Change, author_of
-from kelpie.core.blocks import DEFAULT_RULES, Block, BlockRules
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.ids import AgentId, BlockId
+from kelpie.core.memory.block_history import BlockVersion, Change, author_of
+from kelpie.core.memory.blocks import DEFAULT_RULES, Block, BlockRules
 from kelpie.memory.diff import Hunk, hunks
-from kelpie.storage import block_history as rows
-from kelpie.storage import blocks, scope
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.blocks import blocks
+from kelpie.storage.blocks import history as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -76,7 +77,7 @@ class BlockHistory:
         return block
 
     def _block(self, tx: Tx, block_id: BlockId, *, lock: bool = False) -> Block:
-        scope.block(tx, self._caller.organization_id, block_id)
+        row_ownership.block(tx, self._caller.organization_id, block_id)
         return blocks.get(tx, block_id, lock=lock)
 
     # Stands last: after it, `list` in this class means the method.

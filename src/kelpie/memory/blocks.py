@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
-from kelpie.core.agents import EVERYTHING, AgentView
-from kelpie.core.block_history import Change, author_of
-from kelpie.core.blocks import DEFAULT_LIMIT, DEFAULT_RULES, Block, BlockQuery, BlockRules, NewBlock
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.agent import EVERYTHING, AgentView
 from kelpie.core.errors import Forbidden, InvalidInput, NotFound
 from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId, BlockId, OrganizationId
+from kelpie.core.memory.block_history import Change, author_of
+from kelpie.core.memory.blocks import DEFAULT_LIMIT, DEFAULT_RULES, Block, BlockQuery, BlockRules, NewBlock
 from kelpie.core.paging import Page
 from kelpie.core.time import Micros
-from kelpie.memory.edits import cleaned
-from kelpie.storage import agent_views, block_carriers, groups, scope
-from kelpie.storage import blocks as rows
+from kelpie.memory.text_edits import cleaned
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import groups
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks as rows
+from kelpie.storage.views import agents as agent_views
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -151,12 +154,12 @@ class Blocks:
     async def agents_of(self, block_id: BlockId, page: Page) -> list[AgentId]:
         """The agents that carry the block; none for an unknown block."""
         return await self._world.database.read(
-            lambda tx: block_carriers.agents_page(tx, self._organization, block_id, page)
+            lambda tx: block_attachments.agents_page(tx, self._organization, block_id, page)
         )
 
     async def of_agent(self, agent_id: AgentId) -> list[Block]:
         """The agent's blocks, oldest first. Raises NotFound for an unknown agent."""
-        return await self._world.database.read(lambda tx: block_carriers.of_agent(tx, self._our_agent(tx, agent_id)))
+        return await self._world.database.read(lambda tx: block_attachments.of_agent(tx, self._our_agent(tx, agent_id)))
 
     async def of_agent_by_label(self, agent_id: AgentId, label: str) -> Block:
         """Raises NotFound, or Damaged."""
@@ -169,8 +172,8 @@ class Blocks:
         """
 
         def change(tx: Tx) -> tuple[AgentId, ...]:
-            block_carriers.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
-            return block_carriers.share(tx, block_id, groups.companions_of(tx, agent_id))
+            block_attachments.attach(tx, self._our_agent(tx, agent_id), self._ours(tx, block_id))
+            return block_attachments.share(tx, block_id, groups.companions_of(tx, agent_id))
 
         return await self._change(agent_id, change)
 
@@ -178,7 +181,7 @@ class Blocks:
         """Takes the block off the agent and gives the agent as it is then. Raises NotFound when it has it not."""
 
         def change(tx: Tx) -> tuple[AgentId, ...]:
-            block_carriers.detach(tx, self._our_agent(tx, agent_id), block_id)
+            block_attachments.detach(tx, self._our_agent(tx, agent_id), block_id)
             return ()
 
         return await self._change(agent_id, change)
@@ -195,15 +198,15 @@ class Blocks:
         return view
 
     def _ours(self, tx: Tx, block_id: BlockId) -> BlockId:
-        scope.block(tx, self._organization, block_id)
+        row_ownership.block(tx, self._organization, block_id)
         return block_id
 
     def _our_agent(self, tx: Tx, agent_id: AgentId) -> AgentId:
-        scope.agent(tx, self._organization, agent_id)
+        row_ownership.agent(tx, self._organization, agent_id)
         return agent_id
 
     def _labelled(self, tx: Tx, agent_id: AgentId, label: str) -> Block:
-        block = block_carriers.by_label(tx, self._our_agent(tx, agent_id), label)
+        block = block_attachments.by_label(tx, self._our_agent(tx, agent_id), label)
         if block is None:
             raise NotFound("Block", label)
         return block

@@ -6,14 +6,17 @@ before the one that replaced it. Facts are made by the extraction alone; here th
 
 from dataclasses import dataclass, replace
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import StorageError
-from kelpie.core.facts import Entity, Fact, FactQuery, FactSearch, FactSettings, FactState, FoundFact
 from kelpie.core.ids import AgentId, FactId
-from kelpie.core.search import SearchMode
-from kelpie.memory.meaning import Meaning, Meant
-from kelpie.search import vectors
-from kelpie.storage import agents, entities, fact_states, facts, scope
+from kelpie.core.memory.facts import Entity, Fact, FactQuery, FactSearch, FactSettings, FactState, FoundFact
+from kelpie.core.search_hits import SearchMode
+from kelpie.memory.embeddings import Meaning, Meant
+from kelpie.search import vector_rows
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents
+from kelpie.storage.conversations import fact_progress
+from kelpie.storage.memory import entities, facts
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -49,8 +52,8 @@ class Facts:
         database, now = self._world.database, self._world.clock.now()
 
         def models(tx: Tx) -> dict[str, str]:
-            scope.agent(tx, self._organization, agent_id)
-            return vectors.models_of(tx, "fact", (agent_id,))
+            row_ownership.agent(tx, self._organization, agent_id)
+            return vector_rows.models_of(tx, "fact", (agent_id,))
 
         used, meant = await database.read(models), Meant()
         if wanted.mode != "fts" and wanted.text.strip():
@@ -75,9 +78,9 @@ class Facts:
         """Raises NotFound."""
 
         def read(tx: Tx) -> FactStatus:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             settings = agents.get(tx, agent_id).facts
-            return FactStatus(settings, fact_states.get(tx, agent_id), facts.count(tx, agent_id))
+            return FactStatus(settings, fact_progress.get(tx, agent_id), facts.count(tx, agent_id))
 
         return await self._world.database.read(read)
 
@@ -85,7 +88,7 @@ class Facts:
         """What the agent's facts are about, what was spoken of last first. Raises NotFound."""
 
         def read(tx: Tx) -> list[Entity]:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             return entities.page(tx, agent_id, limit, offset)
 
         return await self._world.database.read(read)
@@ -95,7 +98,7 @@ class Facts:
         now = self._world.clock.now() if query.at is None else query.at
 
         def read(tx: Tx) -> list[Fact]:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             return facts.select_facts(tx, agent_id, query)
 
         return [FoundFact(fact, fact.holds(now)) for fact in await self._world.database.read(read)]
@@ -104,7 +107,7 @@ class Facts:
         """Deletes a fact; what it had replaced is true again. Raises NotFound."""
 
         def write(tx: Tx) -> None:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             facts.remove(tx, agent_id, fact_id)
 
         await self._world.database.transact(write)

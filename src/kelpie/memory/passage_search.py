@@ -9,12 +9,12 @@ from functools import partial
 
 from kelpie.core.errors import StorageError
 from kelpie.core.ids import ArchiveId, OrganizationId
-from kelpie.core.passages import PassageQuery
-from kelpie.core.search import SearchMode
-from kelpie.memory.meaning import Meaning
-from kelpie.search.vectors import Vector
-from kelpie.storage import archive_models, archives, passage_finding
-from kelpie.storage.passage_finding import Found
+from kelpie.core.memory.passages import PassageQuery
+from kelpie.core.search_hits import SearchMode
+from kelpie.memory.embeddings import Meaning
+from kelpie.search.vector_rows import Vector
+from kelpie.storage.archives import archives, embedding_models, passage_search
+from kelpie.storage.archives.passage_search import Found
 from kelpie.world.database import Database, Tx
 
 
@@ -40,15 +40,15 @@ async def search(
 
     def models(tx: Tx) -> dict[str, str]:
         if archive_id is None:
-            return archive_models.of_organization(tx, organization)
-        return archive_models.of_archive(tx, organization, archive_id)
+            return embedding_models.of_organization(tx, organization)
+        return embedding_models.of_archive(tx, organization, archive_id)
 
     if query.mode == "fts" or not query.text.strip():
 
         def by_words(tx: Tx) -> list[Found]:
             if archive_id is not None:
                 archives.require(tx, organization, archive_id)
-            return passage_finding.search(tx, place, replace(query, mode="fts"))
+            return passage_search.search(tx, place, replace(query, mode="fts"))
 
         async with meaning.looking.place():
             return _searched(await database.read(by_words), "fts")
@@ -57,8 +57,8 @@ async def search(
     meanings = meant.by_model(query.text)
 
     def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[Found]:
-        near = passage_finding.nearest(tx, meaning.finder, place, used, query, meanings) if meanings else ()
-        return passage_finding.search(tx, place, query if near else replace(query, mode="fts"), near)
+        near = passage_search.nearest(tx, meaning.finder, place, used, query, meanings) if meanings else ()
+        return passage_search.search(tx, place, query if near else replace(query, mode="fts"), near)
 
     lacking = meant.lacking
     async with meaning.looking.place():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from kelpie.core.errors import ToolError
-from kelpie.memory.edits import plain
+from kelpie.memory.text_edits import plain
 
 _SECTION = re.compile(r"^\*\*\* (Add|Update|Delete) Block:\s*(.*?)\s*$")
 _MOVE = re.compile(r"^\*\*\* Move to:\s*(.*?)\s*$")

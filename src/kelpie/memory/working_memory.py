@@ -9,12 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from kelpie.core.accounts import DEFAULT_CALLER, Caller
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import AgentId
-from kelpie.core.settings import Settings
-from kelpie.core.time import Micros
-from kelpie.core.working_memory import (
+from kelpie.core.memory.working_memory import (
     KEEP,
     Change,
     Entry,
@@ -28,8 +26,10 @@ from kelpie.core.working_memory import (
     end_of,
     size_of,
 )
-from kelpie.storage import scope
-from kelpie.storage import working_memory as rows
+from kelpie.core.settings.settings import Settings
+from kelpie.core.time import Micros
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.memory import working_memory as rows
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -181,7 +181,7 @@ class WorkingMemory:
         place = Place(agent_id, self._world.clock.now(), self._limits)
 
         def checked(tx: Tx) -> T:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             return write(tx, place)
 
         return await self._world.database.transact(checked)
@@ -191,7 +191,7 @@ class WorkingMemory:
         now = self._world.clock.now()
 
         def read(tx: Tx) -> tuple[T] | None:
-            scope.agent(tx, self._organization, agent_id)
+            row_ownership.agent(tx, self._organization, agent_id)
             return None if rows.has_lapsed(tx, agent_id, now) else (look(tx),)
 
         def write(tx: Tx) -> tuple[T]:

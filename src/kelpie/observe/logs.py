@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import structlog  # noqa: TID251 - everyone else comes here
 
 from kelpie.core.time import Micros
-from kelpie.observe.foreign import ForeignHandler
-from kelpie.observe.render import as_json, as_text, scrub
+from kelpie.observe.library_logs import ForeignHandler
+from kelpie.observe.log_lines import as_json, as_text, scrub
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.observe import logs
-from kelpie.world.cells import Cell, Cells, Plan
+from kelpie.world.cells.port import Cell, Cells, Plan
 
 WARM_PER_PLAN = 2
 PLANS_MAX = 64  # that are remembered without a cell

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from kelpie.core.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
+from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
 
 __all__ = ["Ended", "How", "Job", "Meter", "Mount", "Runner", "Sandbox"]
 

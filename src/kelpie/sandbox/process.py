@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 
-from kelpie.core.confinement import Isolation
 from kelpie.core.errors import SandboxUnavailable
-from kelpie.sandbox.places import Places
+from kelpie.core.tools.confinement import Isolation
 from kelpie.sandbox.pool import Pool
 from kelpie.sandbox.port import Ended, How, Job
-from kelpie.world.broker import PROXY_ENV, Broker, Served
-from kelpie.world.cells import Cell, Cells, Left, Order, Plan
+from kelpie.sandbox.slots import Places
+from kelpie.world.cells.port import Cell, Cells, Left, Order, Plan
 from kelpie.world.clock import Clock
+from kelpie.world.egress.broker import PROXY_ENV, Broker, Served
 
 CELLS_MAX = 16
 WAITING_MAX = 256

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
 
-from kelpie.core.search import Hit, SearchMode
-from kelpie.search import fulltext, order, vectors
-from kelpie.search.fulltext import Kind
-from kelpie.search.lookup import Lookup, Only
+from kelpie.core.search_hits import Hit, SearchMode
+from kelpie.search import vector_rows as vectors
+from kelpie.search.item_lookup import Lookup, Only
 from kelpie.search.ranking import fused
 from kelpie.search.tables import search_items
-from kelpie.search.vectors import Vector
+from kelpie.search.text import fulltext, segment_queue
+from kelpie.search.text.fulltext import Kind
+from kelpie.search.vector_rows import Vector
 
 Near = tuple[int, float]  # the number of an item and its cosine to the query
 DEPTH = 4
@@ -85,7 +86,7 @@ def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
 def forget_scope(tx: Connection, kind: Kind, scope: str) -> None:
     """Takes away what is known of a scope that has no items any more, because its owner is gone."""
     vectors.forget_scope(tx, kind, scope)
-    order.forget(tx, kind, scope)
+    segment_queue.forget(tx, kind, scope)
 
 
 def find(

@@ -8,10 +8,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
-from kelpie.server import errors
-from kelpie.server.auth import Auth
-from kelpie.server.cells import CellServer
-from kelpie.server.guard import Guard, Trace
+from kelpie.server.edge.authentication import Auth
+from kelpie.server.edge.cell_listener import CellServer
+from kelpie.server.edge.guard import Guard, Trace
+from kelpie.server.http import errors
+from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
 from kelpie.server.kelpie import agents as agent_care
 from kelpie.server.kelpie import (
     block_history,
@@ -25,40 +26,28 @@ from kelpie.server.kelpie import (
     working_memory,
 )
 from kelpie.server.kelpie import models as model_care
-from kelpie.server.letta import (
-    absent,
-    access_tokens,
-    admin,
-    agents,
-    archives,
-    auth,
-    background,
-    blocks,
-    cancelling,
-    conversations,
-    drafts,
-    group_messages,
-    groups,
-    health,
-    identities,
-    internal_runs,
-    internal_templates,
-    internal_twins,
-    jobs,
-    mcp_servers,
-    messages,
-    messages_search,
-    models,
-    passages,
-    runs,
-    sandbox_configs,
-    steps,
-    tags,
-    tool_runs,
-    tools,
-    windows,
-)
-from kelpie.server.letta.search_shape import MODE_HEADER, NOTE_HEADER
+from kelpie.server.letta.accounts import access_token_routes, admin_routes, auth_routes
+from kelpie.server.letta.agents import block_routes, identity_routes, tag_routes, template_routes
+from kelpie.server.letta.agents import internal_routes as internal_agent_routes
+from kelpie.server.letta.agents import routes as agents
+from kelpie.server.letta.agents import tool_routes as agent_tool_routes
+from kelpie.server.letta.archives import passage_routes
+from kelpie.server.letta.archives import routes as archives
+from kelpie.server.letta.blocks import routes as blocks
+from kelpie.server.letta.compatibility import health_routes, missing_routes
+from kelpie.server.letta.conversations import background_routes, cancel_routes, preview_routes, window_routes
+from kelpie.server.letta.conversations import routes as conversations
+from kelpie.server.letta.groups import message_routes
+from kelpie.server.letta.groups import routes as groups
+from kelpie.server.letta.identities import routes as identities
+from kelpie.server.letta.mcp import routes as mcp_servers
+from kelpie.server.letta.message_search import routes as messages_search
+from kelpie.server.letta.messages import routes as messages
+from kelpie.server.letta.models import routes as models
+from kelpie.server.letta.runs import internal_routes, job_routes, step_routes
+from kelpie.server.letta.runs import routes as runs
+from kelpie.server.letta.tools import routes as tools
+from kelpie.server.letta.tools import run_routes, sandbox_routes
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie
@@ -72,52 +61,54 @@ _ANY_ORIGIN = ".*"  # no page has a credential unless it was given one: there ar
 
 _ROUTERS = (
     messages.router,  # the first is the cheapest to reach, and nothing is asked for as often
-    health.router,
+    health_routes.router,
     messages_search.router,
     agents.router,
-    blocks.agent_router,
-    tool_runs.agent_router,
-    tools.agent_router,
+    block_routes.router,
+    block_routes.block_router,
+    run_routes.agent_router,
+    agent_tool_routes.router,
     archives.agent_router,
-    passages.agent_router,
+    passage_routes.agent_router,
     working_memory.router,
     checkpoints.router,
-    identities.agent_router,
-    windows.router,
+    identity_routes.router,
+    identity_routes.identity_router,
+    window_routes.router,
     identities.block_router,
     blocks.router,
     block_history.router,
     data.router,
     mcp_servers.old_router,
-    tool_runs.router,
+    run_routes.router,
     tools.router,
     mcp_servers.router,
-    sandbox_configs.router,
-    internal_twins.agent_router,
-    internal_twins.block_router,
-    internal_templates.router,
+    sandbox_routes.router,
+    internal_agent_routes.agent_router,
+    internal_agent_routes.block_router,
+    template_routes.router,
     runs.router,
-    internal_runs.router,
-    steps.router,
-    steps.telemetry_router,
-    cancelling.router,
+    internal_routes.router,
+    step_routes.router,
+    step_routes.telemetry_router,
+    cancel_routes.router,
     conversations.router,
-    background.router,
+    background_routes.router,
     groups.agent_router,
-    drafts.router,
+    preview_routes.router,
     groups.router,
-    group_messages.router,
-    jobs.router,
+    message_routes.router,
+    job_routes.router,
     archives.router,
-    passages.router,
+    passage_routes.router,
     identities.router,
-    tags.router,
+    tag_routes.router,
     models.router,
     model_care.router,
-    admin.organization_router,
-    admin.user_router,
-    access_tokens.router,
-    auth.router,
+    admin_routes.organization_router,
+    admin_routes.user_router,
+    access_token_routes.router,
+    auth_routes.router,
     agent_care.router,
     keys.router,
     spending.router,
@@ -136,7 +127,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         app.router.routes.extend(router.routes)  # including them would analyse every route a second time
     app.add_api_route("/", _to_docs, include_in_schema=False)
     errors.register(app)
-    absent.register(app)
+    missing_routes.register(app)
     settings = kelpie.settings
     # The one added last is the first to see a request.
     app.add_middleware(Auth, kelpie=kelpie)

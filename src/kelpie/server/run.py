@@ -14,10 +14,10 @@ import uvicorn
 import uvloop
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings import Settings
+from kelpie.core.settings.settings import Settings
 from kelpie.observe import logs
 from kelpie.server.app import create_app
-from kelpie.server.http_config import http_config
+from kelpie.server.edge.http_config import http_config
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie

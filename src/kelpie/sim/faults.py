@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from kelpie.sim.loop import SimLoop
+from kelpie.sim.loop.loop import SimLoop
 
 T = TypeVar("T")
 

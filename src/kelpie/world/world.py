@@ -3,14 +3,14 @@
 import random
 from dataclasses import dataclass
 
-from kelpie.world.cells import Cells
+from kelpie.world.cells.port import Cells
 from kelpie.world.clock import Clock
 from kelpie.world.database import Database
-from kelpie.world.embedder import Embedder
-from kelpie.world.http import Http
+from kelpie.world.embedding.port import Embedder
+from kelpie.world.files.workspaces import Workspaces
+from kelpie.world.http.port import Http
 from kelpie.world.ids import Ids
-from kelpie.world.processes import Processes
-from kelpie.world.workspaces import Workspaces
+from kelpie.world.processes.processes import Processes
 
 
 @dataclass(frozen=True, slots=True)

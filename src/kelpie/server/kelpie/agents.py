@@ -2,12 +2,12 @@
 
 from pydantic import BaseModel, Field
 
-from kelpie.core.agents import AgentQuery, Include
+from kelpie.core.agents.agent import AgentQuery, Include
 from kelpie.core.ids import AgentId
 from kelpie.core.paging import Page
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.resource import resource
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.router import resource
 
 router = resource("/kelpie/agents", "agents (Kelpie)")
 

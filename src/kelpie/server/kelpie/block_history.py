@@ -5,15 +5,15 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from kelpie.core.block_history import VERSIONS_SHOWN_MAX, BlockVersion
+from kelpie.core.memory.block_history import VERSIONS_SHOWN_MAX, BlockVersion
 from kelpie.memory.block_history import Difference
 from kelpie.memory.diff import unified
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.block_shape import block_shape
-from kelpie.server.letta.ids import BlockPath
-from kelpie.server.letta.resource import resource
-from kelpie.server.letta.times import timestamp
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import BlockPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import timestamp
+from kelpie.server.letta.blocks.shape import block_shape
 
 router = resource("/blocks", "block history (Kelpie)")
 

@@ -7,10 +7,10 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.ids import AgentPath
-from kelpie.server.letta.resource import resource
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath
+from kelpie.server.http.router import resource
 
 router = resource("/agents/{agent_id}/memory", "checkpoints (Kelpie)")
 

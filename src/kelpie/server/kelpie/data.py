@@ -2,9 +2,9 @@
 
 from dataclasses import asdict
 
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.resource import resource
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.router import resource
 
 router = resource("/kelpie/data", "data (Kelpie)")
 

@@ -6,15 +6,15 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from kelpie.core.facts import Entity, FactQuery, FactSearch, FoundFact
-from kelpie.core.search import SearchMode
+from kelpie.core.memory.facts import Entity, FactQuery, FactSearch, FoundFact
+from kelpie.core.search_hits import SearchMode
 from kelpie.memory.facts import FactStatus
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.fact_settings_body import fact_settings_shape
-from kelpie.server.letta.ids import AgentPath, FactPath
-from kelpie.server.letta.resource import resource
-from kelpie.server.letta.times import moment, timestamp
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath, FactPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import moment, timestamp
+from kelpie.server.letta.agents.fact_settings_body import fact_settings_shape
 
 router = resource("/agents", "facts (Kelpie)")
 

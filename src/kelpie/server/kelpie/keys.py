@@ -5,16 +5,16 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kelpie.core.access import ApiKey, NewKey, Scope
-from kelpie.core.accounts import NAME_CHARS_MAX
+from kelpie.core.access.callers import NAME_CHARS_MAX
+from kelpie.core.access.credential_scopes import ApiKey, NewKey, Scope
 from kelpie.core.ids import AgentId, UserId
 from kelpie.core.time import from_datetime
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.ids import KeyPath
-from kelpie.server.letta.paging import Page50
-from kelpie.server.letta.resource import resource
-from kelpie.server.letta.times import timestamp
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import Page50
+from kelpie.server.http.path_ids import KeyPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import timestamp
 
 router = resource("/kelpie/keys", "keys (Kelpie)")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from kelpie.core.errors import ModelError
-from kelpie.server.letta.model_shape import ModelFacts, abilities
+from kelpie.server.letta.models.shape import ModelFacts, abilities
 
 
 class _Hidden(Protocol):

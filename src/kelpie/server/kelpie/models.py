@@ -7,13 +7,13 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from kelpie.core.errors import KelpieError, ModelError
-from kelpie.server import sse
-from kelpie.server.answer import Answer
-from kelpie.server.errors import error_frame, refusal
-from kelpie.server.house import House
+from kelpie.server.http import sse
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.errors import error_frame, refusal
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.router import resource
+from kelpie.server.http.sse import EventStream
 from kelpie.server.kelpie.model_report import report_shape
-from kelpie.server.letta.resource import resource
-from kelpie.server.sse import EventStream
 
 router = resource("/kelpie/models", "models (Kelpie)")
 

@@ -7,17 +7,17 @@ from pydantic import BaseModel, ConfigDict
 
 from kelpie.core.ids import RunId
 from kelpie.core.paging import Page
-from kelpie.core.policies import Policy
-from kelpie.core.quotas import cpu_seconds
-from kelpie.core.tool_calls import CallOutcome, CallQuery, CallRecord, ToolUsage
-from kelpie.core.tools import ToolQuery
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.ids import AgentPath
-from kelpie.server.letta.permission_body import LimitsBody, PermitsBody, limits_shape, permits_shape
-from kelpie.server.letta.resource import resource
-from kelpie.server.letta.times import timestamp
-from kelpie.tools.permissions import Registered
+from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord, ToolUsage
+from kelpie.core.permissions.policies import Policy
+from kelpie.core.permissions.quotas import cpu_seconds
+from kelpie.core.tools.tools import ToolQuery
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import timestamp
+from kelpie.server.letta.agents.permission_body import LimitsBody, PermitsBody, limits_shape, permits_shape
+from kelpie.tools.registry.permissions import Registered
 
 router = resource("/agents", "permissions (Kelpie)")
 registry = resource("/kelpie", "permissions (Kelpie)")

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from kelpie.core.confinement import Isolation
-from kelpie.server.answer import Answer
-from kelpie.server.letta.resource import resource
+from kelpie.core.tools.confinement import Isolation
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.router import resource
 
 if TYPE_CHECKING:
     from kelpie.app import Kelpie

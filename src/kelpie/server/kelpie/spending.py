@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from kelpie.core.budgets import MICROS_PER_DOLLAR, Spent
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.budget_body import budget_shape
-from kelpie.server.letta.ids import AgentPath
-from kelpie.server.letta.resource import resource
-from kelpie.server.letta.times import timestamp
+from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR, Spent
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import timestamp
+from kelpie.server.letta.agents.budget_body import budget_shape
 
 router = resource("/kelpie/agents", "spending (Kelpie)")
 

@@ -7,14 +7,14 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.errors import InvalidInput
+from kelpie.core.memory.working_memory import KEEP, Append, Change, Entry, EntryQuery, Increment, Merge, Order
 from kelpie.core.paging import Page
-from kelpie.core.working_memory import KEEP, Append, Change, Entry, EntryQuery, Increment, Merge, Order
-from kelpie.server.answer import Answer
-from kelpie.server.house import House
-from kelpie.server.letta.ids import AgentPath
-from kelpie.server.letta.paging import Order as Direction
-from kelpie.server.letta.resource import resource
-from kelpie.server.letta.times import moment, timestamp
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import Order as Direction
+from kelpie.server.http.path_ids import AgentPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import moment, timestamp
 
 LIMIT = 100
 LIMIT_MAX = 1000

@@ -1,45 +1,45 @@
 """The scenarios, by name."""
 
-from kelpie.sim.scenario import Scenario
-from kelpie.sim.scenarios.allowances import ALLOWANCES
-from kelpie.sim.scenarios.archival import EMBEDDINGS, PASSAGES
-from kelpie.sim.scenarios.background import BACKGROUND
-from kelpie.sim.scenarios.block_history import BLOCK_HISTORY
-from kelpie.sim.scenarios.budgets import BUDGETS
-from kelpie.sim.scenarios.callbacks import CALLBACKS
-from kelpie.sim.scenarios.cancels import CANCELLING
-from kelpie.sim.scenarios.clients import CLIENTS
-from kelpie.sim.scenarios.clocks import CLOCKS
-from kelpie.sim.scenarios.correspondence import CORRESPONDENCE
-from kelpie.sim.scenarios.corruption import CORRUPTION
-from kelpie.sim.scenarios.crashes import ANYWHERE, EVERY_POINT
-from kelpie.sim.scenarios.credentials import CREDENTIALS
-from kelpie.sim.scenarios.crowds import MANY_AGENTS, ONE_AGENT
-from kelpie.sim.scenarios.doubts import CUT_OFF, DOUBTS
-from kelpie.sim.scenarios.everything import EVERYTHING
-from kelpie.sim.scenarios.expiring import EXPIRING
-from kelpie.sim.scenarios.groups import DISK_FULL
-from kelpie.sim.scenarios.households import HOUSEHOLDS
-from kelpie.sim.scenarios.lanes import LANES
-from kelpie.sim.scenarios.learning import LEARNING
-from kelpie.sim.scenarios.lifecycle import LIFECYCLE
-from kelpie.sim.scenarios.models import LLM_FAULTS, NETWORK
-from kelpie.sim.scenarios.permits import PERMITS
-from kelpie.sim.scenarios.recollection import MEMORY_CRASHES, VECTOR_SEARCH
-from kelpie.sim.scenarios.records import RECORDS
-from kelpie.sim.scenarios.removals import REMOVALS
-from kelpie.sim.scenarios.renewals import RENEWALS
-from kelpie.sim.scenarios.rests import RESTS
-from kelpie.sim.scenarios.rivals import RIVALS
-from kelpie.sim.scenarios.rulings import RULINGS
-from kelpie.sim.scenarios.sandboxed import SANDBOXED
-from kelpie.sim.scenarios.shared import SHARED
-from kelpie.sim.scenarios.storage import CONVERSATIONS
-from kelpie.sim.scenarios.threads import THREADS
-from kelpie.sim.scenarios.toolboxes import TOOLBOXES
-from kelpie.sim.scenarios.waiting import WAITING
-from kelpie.sim.scenarios.windows import WINDOWS
-from kelpie.sim.scenarios.workings import WORKINGS
+from kelpie.sim.runs.scenario import Scenario
+from kelpie.sim.scenarios.basic.all_faults import EVERYTHING
+from kelpie.sim.scenarios.basic.clock_faults import CLOCKS
+from kelpie.sim.scenarios.basic.commit_groups import DISK_FULL
+from kelpie.sim.scenarios.basic.crashes import ANYWHERE, EVERY_POINT
+from kelpie.sim.scenarios.basic.many_messages import MANY_AGENTS, ONE_AGENT
+from kelpie.sim.scenarios.basic.model_faults import LLM_FAULTS, NETWORK
+from kelpie.sim.scenarios.basic.slow_clients import CLIENTS
+from kelpie.sim.scenarios.basic.storage_faults import CONVERSATIONS
+from kelpie.sim.scenarios.basic.two_servers import RIVALS
+from kelpie.sim.scenarios.fixtures.cell_setup import SANDBOXED
+from kelpie.sim.scenarios.memory.archives import EMBEDDINGS, PASSAGES
+from kelpie.sim.scenarios.memory.block_history import BLOCK_HISTORY
+from kelpie.sim.scenarios.memory.corruption import CORRUPTION
+from kelpie.sim.scenarios.memory.facts import LEARNING
+from kelpie.sim.scenarios.memory.memory_tools import MEMORY_CRASHES, VECTOR_SEARCH
+from kelpie.sim.scenarios.memory.shared_blocks import SHARED
+from kelpie.sim.scenarios.memory.working_memory import WORKINGS
+from kelpie.sim.scenarios.records.agent_records import HOUSEHOLDS
+from kelpie.sim.scenarios.records.archive_records import RECORDS
+from kelpie.sim.scenarios.records.conversation_records import THREADS
+from kelpie.sim.scenarios.records.credentials import CREDENTIALS
+from kelpie.sim.scenarios.records.tool_records import TOOLBOXES
+from kelpie.sim.scenarios.records.unknown_outcomes import CUT_OFF, DOUBTS
+from kelpie.sim.scenarios.tools.agent_messages import CORRESPONDENCE
+from kelpie.sim.scenarios.tools.permissions import PERMITS
+from kelpie.sim.scenarios.tools.quotas import ALLOWANCES
+from kelpie.sim.scenarios.tools.tool_callbacks import CALLBACKS
+from kelpie.sim.scenarios.tools.tool_changes import RENEWALS
+from kelpie.sim.scenarios.turns.approval_expiry import EXPIRING
+from kelpie.sim.scenarios.turns.approvals import WAITING
+from kelpie.sim.scenarios.turns.background_runs import BACKGROUND
+from kelpie.sim.scenarios.turns.budgets import BUDGETS
+from kelpie.sim.scenarios.turns.cancelling import CANCELLING
+from kelpie.sim.scenarios.turns.compaction import WINDOWS
+from kelpie.sim.scenarios.turns.conversations_at_once import LANES
+from kelpie.sim.scenarios.turns.deletions import REMOVALS
+from kelpie.sim.scenarios.turns.pauses import RESTS
+from kelpie.sim.scenarios.turns.start_and_stop import LIFECYCLE
+from kelpie.sim.scenarios.turns.tool_rules import RULINGS
 
 SCENARIOS: dict[str, Scenario] = {
     scenario.name: scenario

@@ -1,13 +1,11 @@
 """The schema, once, for every dialect. Times are integers (microseconds UTC); what nobody filters on is JSON."""
 
 from kelpie.search import tables as search
-from kelpie.storage.tables.accounts import organizations, users
-from kelpie.storage.tables.agents import agent_secrets, agent_tags, agents
+from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, users
+from kelpie.storage.tables.agents import agent_head, agent_secrets, agent_tags, agents, nodes
 from kelpie.storage.tables.archives import agent_archives, archives, passage_tags, passages
 from kelpie.storage.tables.blocks import agent_blocks, block_history, block_tags, blocks
 from kelpie.storage.tables.conversations import conversation_blocks, conversation_shares, conversations
-from kelpie.storage.tables.credentials import access_token_agents, access_tokens, api_keys
-from kelpie.storage.tables.facts import entities, fact_sources, fact_states, facts
 from kelpie.storage.tables.groups import group_agents, group_blocks, groups
 from kelpie.storage.tables.history import (
     approvals,
@@ -21,14 +19,18 @@ from kelpie.storage.tables.history import (
 )
 from kelpie.storage.tables.identities import agent_identities, block_identities, identities
 from kelpie.storage.tables.jobs import jobs
-from kelpie.storage.tables.mcp_servers import mcp_servers
+from kelpie.storage.tables.memory import (
+    entities,
+    fact_sources,
+    fact_states,
+    facts,
+    working_memory,
+    working_memory_heads,
+)
 from kelpie.storage.tables.metadata import metadata
-from kelpie.storage.tables.nodes import agent_head, nodes
 from kelpie.storage.tables.permissions import tool_calls, tool_policies
-from kelpie.storage.tables.sandboxes import sandbox_configs, sandbox_variables
 from kelpie.storage.tables.streams import run_events, run_otids
-from kelpie.storage.tables.tools import agent_tools, tool_tags, tools
-from kelpie.storage.tables.working_memory import working_memory, working_memory_heads
+from kelpie.storage.tables.tools import agent_tools, mcp_servers, sandbox_configs, sandbox_variables, tool_tags, tools
 
 for _table in search.metadata.sorted_tables:
     _table.to_metadata(metadata)

@@ -1,7 +1,10 @@
-"""Organisations and their users. Rows elsewhere name their organisation without a foreign key: removing one is a
-matter for its door, which refuses while anything is left in it."""
+"""Organizations, their users, API keys and access tokens.
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
+Rows elsewhere name their organization without a foreign key: its API refuses to delete an organization that still
+has rows. A secret is stored as its digest only; keys and tokens are deleted with their user.
+"""
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 
 from kelpie.storage.tables.metadata import metadata
 
@@ -26,4 +29,47 @@ users = Table(
     Column("updated_at", BigInteger, nullable=False),
     Index(None, "created_at", "id"),
     Index(None, "organization_id"),
+)
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("hint", Text, nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("agent_ids", JSON(none_as_null=True)),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("last_used_at", BigInteger),
+    Index(None, "organization_id", "created_at", "id"),
+    Index(None, "user_id"),
+)
+
+access_tokens = Table(
+    "access_tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("user_id", Text, ForeignKey("users.id", ondelete="CASCADE"), nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("hostname", Text, nullable=False),
+    Column("policy", JSON, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Index(None, "organization_id", "created_at", "id"),
+    Index(None, "user_id"),
+    Index(None, "expires_at"),
+)
+
+# For finding the tokens of an agent; what a token may do stands in its policy.
+access_token_agents = Table(
+    "access_token_agents",
+    metadata,
+    Column("token_id", Text, ForeignKey("access_tokens.id", ondelete="CASCADE"), primary_key=True),
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Index(None, "agent_id"),
 )

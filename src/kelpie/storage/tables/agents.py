@@ -1,4 +1,7 @@
-"""Agents and what belongs to one agent alone."""
+"""Agents, what belongs to one agent alone, and the nodes that own agents.
+
+Every journal commit first moves `agent_head.version` under the epoch and owner it believes in: the fence.
+"""
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
@@ -69,4 +72,24 @@ agent_secrets = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     UniqueConstraint("agent_id", "key"),
+)
+
+nodes = Table(
+    "node",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("incarnation", BigInteger, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+# Narrow on purpose: it is written by every journal commit.
+agent_head = Table(
+    "agent_head",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("owner", Text),
+    Column("owner_incarnation", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
 )

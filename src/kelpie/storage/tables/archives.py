@@ -2,7 +2,7 @@
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
 
-from kelpie.storage.checksums import KeptJson
+from kelpie.storage.rows.checksums import KeptJson
 from kelpie.storage.tables.metadata import metadata
 
 archives = Table(

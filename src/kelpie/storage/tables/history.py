@@ -18,7 +18,7 @@ from sqlalchemy import (
     column,
 )
 
-from kelpie.storage.checksums import KeptJson
+from kelpie.storage.rows.checksums import KeptJson
 from kelpie.storage.tables.metadata import metadata
 
 # Most messages belong to no conversation and no group and answer no call that waited; these indexes hold the others.

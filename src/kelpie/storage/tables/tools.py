@@ -1,4 +1,4 @@
-"""Tools and who has them."""
+"""Tools and the agents that have them, MCP servers, and sandbox configurations with their variables."""
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
@@ -34,7 +34,7 @@ tools = Table(
     Index(None, "organization_id", "created_at", "id"),
 )
 
-# The tags once more, to be searched by; `storage.tool_search` keeps the two together.
+# The tags once more, to be searched by; `storage.tools.search` keeps the two together.
 tool_tags = Table(
     "tool_tags",
     metadata,
@@ -49,4 +49,57 @@ agent_tools = Table(
     Column("tool_id", Text, ForeignKey("tools.id", ondelete="CASCADE"), primary_key=True),
     Column("position", Integer, nullable=False),
     Index(None, "tool_id"),
+)
+
+mcp_servers = Table(
+    "mcp_servers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("server_name", Text, nullable=False),
+    Column("server_type", Text, nullable=False),
+    Column("command", Text),
+    Column("args", JSON, nullable=False),
+    Column("env", JSON(none_as_null=True)),
+    Column("server_url", Text),
+    Column("auth_header", Text),
+    Column("token", Text),
+    Column("custom_headers", JSON(none_as_null=True)),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("organization_id", "server_name"),
+    Index(None, "organization_id", "created_at", "id"),
+)
+
+sandbox_configs = Table(
+    "sandbox_configs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("config", JSON, nullable=False),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("organization_id", "type"),
+)
+
+sandbox_variables = Table(
+    "sandbox_variables",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("organization_id", Text, nullable=False),
+    Column("sandbox_config_id", Text, ForeignKey("sandbox_configs.id", ondelete="CASCADE"), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("description", Text),
+    Column("created_by_id", Text),
+    Column("last_updated_by_id", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("sandbox_config_id", "key"),
+    Index(None, "sandbox_config_id", "created_at", "id"),
 )

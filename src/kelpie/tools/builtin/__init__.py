@@ -5,23 +5,23 @@ from dataclasses import dataclass
 
 from kelpie.core.ids import DEFAULT_USER, OrganizationId, ToolId
 from kelpie.core.time import Micros
-from kelpie.core.tools import Tool, ToolType
+from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.tools.builtin import (
     archival,
+    async_messages,
     block_edits,
     conversation,
     facts,
     memory_command,
     memory_patch,
     pause,
-    posting,
     schemas,
     voice,
     working_memory,
 )
-from kelpie.tools.foresight import Preparation
-from kelpie.tools.identity import stable_uuid
-from kelpie.tools.port import TransactionalTool
+from kelpie.tools.calls.interface import TransactionalTool
+from kelpie.tools.calls.precomputed_search import Preparation
+from kelpie.tools.calls.stable_ids import stable_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ BUILTINS: dict[str, Builtin] = {
         Builtin(schemas.SEARCH_MEMORY, _VOICE, voice.search_memory, foresee=voice.foresee_search),
         Builtin(schemas.SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY, _AGENTS, None),
         Builtin(schemas.SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS, _AGENTS, None),
-        Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, posting.send_message_to_agent_async),
+        Builtin(schemas.SEND_MESSAGE_TO_AGENT_ASYNC, _AGENTS, async_messages.send_message_to_agent_async),
         Builtin(schemas.RUN_CODE, _CODE, None, parallel=True),
         Builtin(schemas.RUN_CODE_WITH_TOOLS, _CODE, None),
         Builtin(schemas.SHELL, _CODE, None),

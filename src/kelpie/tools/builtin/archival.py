@@ -6,14 +6,14 @@ from typing import Any
 
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ArchiveId, PassageId
-from kelpie.core.passages import PASSAGE_CHARS_MAX, TAGS_MAX, Passage, PassageQuery
-from kelpie.core.search import reach
-from kelpie.memory.edits import cleaned
-from kelpie.storage import archives, passage_finding, passages
-from kelpie.tools.builtin import dates
+from kelpie.core.memory.passages import PASSAGE_CHARS_MAX, TAGS_MAX, Passage, PassageQuery
+from kelpie.core.search_hits import reach
+from kelpie.memory.text_edits import cleaned
+from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
-from kelpie.tools.foresight import Foresight
-from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
 PAGES_MAX = 100
@@ -99,7 +99,7 @@ def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
     query = replace(query, mode="hybrid" if call.insight.by_meaning else "fts")
-    every = passage_finding.search(tx, archive_id, query, call.insight.passages) if archive_id else []
+    every = passage_search.search(tx, archive_id, query, call.insight.passages) if archive_id else []
     found = [each for each in every if not each.passage.lost]
     return [
         {

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.memory import edits
+from kelpie.memory import text_edits
 from kelpie.tools.builtin import own_blocks
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.world.database import Tx
 
 ABOUT_PERSON = "human"  # the label of the block about the person the agent talks with
@@ -17,25 +17,25 @@ def core_memory_append(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) 
     block = own_blocks.find(tx, call, label)
     if block is None:
         return Outcome(own_blocks.create(tx, call, label, content).value, touched=(call.agent.id,))
-    return own_blocks.write(tx, call, block, edits.append(block.value, content))
+    return own_blocks.write(tx, call, block, text_edits.append(block.value, content))
 
 
 def core_memory_replace(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     block = own_blocks.editable(tx, call, arguments["label"])
-    value = edits.replace_all(block.value, arguments["old_content"], arguments["new_content"])
+    value = text_edits.replace_all(block.value, arguments["old_content"], arguments["new_content"])
     return own_blocks.write(tx, call, block, value)
 
 
 def memory_replace(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     block = own_blocks.editable(tx, call, arguments["label"])
-    old, new = (edits.plain(arguments[name], name) for name in ("old_string", "new_string"))
-    return own_blocks.write(tx, call, block, edits.replace_once(block.value.expandtabs(), old, new))
+    old, new = (text_edits.plain(arguments[name], name) for name in ("old_string", "new_string"))
+    return own_blocks.write(tx, call, block, text_edits.replace_once(block.value.expandtabs(), old, new))
 
 
 def memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     block = own_blocks.editable(tx, call, arguments["label"])
-    text = edits.plain(arguments["new_string"], "new_string")
-    value = edits.insert(block.value.expandtabs(), text, arguments.get("insert_line", edits.END))
+    text = text_edits.plain(arguments["new_string"], "new_string")
+    value = text_edits.insert(block.value.expandtabs(), text, arguments.get("insert_line", text_edits.END))
     return own_blocks.write(tx, call, block, value)
 
 
@@ -55,7 +55,7 @@ def rethink_user_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
 
 
 def _rethink(tx: Tx, call: CallContext, label: str, new_memory: str) -> Outcome:
-    text = edits.plain(new_memory, "new_memory")
+    text = text_edits.plain(new_memory, "new_memory")
     block = own_blocks.find(tx, call, label)
     if block is None:
         return Outcome(own_blocks.create(tx, call, label, text).value, touched=(call.agent.id,))

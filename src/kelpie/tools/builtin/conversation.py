@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 import orjson
 
+from kelpie.core.conversations.messages import Message, MessageSearch, Role
 from kelpie.core.errors import ToolError
-from kelpie.core.messages import Message, MessageSearch, Role
-from kelpie.core.search import Hit
+from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
-from kelpie.storage import recall
-from kelpie.tools.builtin import dates
-from kelpie.tools.foresight import Foresight
-from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
+from kelpie.storage.conversations import message_search
+from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
 SENT = "Sent message successfully."
@@ -84,7 +84,7 @@ def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, 
     since, until = dates.bounds(
         ("start_date", arguments["start_date"]), ("end_date", arguments.get("end_date")), zone, call.now
     )
-    found = recall.spoken_between(tx, call.agent.id, since, until, page * PAGE, PAGE + 1)
+    found = message_search.spoken_between(tx, call.agent.id, since, until, page * PAGE, PAGE + 1)
     shown = {
         "message": f"{min(len(found), PAGE)} on page {page}, oldest first." if found else f"Nothing on page {page}.",
         "page": page,
@@ -102,7 +102,7 @@ def said(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[dict[str, Any
         return []
     zone, insight = dates.zone_of(call.agent.timezone), call.insight
     asked = replace(wanted, mode="hybrid" if insight.by_meaning else "fts")
-    found = recall.search(tx, call.agent.organization_id, asked, insight.messages)
+    found = message_search.search(tx, call.agent.organization_id, asked, insight.messages)
     return [_shown(message, hit, call, zone) for message, hit in found]
 
 

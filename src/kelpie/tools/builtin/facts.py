@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.core.facts import FactSearch, FoundFact
-from kelpie.storage import facts
-from kelpie.tools.builtin import dates
+from kelpie.core.memory.facts import FactSearch, FoundFact
+from kelpie.storage.memory import facts
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
-from kelpie.tools.foresight import Foresight
-from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
 

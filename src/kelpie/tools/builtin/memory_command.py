@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kelpie.core.errors import ToolError
-from kelpie.memory import edits
+from kelpie.memory import text_edits
 from kelpie.tools.builtin import own_blocks
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.world.database import Tx
 
 _Arguments = Mapping[str, Any]
@@ -29,42 +29,42 @@ def _needed(arguments: _Arguments, *names: str) -> list[Any]:
 
 def _create(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
     path, description = _needed(arguments, "path", "description")
-    text = edits.plain(arguments.get("file_text") or "", "file_text")
-    block = own_blocks.create(tx, call, edits.label_of(path), text, description)
+    text = text_edits.plain(arguments.get("file_text") or "", "file_text")
+    block = own_blocks.create(tx, call, text_edits.label_of(path), text, description)
     return Outcome(f"Made the memory block '{block.label}'.", touched=(call.agent.id,))
 
 
 def _str_replace(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
     path, old, new = _needed(arguments, "path", "old_string", "new_string")
-    block = own_blocks.editable(tx, call, edits.label_of(path))
-    old, new = edits.plain(old, "old_string"), edits.plain(new, "new_string")
-    return own_blocks.write(tx, call, block, edits.replace_once(block.value.expandtabs(), old, new))
+    block = own_blocks.editable(tx, call, text_edits.label_of(path))
+    old, new = text_edits.plain(old, "old_string"), text_edits.plain(new, "new_string")
+    return own_blocks.write(tx, call, block, text_edits.replace_once(block.value.expandtabs(), old, new))
 
 
 def _insert(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
     path, text = _needed(arguments, "path", "insert_text")
-    block = own_blocks.editable(tx, call, edits.label_of(path))
+    block = own_blocks.editable(tx, call, text_edits.label_of(path))
     line = arguments.get("insert_line")
-    value = edits.insert(
-        block.value.expandtabs(), edits.plain(text, "insert_text"), edits.END if line is None else line
+    value = text_edits.insert(
+        block.value.expandtabs(), text_edits.plain(text, "insert_text"), text_edits.END if line is None else line
     )
     return own_blocks.write(tx, call, block, value)
 
 
 def _delete(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
     (path,) = _needed(arguments, "path")
-    return own_blocks.remove(tx, call, edits.label_of(path))
+    return own_blocks.remove(tx, call, text_edits.label_of(path))
 
 
 def _rename(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
     """Two forms: old_path and new_path change the label, path and description change the description."""
     if arguments.get("old_path") is None and arguments.get("new_path") is None:
         path, description = _needed(arguments, "path", "description")
-        block = own_blocks.editable(tx, call, edits.label_of(path))
+        block = own_blocks.editable(tx, call, text_edits.label_of(path))
         touched = own_blocks.relabel(tx, call, block, None, description)
         return Outcome(f"Changed the description of the block '{block.label}'.", touched=touched)
     old, new = _needed(arguments, "old_path", "new_path")
-    block, label = own_blocks.editable(tx, call, edits.label_of(old)), edits.label_of(new)
+    block, label = own_blocks.editable(tx, call, text_edits.label_of(old)), text_edits.label_of(new)
     touched = own_blocks.relabel(tx, call, block, label, arguments.get("description"))
     return Outcome(f"The block '{block.label}' is now called '{label}'.", touched=touched)
 

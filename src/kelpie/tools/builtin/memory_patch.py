@@ -6,7 +6,7 @@ from typing import Any
 from kelpie.core.ids import AgentId
 from kelpie.memory.patch import Add, Change, Delete, apply, parse
 from kelpie.tools.builtin import own_blocks
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.world.database import Tx
 
 

@@ -7,15 +7,16 @@ the people who run it.
 
 import re
 
-from kelpie.core.blocks import Block, NewBlock
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId, BlockId
-from kelpie.core.tokens import weigh
-from kelpie.memory import edits
+from kelpie.core.memory.blocks import Block, NewBlock
+from kelpie.core.token_estimates import weigh
+from kelpie.memory import text_edits
 from kelpie.memory.blocks import make
-from kelpie.storage import block_carriers, blocks
-from kelpie.tools.identity import stable_uuid
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
+from kelpie.tools.calls.interface import CallContext, Outcome
+from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 
 _LABEL = re.compile(r"[\w./-]{1,100}")
@@ -35,15 +36,15 @@ def find(tx: Tx, call: CallContext, label: str) -> Block | None:
 
 def _labelled(tx: Tx, call: CallContext, label: str) -> Block | None:
     """The block of this label that the call sees: in a conversation its own copy goes before the agent's block."""
-    own = block_carriers.own_by_label(tx, call.conversation_id, label) if call.conversation_id else None
-    return own or block_carriers.by_label(tx, call.agent.id, label, lock=True)
+    own = block_attachments.own_by_label(tx, call.conversation_id, label) if call.conversation_id else None
+    return own or block_attachments.by_label(tx, call.agent.id, label, lock=True)
 
 
 def editable(tx: Tx, call: CallContext, label: str) -> Block:
     """The same, for a block that must be there. Raises ToolError naming the blocks there are."""
     block = find(tx, call, label)
     if block is None:
-        shown = block_carriers.shown(tx, call.agent.id, call.conversation_id)
+        shown = block_attachments.shown(tx, call.agent.id, call.conversation_id)
         labels = ", ".join(sorted(b.label for b in shown)) or "none"
         raise ToolError(f"You have no memory block '{label}'. Your blocks: {labels}.")
     return block
@@ -52,20 +53,20 @@ def editable(tx: Tx, call: CallContext, label: str) -> Block:
 def write(tx: Tx, call: CallContext, block: Block, value: str) -> Outcome:
     """Gives the block a new value; the answer is that value. Raises ToolError when it is too long."""
     _check_size(tx, call, block.label, block.value, value, block.limit)
-    after, _, touched = blocks.update(tx, block.id, {"value": edits.cleaned(value)}, call.change)
+    after, _, touched = blocks.update(tx, block.id, {"value": text_edits.cleaned(value)}, call.change)
     return Outcome(after.value, touched=touched)
 
 
 def create(tx: Tx, call: CallContext, label: str, value: str, description: str | None = None) -> Block:
     """Makes a block and hangs it on the agent. Raises ToolError for a label that is taken or cannot be one."""
     _check_free(tx, call, label)
-    new = NewBlock(label, edits.cleaned(value), call.block_rules.limit, description)
+    new = NewBlock(label, text_edits.cleaned(value), call.block_rules.limit, description)
     _check_size(tx, call, label, "", new.value, call.block_rules.limit)
     # One call may make several blocks from its one fresh uuid, but only one of each label.
     block_id = BlockId(f"block-{stable_uuid(call.fresh_uuid, label)}")
     block = make(new, block_id, call.now, call.agent.id, call.agent.organization_id)
     blocks.insert(tx, (block,), call.author)
-    block_carriers.attach(tx, call.agent.id, block.id)
+    block_attachments.attach(tx, call.agent.id, block.id)
     return block
 
 
@@ -73,7 +74,7 @@ def remove(tx: Tx, call: CallContext, label: str) -> Outcome:
     """Takes a block off the agent: others may carry it, and people can hang it back. Raises ToolError."""
     block = editable(tx, call, label)
     _check_shared(tx, call, label)
-    block_carriers.detach(tx, call.agent.id, block.id)
+    block_attachments.detach(tx, call.agent.id, block.id)
     return Outcome(f"Removed the block '{label}' from your memory.", touched=(call.agent.id,))
 
 
@@ -88,24 +89,24 @@ def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, descript
         _check_free(tx, call, label)
         changes["label"] = label
     if description is not None:
-        changes["description"] = edits.cleaned(description)
+        changes["description"] = text_edits.cleaned(description)
     _, _, touched = blocks.update(tx, block.id, changes, call.change)
     return touched
 
 
 def _check_shared(tx: Tx, call: CallContext, label: str) -> None:
     """A copy stands for the agent's block of its label, which would show again under it if the copy gave it up."""
-    if call.conversation_id and block_carriers.own_by_label(tx, call.conversation_id, label) is not None:
+    if call.conversation_id and block_attachments.own_by_label(tx, call.conversation_id, label) is not None:
         raise ToolError(f"The block '{label}' is this conversation's own, so it keeps its name; change what it says.")
 
 
 def _check_size(tx: Tx, call: CallContext, label: str, before: str, after: str, limit: int) -> None:
     """Both what the block may hold and what all blocks of the prompt may. Raises ToolError."""
-    edits.check_limit(label, before, after, limit)
+    text_edits.check_limit(label, before, after, limit)
     if (grows_by := weigh(after) - weigh(before)) > 0:
-        shown = block_carriers.shown(tx, call.agent.id, call.conversation_id)
+        shown = block_attachments.shown(tx, call.agent.id, call.conversation_id)
         budget = call.block_rules.budget(call.agent.model.context_window)
-        edits.check_budget(label, grows_by, [block.value for block in shown], budget)
+        text_edits.check_budget(label, grows_by, [block.value for block in shown], budget)
 
 
 def _check_free(tx: Tx, call: CallContext, label: str) -> None:

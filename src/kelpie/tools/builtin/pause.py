@@ -5,13 +5,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kelpie.core.agents import AgentType
+from kelpie.core.agents.agent import AgentType
 from kelpie.core.errors import InvalidInput
 from kelpie.core.time import MICROS_PER_SECOND
-from kelpie.core.tools import Tool, ToolType
-from kelpie.storage import agents
+from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.storage.agents import agents
 from kelpie.tools.builtin.schemas import PAUSE_HEARTBEATS
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.world.database import Tx
 
 NAME: str = PAUSE_HEARTBEATS["name"]

@@ -7,17 +7,17 @@ from typing import Any
 
 import orjson
 
+from kelpie.core.conversations.messages import MessageQuery, Role
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import PassageId
-from kelpie.core.messages import MessageQuery, Role
-from kelpie.core.passages import PASSAGE_CHARS_MAX, PassageQuery
+from kelpie.core.memory.passages import PASSAGE_CHARS_MAX, PassageQuery
 from kelpie.core.time import MICROS_PER_SECOND, Micros
-from kelpie.memory.edits import cleaned
-from kelpie.storage import messages
+from kelpie.memory.text_edits import cleaned
+from kelpie.storage.conversations import messages
 from kelpie.tools.builtin import archival, conversation
-from kelpie.tools.foresight import Foresight
-from kelpie.tools.identity import stable_uuid
-from kelpie.tools.port import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 
 CHUNKS_MAX = 100

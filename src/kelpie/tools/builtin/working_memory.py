@@ -9,12 +9,12 @@ from typing import Any
 import orjson
 
 from kelpie.core.errors import ToolError
+from kelpie.core.memory.working_memory import KEEP, Append, Change, Entry, EntryQuery, Increment, Merge
 from kelpie.core.paging import Page
-from kelpie.core.working_memory import KEEP, Append, Change, Entry, EntryQuery, Increment, Merge
 from kelpie.memory import working_memory
 from kelpie.memory.working_memory import Place
-from kelpie.tools.builtin import dates
-from kelpie.tools.port import CallContext, Outcome
+from kelpie.tools.calls.interface import CallContext, Outcome
+from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
 LIST_DEFAULT = 20

@@ -5,9 +5,9 @@ from typing import Any
 
 import orjson
 
-from kelpie.core.confinement import MEGABYTE, Confinement
+from kelpie.core.tools.confinement import MEGABYTE, Confinement
 from kelpie.sandbox.port import Ended, How
-from kelpie.tools.port import Outcome
+from kelpie.tools.calls.interface import Outcome
 
 CHARS_MAX = 20_000  # of each stream; more would only push other things out of the prompt
 

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.core.confinement import Runner
 from kelpie.core.errors import ToolError
-from kelpie.core.tool_sandbox import confined
-from kelpie.core.tools import Tool
+from kelpie.core.tools.confinement import Runner
+from kelpie.core.tools.tool_confinement import confined
+from kelpie.core.tools.tools import Tool
 from kelpie.sandbox.port import Job, Sandbox
-from kelpie.tools.callback import Callback
-from kelpie.tools.code.programs import command
+from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.code.reports import report
-from kelpie.tools.code.running import required
+from kelpie.tools.code.run_code import required
+from kelpie.tools.code.runtimes import command
 from kelpie.tools.code.workspace import TARGET, Workspace
-from kelpie.tools.port import CallContext, Outcome
 
 
 class Shell:

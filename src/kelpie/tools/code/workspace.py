@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from kelpie.core.confinement import MEGABYTE, Mount
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId
+from kelpie.core.tools.confinement import MEGABYTE, Mount
 from kelpie.sandbox.port import Meter
-from kelpie.world.workspaces import ENTRIES_MAX, Size, Workspaces
+from kelpie.world.files.workspaces import ENTRIES_MAX, Size, Workspaces
 
 TARGET = "/workspace"
 LOOK_S = 0.25

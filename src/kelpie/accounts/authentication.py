@@ -1,0 +1,132 @@
+"""Who comes in: from the credential of a request to a pass, and from a pass to the caller it acts for.
+
+A credential that was right is known again by a keyed digest, so a request costs neither a slow hash nor a look at the
+database. What fails must never let anyone in: an error of the database is an error, not an open door.
+"""
+
+import asyncio
+import hashlib
+import hmac
+
+from kelpie.accounts.cache import Known
+from kelpie.accounts.credentials import Credential, looks_like_ours, parse
+from kelpie.accounts.last_use import LastUse
+from kelpie.accounts.login_failures import Failures
+from kelpie.accounts.password import Password
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller, User
+from kelpie.core.access.credential_scopes import OPERATOR, Pass, Scope, pass_of_key, pass_of_token
+from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, TokenId, UserId
+from kelpie.core.settings.settings import Settings
+from kelpie.storage.accounts import access_tokens, accounts, api_keys
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+
+class Gate:
+    """Made once for a server. `kept` is what is kept of a password that was made."""
+
+    def __init__(self, world: World, settings: Settings, kept: str | None = None) -> None:
+        """Raises ConfigurationError for a password that cannot be one."""
+        self.protected = settings.protected
+        self._world = world
+        self._password = Password(world.ids, plain=settings.password, kept=kept if self.protected else None)
+        self._key = world.ids.secret()
+        self._passes: Known[bytes, tuple[Pass, KeyId | None]] = Known()
+        self._users: Known[UserId, User] = Known()
+        self._failures = Failures()
+        self._last_use = LastUse(world)
+
+    async def admit(self, given: str | None, address: str) -> Pass:
+        """The pass for a credential, None being a request without one.
+
+        Raises Unauthorized, or Overloaded when the address has guessed wrong too often.
+        """
+        if given is not None and looks_like_ours(given):
+            return await self._by_row(given, address)
+        if not self.protected:
+            return OPERATOR
+        if given is None:
+            raise Unauthorized
+        if not self._password.is_known(given):
+            self._must_not_wait(address)
+            if not await self._password.matches(given):
+                raise self._failed(address)
+        return OPERATOR
+
+    async def check_password(self, text: str, address: str) -> None:
+        """Raises as `admit` does when this is not the server's password; one that has none takes any."""
+        if self.protected:
+            await self.admit(text, address)
+
+    async def caller(self, given: Pass, user_id: UserId | None) -> Caller:
+        """Whom a request acts for; an operator may name any user, and an unknown one is the default user.
+
+        Raises Forbidden when a key or token would act for another user.
+        """
+        if not given.operator:
+            if user_id not in (None, given.user_id):
+                raise Forbidden("user_id: a key acts for its own user only; leave the header out.")
+            may_write = Scope.write in given.scopes
+            return Caller(given.user_id, given.organization_id, key_id=given.key_id, sees_secrets=may_write)
+        if user_id is None or user_id == DEFAULT_USER:
+            return DEFAULT_CALLER
+        user = await self._users.find(user_id, lambda: self._user(user_id))
+        if user is None:
+            return DEFAULT_CALLER
+        return Caller(user.id, user.organization_id, operator=user.organization_id == DEFAULT_ORGANIZATION)
+
+    def forget(self) -> None:
+        """A user, a key or a token changed or went: whoever comes next is looked up again."""
+        self._passes.forget()
+        self._users.forget()
+
+    async def close(self) -> None:
+        """Writes down what is not yet."""
+        await self._last_use.close()
+
+    async def _by_row(self, text: str, address: str) -> Pass:
+        mark = hmac.digest(self._key, text.encode(), hashlib.sha256)
+        found = self._passes.get(mark)
+        if found is None:
+            self._must_not_wait(address)
+            found = await self._passes.find(mark, lambda: self._look_up(text))
+            if found is None:
+                raise self._failed(address)
+        admitted, key_id = found
+        if admitted.expires_at is not None and admitted.expires_at <= self._world.clock.now():
+            raise Unauthorized  # not a guess: it was right once
+        if key_id is not None:
+            self._last_use.note(key_id)
+        return admitted
+
+    async def _look_up(self, text: str) -> tuple[Pass, KeyId | None] | None:
+        credential = parse(text)
+        return None if credential is None else await self._world.database.read(lambda tx: _proved(tx, credential))
+
+    async def _user(self, user_id: UserId) -> User | None:
+        return await self._world.database.read(lambda tx: accounts.find_user(tx, user_id))
+
+    def _must_not_wait(self, address: str) -> None:
+        wait_s = self._failures.wait_s(address, _now_s())
+        if wait_s > 0:
+            raise Overloaded("Too many failed logins from this address; try again later.", wait_s)
+
+    def _failed(self, address: str) -> Unauthorized:
+        self._failures.note(address, _now_s())
+        return Unauthorized()
+
+
+def _proved(tx: Tx, credential: Credential) -> tuple[Pass, KeyId | None] | None:
+    if isinstance(credential.id, KeyId):
+        key = api_keys.find(tx, credential.id)
+        proved = credential.proves(key[1] if key else None)
+        return (pass_of_key(key[0]), credential.id) if key and proved else None
+    assert isinstance(credential.id, TokenId)
+    token = access_tokens.find(tx, credential.id)
+    proved = credential.proves(token[1] if token else None)
+    return (pass_of_token(token[0]), None) if token and proved else None
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

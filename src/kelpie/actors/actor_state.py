@@ -1,0 +1,77 @@
+"""How one key is doing: its state and its latest failure. The only place of the room that changes either."""
+
+import asyncio
+from typing import Any
+
+from kelpie.actors.environment import Stage
+from kelpie.actors.failure import Failure, failure_after
+from kelpie.core.agents.activation_state import Lifecycle, State
+from kelpie.core.agents.agent import ActivationStatus
+from kelpie.core.errors import ActivationFailed
+from kelpie.observe import logs
+
+log = logs.get("actors")
+_FAILING = (State.failed, State.loading, State.stopping)
+
+
+class Condition:
+    __slots__ = ("_failure", "_life", "_stage", "loads_failed", "spoilt")
+
+    def __init__(self, key: str, stage: Stage[Any]) -> None:
+        self._stage = stage
+        self._life = Lifecycle(key)
+        self._failure: Failure | None = None
+        self.loads_failed = 0  # in a row
+        self.spoilt: BaseException | None = None  # what broke the handler while it was still being loaded
+
+    @property
+    def key(self) -> str:
+        return self._life.key
+
+    @property
+    def state(self) -> State:
+        return self._life.state
+
+    def move(self, after: State, reason: str = "") -> None:
+        """Changes the state and tells the observer, whose failure is logged and changes nothing."""
+        transition = self._life.move(after, self._stage.clock.now(), reason)
+        try:
+            self._stage.observe(transition)
+        except Exception:  # who only watches must not keep the state from changing
+            log.exception("observer failed", transition=str(transition))
+
+    def fail(self, error: BaseException) -> None:
+        """Moves to failed and schedules when the next load is due."""
+        stage = self._stage
+        self.spoilt = None
+        self._failure = failure_after(
+            self._failure,
+            error,
+            limits=stage.limits,
+            rng=stage.rng,
+            now=stage.clock.now(),
+            loop_time=asyncio.get_running_loop().time(),
+        )
+        self.move(State.failed, self._failure.error)
+
+    def recover(self) -> None:
+        """Forgets the failure: a job succeeded, or the operator wants a fresh start."""
+        self._failure = self.spoilt = None
+        self.loads_failed = 0
+
+    def wait_s(self) -> float:
+        """How long it is until a load is due."""
+        return max(0.0, self._failure.due - asyncio.get_running_loop().time()) if self._failure else 0.0
+
+    def told(self, what: str) -> ActivationFailed:
+        """The failure as the callers are told it."""
+        error = self._failure.error if self._failure else "unknown"
+        wait_s = self.wait_s()
+        return ActivationFailed(f"{self.key} {what}: {error}. It can be loaded again in {wait_s:.1f} s.", wait_s)
+
+    def status(self) -> ActivationStatus:
+        """The state, and the failure as long as it is not overcome."""
+        failure = self._failure
+        if failure is None or self.state not in _FAILING:
+            return ActivationStatus(self.state)
+        return ActivationStatus(self.state, failure.error, failure.at, failure.attempts, failure.retry_at)

@@ -1,0 +1,74 @@
+"""What all actors of one dispatcher share: how to load and put away a handler, the bounds, the places, the clock."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Generic, TypeVar
+
+from kelpie.actors.failure import text_of
+from kelpie.actors.limits import Limits
+from kelpie.actors.slots import Places
+from kelpie.core.agents.activation_state import Transition
+from kelpie.core.errors import CallerError, KelpieError
+from kelpie.observe import logs
+from kelpie.world.clock import Clock
+
+H = TypeVar("H")
+log = logs.get("actors")
+
+
+class LoadFailed(KelpieError):
+    """A handler could not be loaded this time; the cause is what `activate` raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[H]):
+    activate: Callable[[str], Awaitable[H]]
+    deactivate: Callable[[H], Awaitable[None]]
+    clock: Clock
+    rng: random.Random
+    limits: Limits
+    observe: Callable[[Transition], None]
+    places: Places
+    numbers: Iterator[int] = field(default_factory=count)  # for replies, so that their order in a set is fixed
+
+    async def load(self, key: str) -> H:
+        """Tries once. Raises CallerError when the key is refused, LoadFailed when loading went wrong."""
+        limit = asyncio.timeout(self.limits.activate_s)
+        try:
+            async with limit:
+                handler = await self.activate(key)
+        except asyncio.CancelledError as error:
+            if _cancelled():
+                raise
+            raise LoadFailed("loading was cancelled from within") from error
+        except Exception as error:  # this room knows no handler, and so no list of what loading one may raise
+            if _cancelled():
+                raise asyncio.CancelledError from error
+            if isinstance(error, CallerError):
+                raise
+            late = isinstance(error, TimeoutError) and limit.expired()
+            text = f"loading took longer than {self.limits.activate_s} s" if late else text_of(error)
+            raise LoadFailed(text) from error
+        if _cancelled():  # it came all the same, too late to be wanted
+            await self.put_away(key, handler)
+            raise asyncio.CancelledError
+        return handler
+
+    async def put_away(self, key: str, handler: H) -> None:
+        """Deactivates a handler. What goes wrong is logged: the handler is gone in any case."""
+        try:
+            async with asyncio.timeout(self.limits.deactivate_s):
+                await self.deactivate(handler)
+        except asyncio.CancelledError:
+            log.error("putting a handler away was cancelled", key=key)
+        except Exception:  # the key must come free, whatever a handler says at its end
+            log.exception("putting a handler away failed", key=key)
+
+
+def _cancelled() -> bool:
+    """Whether this very task was asked to end, as opposed to something in it that happened to be cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

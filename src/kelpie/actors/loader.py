@@ -1,0 +1,35 @@
+"""Getting the handler of a key: a place, then tries with backoff between them. A failed try holds no place."""
+
+import asyncio
+from typing import TypeVar
+
+from kelpie.actors.actor_state import Condition
+from kelpie.actors.environment import LoadFailed, Stage
+from kelpie.core.agents.activation_state import State
+
+H = TypeVar("H")
+
+
+async def load(stage: Stage[H], condition: Condition) -> H:
+    """The handler, with the key holding a place. Whatever is raised leaves a place and a state for the caller to undo.
+
+    Raises ActivationFailed when `attempts_max` tries failed in a row, and CallerError when there was no place in time
+    or the key was refused; in the last case the state is still `loading`.
+    """
+    places, key = stage.places, condition.key
+    while True:  # ends at attempts_max
+        if not places.holds(key):
+            await asyncio.sleep(condition.wait_s())
+            await places.take(key)
+        condition.move(State.loading)
+        try:
+            handler = await stage.load(key)
+        except LoadFailed as failed:
+            condition.loads_failed += 1
+            condition.fail(failed)
+            places.give_back(key)
+            if condition.loads_failed >= stage.limits.attempts_max:
+                raise condition.told("could not be loaded") from failed.__cause__
+            continue
+        condition.loads_failed = 0
+        return handler

@@ -1,0 +1,1 @@
+"""Compaction of a conversation that outgrows its context window."""

@@ -1,0 +1,136 @@
+"""Compaction: what no longer fits a model's window leaves the context, and a summary stands in for it.
+
+A plan is carried out by one commit of the turn, so a crash leaves the old context or the new one. The history keeps
+everything.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kelpie.agent.compaction.plan import Occasion, Plan
+from kelpie.agent.events.event_recorder import Record, keep
+from kelpie.agent.events.turn_events import MessageCommitted
+from kelpie.agent.journal import commits as journal
+from kelpie.agent.journal import side_runs
+from kelpie.agent.journal.commits import Position
+from kelpie.agent.journal.message_rows import named_after, step_record
+from kelpie.agent.live.live_agent import Lane
+from kelpie.agent.prompt.context import Context
+from kelpie.agent.prompt.rendering import prepare
+from kelpie.agent.prompt.summary import summary_row
+from kelpie.agent.prompt.wellformed_history import weight
+from kelpie.core.agents.compaction_settings import CompactionStats, Trigger
+from kelpie.core.conversations.messages import Message, Role
+from kelpie.core.conversations.runs import Run, Step, StepStatus
+from kelpie.core.errors import KelpieError
+from kelpie.core.ids import MessageId, StepId
+from kelpie.core.time import Micros
+from kelpie.core.token_estimates import weigh
+from kelpie.observe import logs
+from kelpie.storage.conversations import contexts, messages
+from kelpie.storage.runs import steps
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+_log = logs.get("agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    row: Message
+    summary: str
+    stats: CompactionStats
+    before: int  # messages in the context, with the system message
+    after: int
+    step: Step | None = None  # the record of who summed up
+
+
+class Compactor:
+    """Compacts the context of one lane."""
+
+    def __init__(self, world: World, lane: Lane) -> None:
+        self._world = world
+        self._lane = lane
+
+    async def carry_out(
+        self, position: Position, context: Context, occasion: Occasion, plan: Plan, record: Record | None = None
+    ) -> Compacted | None:
+        """One commit of the turn: the summary and the new context, and what a background run keeps of its stream.
+
+        None, and no commit, when somebody changed the context meanwhile. Raises StorageError.
+        """
+        world, lane, now = self._world, self._lane, self._world.clock.now()
+        in_turn = occasion.trigger is not Trigger.asked_for
+        stats = self._stats(context, occasion, plan)
+        row_id, otid = world.ids.new(MessageId), world.ids.uuid() if in_turn else None
+        row = summary_row(position.run, row_id, plan.text, stats if in_turn else None, now, otid)
+        row = replace(row, step_id=occasion.step_id)
+        step = self._summing_up(position.run, plan, now)
+        organization = lane.agent.organization_id
+        horizon, kept = context.entries[-1].message.id, list(dict.fromkeys(m.id for m in plan.cut.kept))
+
+        def body(tx: Tx) -> tuple[int, int]:
+            counts = _replace(tx, row, position.conversation, horizon, kept)
+            if step is not None and in_turn:
+                steps.add(tx, step, organization)
+            elif step is not None:
+                side_runs.write(tx, side_runs.over(position.run, [step], now), [step], organization)
+            if record is not None:
+                keep(tx, position.run, record, [MessageCommitted(row)], now)
+            return counts
+
+        def recall(tx: Tx) -> tuple[int, int]:
+            return stats.messages_count_before, stats.messages_count_after
+
+        try:
+            counts = await journal.commit(world.database, position, "compact", now, body, recall)
+        except _Changed:
+            lane.reread()
+            return None
+        if lane.context is context:
+            lane.context = context.compacted(prepare(row, lane.spec), plan.cut.kept)
+        by = plan.told.handle if plan.told else None
+        _log.info("context compacted", agent_id=lane.agent.id, by=by, **stats.to_json())
+        return Compacted(row, plan.text, stats, *counts, step)
+
+    def _summing_up(self, run: Run, plan: Plan, at: Micros) -> Step | None:
+        """The record of what the summary took: it is spent like any other step, though the turn does not count it."""
+        if plan.told is None:
+            return None
+        step = step_record(run, self._lane.agent, self._world.ids.new(StepId), StepStatus.success, at)
+        return replace(named_after(step, plan.told.handle), usage=plan.told.usage)
+
+    def unchanged(self, context: Context) -> CompactionStats:
+        """What it comes to when nothing needs to leave."""
+        tokens = context.tokens(self._lane.frame_weight(self._world.clock.now()) + context.weight)
+        window, count = self._lane.agent.model.context_window, 1 + len(context.entries)
+        return CompactionStats(Trigger.asked_for.value, tokens, tokens, window, count, count)
+
+    def _stats(self, context: Context, occasion: Occasion, plan: Plan) -> CompactionStats:
+        lane = self._lane
+        frame = lane.frame_weight(self._world.clock.now()) + occasion.waiting
+        after = sum(map(weight, plan.cut.kept)) + weigh(plan.text)
+        return CompactionStats(
+            trigger=occasion.trigger.value,
+            context_tokens_before=occasion.tokens or context.tokens(frame + context.weight),
+            context_tokens_after=context.tokens(frame + after),
+            context_window=lane.agent.model.context_window,
+            messages_count_before=1 + len(context.entries),
+            messages_count_after=2 + len(plan.cut.kept),
+        )
+
+
+class _Changed(KelpieError):
+    """The context is no longer the one that was planned with."""
+
+
+def _replace(tx: Tx, row: Message, conversation: str, horizon: MessageId, kept: Sequence[MessageId]) -> tuple[int, int]:
+    """Writes the summary and the new context: instructions, summary, what stays, what came since. Raises _Changed."""
+    ids = contexts.ids(tx, row.agent_id, conversation)
+    if horizon not in ids or not set(kept) <= set(ids):
+        raise _Changed
+    first = [m.id for m in messages.get_many(tx, ids[:1]) if m.role is Role.system]
+    after = [*first, row.id, *kept, *ids[ids.index(horizon) + 1 :]]
+    messages.append(tx, [row])
+    contexts.replace(tx, row.agent_id, after, conversation)
+    return len(ids), len(after)

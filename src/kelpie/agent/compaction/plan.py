@@ -1,0 +1,168 @@
+"""The plan of a compaction: what leaves a context, and the words that stand in for it.
+
+A plan only ever shrinks the context. When no model can sum up, or the summary is no shorter, the oldest is simply left
+out. Nothing is written here: a plan may be broken off at any time.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.agent.compaction.cut_points import Cut, Cuttable
+from kelpie.agent.compaction.summarizer import Summarizer, Told
+from kelpie.agent.definition import compaction_settings
+from kelpie.agent.live.live_agent import Lane
+from kelpie.agent.prompt.context import Context
+from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
+from kelpie.agent.prompt.transcript import clipped
+from kelpie.agent.prompt.wellformed_history import weight
+from kelpie.core.agents.compaction_settings import CompactionSettings, Mode, Trigger
+from kelpie.core.conversations.messages import Message, Role
+from kelpie.core.errors import InvalidInput, ModelError
+from kelpie.core.ids import StepId
+from kelpie.core.token_estimates import BYTES_PER_TOKEN, weigh
+from kelpie.llm.routing.models import Models
+from kelpie.observe import logs
+from kelpie.world.world import World
+
+SUMMING_UP_S = 300.0  # for all attempts together; the turn waits
+_GOAL_MAX = 0.8  # of the window: less would be reached again at once
+_SUMMARY_SHARE = 0.25  # of the window
+_SUMMARY_CHARS_MIN = 400
+_FALLBACKS = {
+    Mode.sliding_window: (Mode.sliding_window, Mode.all),
+    Mode.all: (Mode.all,),
+    Mode.self_compact_sliding_window: (Mode.self_compact_sliding_window, Mode.all),
+    Mode.self_compact_all: (Mode.self_compact_all, Mode.self_compact_sliding_window, Mode.all),
+}
+
+_log = logs.get("agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """Why a context is compacted, and what must be known for it."""
+
+    trigger: Trigger
+    pinned: bool = False  # a turn goes on, and what it was asked stands in the history
+    waiting: int = 0  # bytes of input that will stand beside the history
+    tokens: int | None = None  # what the provider counted
+    step_id: StepId | None = None
+    given: Mapping[str, Any] | None = None  # settings for this time only
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    cut: Cut
+    text: str
+    told: Told | None = None  # who summed it up; None when nobody could
+
+    @property
+    def grows(self) -> bool:
+        """Whether the summary is no shorter than what it stands for."""
+        return weigh(self.text) >= sum(map(weight, self.cut.evicted))
+
+
+class Planner:
+    """Plans for the context of one lane."""
+
+    def __init__(self, world: World, models: Models, lane: Lane) -> None:
+        self._world = world
+        self._models = models
+        self._lane = lane
+        self._failure: ModelError | None = None  # of the last attempt to have something summed up
+
+    def can(self, context: Context, occasion: Occasion) -> bool:
+        """Whether anything can leave the context."""
+        return _cuttable(context, occasion).newest(0) is not None
+
+    def would_shorten(self, context: Context, occasion: Occasion) -> bool:
+        """Whether fewer messages would be left, of which the summary is one. Raises InvalidInput."""
+        settings, cuttable = self._settings(occasion.given), _cuttable(context, occasion)
+        room = self._room(context, settings, occasion.waiting)
+        cuts = (_cut(cuttable, mode, settings.share, room) for mode in _FALLBACKS[settings.mode])
+        first = next(filter(None, cuts), None)
+        return first is not None and len(first.evicted) > 1
+
+    async def plan(self, context: Context, occasion: Occasion) -> Plan | None:
+        """Decides what leaves and what stands in for it; None when nothing can leave. It may be broken off.
+
+        On request, a summary or nothing: raises InvalidInput for settings that were given wrongly, and ModelError.
+        """
+        settings, cuttable = self._settings(occasion.given), _cuttable(context, occasion)
+        room = self._room(context, settings, occasion.waiting)
+        shorter = occasion.trigger is not Trigger.asked_for
+        try:
+            async with asyncio.timeout(SUMMING_UP_S):
+                for mode in _FALLBACKS[settings.mode]:
+                    plan = await self._summed_up(cuttable, context, settings, mode, room)
+                    if plan is not None and not (shorter and plan.grows):
+                        return plan
+        except TimeoutError:
+            _log.warning("summing up took too long", agent_id=self._lane.agent.id, seconds=SUMMING_UP_S)
+        if not shorter and self._failure is not None:
+            raise self._failure
+        cut = cuttable.newest(room)
+        if cut is None:
+            return None
+        _log.warning("the oldest messages leave the context without a summary", agent_id=self._lane.agent.id)
+        return Plan(cut, self._fitting(_handed_on(cut.evicted), settings))
+
+    async def _summed_up(
+        self, cuttable: Cuttable, context: Context, settings: CompactionSettings, mode: Mode, room: int
+    ) -> Plan | None:
+        cut = _cut(cuttable, mode, settings.share, room)
+        if cut is None:
+            return None
+        agent = self._lane.agent
+        summarizer = Summarizer(self._world, self._models, agent, settings)
+        try:
+            if mode.by_itself:
+                system = self._lane.system(self._world.clock.now())
+                entries = context.entries_of(cut.evicted)
+                told = await summarizer.by_itself(entries, mode, system=system, tools=self._lane.schemas())
+            else:
+                told = await summarizer.of_transcript(cut.evicted, mode)
+        except ModelError as error:
+            self._failure = error
+            facts = {"agent_id": agent.id, "mode": mode.value, "kind": error.kind.value, "error": error.message}
+            _log.warning("no summary could be had this way", **facts)
+            return None
+        return Plan(cut, self._fitting(told.text, settings), told)
+
+    def _settings(self, given: Mapping[str, Any] | None) -> CompactionSettings:
+        agent = self._lane.agent
+        try:
+            return compaction_settings.asked_for(agent, given)
+        except InvalidInput as error:
+            if given:
+                raise
+            _log.warning("stored compaction settings cannot be used", agent_id=agent.id, error=str(error))
+            return CompactionSettings()
+
+    def _room(self, context: Context, settings: CompactionSettings, waiting: int) -> int:
+        """How many bytes may stay beside instructions, tools, a summary and what waits."""
+        goal = min(1 - settings.share, _GOAL_MAX) * self._lane.agent.model.context_window
+        frame = self._lane.frame_weight(self._world.clock.now())
+        return context.bytes_in(goal) - frame - waiting
+
+    def _fitting(self, text: str, settings: CompactionSettings) -> str:
+        most = int(self._lane.agent.model.context_window * BYTES_PER_TOKEN * _SUMMARY_SHARE)
+        return clipped(text, max(_SUMMARY_CHARS_MIN, min(most, settings.clip_chars or most)))
+
+
+def _handed_on(evicted: Sequence[Message]) -> str:
+    """What can be said without a model: what an earlier summary says."""
+    earlier = [
+        read_summary(message).text.removesuffix(NOTHING_TOLD) for message in evicted if message.role is Role.summary
+    ]
+    return "\n\n".join((*filter(None, map(str.strip, earlier)), NOTHING_TOLD))
+
+
+def _cut(cuttable: Cuttable, mode: Mode, share: float, room: int) -> Cut | None:
+    return cuttable.sliding(share, room) if mode.slides else cuttable.whole(room)
+
+
+def _cuttable(context: Context, occasion: Occasion) -> Cuttable:
+    return Cuttable([entry.message for entry in context.entries], pinned=occasion.pinned)

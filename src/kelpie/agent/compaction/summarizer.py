@@ -1,0 +1,152 @@
+"""Asking a model to sum up what leaves a context: another model over a transcript, or the agent's own over itself.
+
+A transcript that does not fit the model's window goes in pieces, each with the summary of those before it. Whatever
+goes wrong is a ModelError, also an empty answer; who asks has something to fall back on.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kelpie.agent.definition import creation
+from kelpie.agent.prompt import default_instructions
+from kelpie.agent.prompt.transcript import pieces, transcript
+from kelpie.core.agents.agent import Agent, ModelChoice
+from kelpie.core.agents.compaction_settings import CompactionSettings, Mode
+from kelpie.core.conversations.messages import Message, Role, Text, Usage
+from kelpie.core.errors import CallerError, ModelError, ModelFault
+from kelpie.core.ids import MessageId
+from kelpie.core.token_estimates import estimate, weigh
+from kelpie.llm.provider.interface import Prepared, Reply, Request, ToolSchema
+from kelpie.llm.routing.models import Models
+from kelpie.observe import logs
+from kelpie.world.world import World
+
+HALVINGS_MAX = 2  # of the pieces, when the model says that they are too long
+_PIECE_SHARE = 0.7  # of the window: the rest is for the answer and for miscounting
+_PIECE_BYTES_PER_TOKEN = 3
+_PIECE_BYTES_MIN = 2_000
+_FORMS = frozenset({"response_format"})  # what an agent's answers must look like has no say in a summary
+
+_log = logs.get("agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A summary, who made it and what that took."""
+
+    text: str
+    handle: str
+    usage: Usage = Usage()
+
+
+class Summarizer:
+    def __init__(self, world: World, models: Models, agent: Agent, settings: CompactionSettings) -> None:
+        self._world = world
+        self._models = models
+        self._agent = agent
+        self._settings = settings
+
+    async def of_transcript(self, evicted: Sequence[Message], mode: Mode) -> Told:
+        """The chosen model's summary, or that of the agent's own model when the chosen one fails. Raises ModelError."""
+        own = self._agent.model
+        chosen = self._settings.model or own.handle
+        try:
+            return await self._piece_by_piece(self._choice(chosen), evicted, mode)
+        except ModelError as error:
+            if chosen == own.handle:
+                raise
+            _log.warning(
+                "the model that should sum up cannot; the agent's own does",
+                agent_id=self._agent.id, handle=chosen, kind=error.kind.value, error=error.message,
+            )  # fmt: skip
+        return await self._piece_by_piece(own, evicted, mode)
+
+    async def by_itself(
+        self, entries: Sequence[Prepared], mode: Mode, *, system: str, tools: Sequence[ToolSchema]
+    ) -> Told:
+        """The agent's own summary of what it sees, asked with its own instructions and tools. Raises ModelError."""
+        choice = self._agent.model
+        asked = self._said(Role.user, self._prompt(mode))
+        return await self._ask(choice, system, (*entries, asked), tools=tools, tool_choice="none" if tools else "auto")
+
+    async def _piece_by_piece(self, choice: ModelChoice, evicted: Sequence[Message], mode: Mode) -> Told:
+        lines, prompt = list(transcript(evicted)), self._prompt(mode)
+        size = int(choice.context_window * _PIECE_SHARE - estimate(prompt)) * _PIECE_BYTES_PER_TOKEN
+        size = min(size, sum(weigh(line) + 1 for line in lines))
+        for attempt in range(HALVINGS_MAX + 1):
+            try:
+                return await self._roll(choice, prompt, pieces(lines, max(size >> attempt, _PIECE_BYTES_MIN)))
+            except ModelError as error:
+                if error.kind is not ModelFault.context_overflow or attempt == HALVINGS_MAX:
+                    raise
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    async def _roll(self, choice: ModelChoice, prompt: str, parts: Sequence[str]) -> Told:
+        told = Told("", choice.handle)
+        for part in parts:
+            before = default_instructions.SUMMARY_SO_FAR.format(summary=told.text) if told.text else ""
+            asked = default_instructions.SUMMARY_TRANSCRIPT.format(before=before, transcript=part)
+            if self._settings.acknowledged:
+                system, first = "", (prompt, default_instructions.SUMMARY_ACKNOWLEDGED)
+            else:
+                system, first = prompt, ()
+            opening = tuple(
+                self._said(role, text) for role, text in zip((Role.user, Role.assistant), first, strict=False)
+            )
+            found = await self._ask(choice, system, (*opening, self._said(Role.user, asked)))
+            told = replace(found, usage=told.usage + found.usage)
+        return told
+
+    async def _ask(self, choice: ModelChoice, system: str, messages: Sequence[Prepared], **tools: Any) -> Told:
+        try:
+            provider, model = self._models.provider(choice.handle)
+        except CallerError as error:
+            raise ModelError(ModelFault.bad_request, str(error)) from error
+        request = Request(
+            model=model,
+            system=system,
+            messages=messages,
+            max_tokens=choice.max_tokens,
+            temperature=choice.temperature,
+            user=self._agent.id if tools else None,  # a transcript is not the agent speaking
+            options=_without_forms(choice.settings),
+            **tools,
+        )
+        reply: Reply | None = None
+        async with aclosing(provider.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Reply):
+                    reply = event
+        text = "\n".join(part.text for part in reply.content if isinstance(part, Text)).strip() if reply else ""
+        if reply is None or not text:
+            raise ModelError(ModelFault.malformed, f"{choice.handle} gave no summary.")
+        return Told(text, reply.answered_by or choice.handle, reply.usage)
+
+    def _choice(self, handle: str) -> ModelChoice:
+        """How the chosen model is used: what its settings say over what is known of it. Raises ModelError."""
+        info = self._models.known(handle)
+        if info is None:
+            raise ModelError(ModelFault.bad_request, f"There is no provider for {handle}.")
+        given: Mapping[str, Any] = self._settings.model_settings or {}
+        choice = creation.choose_model(info, {"model_settings": given}, info.context_window)
+        return replace(choice, handle=handle)
+
+    def _prompt(self, mode: Mode) -> str:
+        """What was asked for; a mode that is only fallen back on has words of its own, unless they were chosen."""
+        own = self._settings.prompt
+        return (
+            own
+            if own and own != default_instructions.SUMMARY_PROMPTS[self._settings.mode]
+            else default_instructions.SUMMARY_PROMPTS[mode]
+        )
+
+    def _said(self, role: Role, text: str) -> Prepared:
+        world = self._world
+        row = Message(world.ids.new(MessageId), self._agent.id, role, world.clock.now(), (Text(text),))
+        return Prepared(row)
+
+
+def _without_forms(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in settings.items() if name not in _FORMS}

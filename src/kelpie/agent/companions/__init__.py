@@ -1,0 +1,1 @@
+"""Sleeptime agents, which look after the memory of another agent."""

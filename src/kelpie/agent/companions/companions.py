@@ -1,0 +1,121 @@
+"""Companions: agents that look after another agent's memory while nobody is waiting.
+
+A companion shares all blocks of the agent it works for, has one of its own that says how it works, and is bound to it
+by a group. It is made in the transaction that makes or changes the other, and goes when the other does.
+"""
+
+from dataclasses import dataclass
+
+from kelpie.agent.definition import changes as agent_changes
+from kelpie.agent.definition import creation, first_messages
+from kelpie.agent.definition.loaded_agent import Loaded
+from kelpie.agent.prompt.agent_types import COMPANIONS, spec_of
+from kelpie.core.access.callers import Caller
+from kelpie.core.agents.agent import Agent, AgentType, NewAgent
+from kelpie.core.agents.groups import Group, Manager, ManagerType
+from kelpie.core.conversations.messages import Message
+from kelpie.core.ids import AgentId, GroupId
+from kelpie.core.memory.block_history import Author, AuthorKind
+from kelpie.core.memory.blocks import Block, NewBlock
+from kelpie.core.time import Micros
+from kelpie.storage.agents import agents, groups
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
+from kelpie.storage.tools import tools
+from kelpie.world.database import Tx
+from kelpie.world.ids import Ids
+
+FREQUENCY_DEFAULT = 5  # turns of the main agent between two looks of its companion
+BUFFER_MAX, BUFFER_MIN = 30, 15  # messages that one who speaks by voice keeps in sight
+LABEL = "memory_persona"
+PERSONA = """\
+I look after memory. After a conversation I read what was said and bring the blocks up to date: I keep what is still \
+true, put together what belongs together, replace what has changed, and conclude what can be concluded. The blocks \
+hold everything that will matter later, and nothing twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hire:
+    """A companion to be made, with ids and times drawn beforehand."""
+
+    agent_id: AgentId
+    group_id: GroupId
+    persona: tuple[Block, ...]
+    first: tuple[Message, ...]
+    now: Micros
+    caller: Caller
+
+
+def prepare(ids: Ids, now: Micros, block_limit: int, caller: Caller) -> Hire:
+    """Draws what making a companion will need."""
+    agent_id = ids.new(AgentId)
+    now += 1_000  # it comes after its agent, and its own block after those it shares, wherever they are listed
+    persona = creation.make_blocks((NewBlock(LABEL, PERSONA),), ids, now, block_limit, caller)
+    first = creation.first_messages(agent_id, spec_of(AgentType.sleeptime_agent), None, ids, now)
+    return Hire(agent_id, ids.new(GroupId), persona, first, now, caller)
+
+
+def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
+    """Gives the agent a companion, unless it has one; a group that has lost its own gets the new one."""
+    there = groups.background_of(tx, main.id)
+    if there is not None and there.agent_ids:
+        return there
+    voice = spec_of(main.agent_type).needs_companion
+    new = NewAgent(
+        name=f"{main.name[: creation.NAME_CHARS_MAX - 10]}-sleeptime",
+        agent_type=AgentType.voice_sleeptime_agent if voice else AgentType.sleeptime_agent,
+        embedding=main.embedding,
+        timezone=main.timezone,
+        project_id=main.project_id,
+    )
+    names = creation.own_tools(new, spec_of(new.agent_type))
+    attached = agent_changes.find_tools(tx, main.organization_id, names, ())
+    agent = creation.make_agent(new, hired.agent_id, main.model, attached, hired.now, hired.caller)
+    agents.create(tx, agent)
+    own = () if any(block.label == LABEL for block in shared) else hired.persona
+    blocks.give_to_new(tx, agent.id, own, Author(AuthorKind.system))
+    for block in shared:
+        block_attachments.attach(tx, agent.id, block.id)
+    tools.give_to_new(tx, agent.id, [tool.id for tool in attached])
+    first_messages.write(tx, Loaded(agent, (*shared, *own), attached), hired.first)
+    if there is not None:
+        groups.set_agents(tx, there.id, (agent.id,))
+        return groups.get(tx, main.organization_id, there.id)
+    group = _group(main, agent, hired)
+    groups.add(tx, group, main.organization_id)
+    return group
+
+
+def _group(main: Agent, companion: Agent, hired: Hire) -> Group:
+    if companion.agent_type is AgentType.voice_sleeptime_agent:
+        manager = Manager(
+            ManagerType.voice_sleeptime,
+            main.id,
+            max_message_buffer_length=BUFFER_MAX,
+            min_message_buffer_length=BUFFER_MIN,
+        )
+        about, counter = "Voice: memory is looked after in the background.", None
+    else:
+        manager = Manager(ManagerType.sleeptime, main.id, sleeptime_agent_frequency=FREQUENCY_DEFAULT)
+        about, counter = "", -1
+    return Group(
+        id=hired.group_id,
+        description=about,
+        manager=manager,
+        agent_ids=(companion.id,),
+        created_at=hired.now,
+        updated_at=hired.now,
+        turns_counter=counter,
+        project_id=main.project_id,
+        created_by_id=hired.caller.user_id,
+        last_updated_by_id=hired.caller.user_id,
+    )
+
+
+def of(tx: Tx, agent_id: AgentId) -> list[AgentId]:
+    """The companions that have nothing to do without this agent: of the right type, and in no other group."""
+    group = groups.background_of(tx, agent_id)
+    if group is None:
+        return []
+    found = [agents.get(tx, member) for member in group.agent_ids if member != agent_id]
+    return [one.id for one in found if one.agent_type in COMPANIONS and groups.count_with(tx, one.id) == 1]

@@ -1,0 +1,56 @@
+"""What was said, as a companion reads it: one line after the other, without thoughts and without our own notes."""
+
+from collections.abc import Iterable, Sequence
+
+from kelpie.agent.prompt.agent_types import SPEAK
+from kelpie.agent.prompt.transcript import clipped
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.messages import Message, NewMessage, Role, Text
+
+CHARS_MAX = 100_000
+RESULT_CHARS_MAX = 1_000  # of what one tool gave back
+
+
+def lines(rows: Iterable[Message]) -> list[str]:
+    """A line for everything that was said or found out."""
+    found: list[str] = []
+    for row in rows:
+        if row.role is Role.user and row.otid is not None:  # without one it is a note of the server's
+            found.append(f"user: {row.text}")
+        elif row.role is Role.assistant and row.said:
+            found.append(f"assistant: {row.said}")
+        elif row.role is Role.tool:
+            results = (result for result in row.tool_returns if result.name != SPEAK)
+            found += [f"tool {result.name}: {clipped(result.text, RESULT_CHARS_MAX)}" for result in results]
+    return [line for line in found if line]
+
+
+def for_sleeptime(main: Agent, rows: Sequence[Message]) -> NewMessage:
+    """What a companion is shown of the turns since it last looked."""
+    head = (
+        f"[You look after the memory of the agent '{main.name}', {main.id}. This is what was said since you last "
+        "looked; 'assistant' is that agent and not you, and 'user' is the person it talks with. Bring the memory "
+        "blocks up to date with it, as your own block says, then finish.]"
+    )
+    return _message(main, head, lines(rows))
+
+
+def for_voice(main: Agent, rows: Sequence[Message]) -> NewMessage:
+    """The lines that an agent which speaks by voice loses sight of, numbered from 0."""
+    head = (
+        f"[A transcript of the agent '{main.name}', {main.id}, which loses sight of these lines now; 'assistant' is "
+        "that agent and not you.]"
+    )
+    numbered = [f"({i}) {' '.join(line.split())}" for i, line in enumerate(lines(rows))]
+    return _message(main, head, numbered)
+
+
+def _message(main: Agent, head: str, said: Sequence[str]) -> NewMessage:
+    kept, size = list[str](), 0
+    for line in reversed(said):  # the newest matter most, should it be too much
+        size += len(line)
+        if size > CHARS_MAX and kept:
+            kept.append("(what was said before this is left out)")
+            break
+        kept.append(line[:CHARS_MAX])
+    return NewMessage(Role.user, (Text("\n".join((head, "", *reversed(kept)))),), sender_id=main.id)

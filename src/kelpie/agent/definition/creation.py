@@ -1,0 +1,248 @@
+"""Making an agent: from what the caller described to the rows that are written, with every default in one place.
+
+Pure but for looking models up; ids and times are passed in.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import orjson
+
+from kelpie.agent.definition import compaction_settings
+from kelpie.agent.prompt import default_instructions
+from kelpie.agent.prompt.agent_types import COMPANIONS, EXITS, SPEAK, WATCHED_TOOLS, TypeSpec, instructions_for, spec_of
+from kelpie.agent.prompt.rendering import packed_event
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.agent import Agent, ModelChoice, NewAgent, Secret, ToolRule
+from kelpie.core.conversations.messages import Message, NewMessage, Reasoning, Role, Text, ToolCall, ToolReturn
+from kelpie.core.errors import Conflict, InvalidInput
+from kelpie.core.ids import AgentId, BlockId, MessageId, SecretId
+from kelpie.core.memory.blocks import DEFAULT_LIMIT, Block, NewBlock
+from kelpie.core.time import Micros
+from kelpie.core.tools import environment_variables
+from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.llm.provider.interface import ModelInfo
+from kelpie.memory import blocks
+from kelpie.tools.builtin import MULTI_AGENT
+from kelpie.world.ids import Ids
+
+CONTEXT_WINDOW_DEFAULT_MAX = 128_000
+NAME_CHARS_MAX = 1_000
+SUBAGENT_TAG = "role:subagent"
+SENT = "Sent message successfully."
+_NAME = re.compile(r"[\w '\-]+", re.UNICODE)
+_BASE_TYPES = frozenset({ToolType.letta_core, ToolType.letta_memory_core, ToolType.letta_sleeptime_core})
+_NO_BASE_RULES = ("claude-4-sonnet", "claude-3-5-sonnet", "gpt-5", "gemini-2.5-pro")
+# context window up to -> (files open at once, characters of each that are shown)
+_FILE_WINDOWS = ((8_000, 3, 5_000), (32_000, 5, 15_000), (128_000, 10, 25_000), (200_000, 10, 40_000))
+_COMMON_SETTINGS = frozenset(
+    {"max_output_tokens", "temperature", "parallel_tool_calls", "response_format", "fallbacks"}
+)
+_FILE_WINDOW_LARGEST = (15, 40_000)
+
+
+def check_name(name: str) -> str:
+    """Raises InvalidInput for a name that could not be shown or typed."""
+    if len(name) > NAME_CHARS_MAX or (name and not _NAME.fullmatch(name)):
+        raise InvalidInput("name", f"use letters, digits, spaces, ' and -, at most {NAME_CHARS_MAX} characters")
+    return name
+
+
+def check_timezone(name: str) -> str:
+    """Raises InvalidInput for a zone the system does not know."""
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidInput(
+            "timezone", f"'{name[:80]}' is not a known time zone; use a name such as Europe/Berlin"
+        ) from None
+    return name
+
+
+def choose_model(info: ModelInfo, new: Mapping[str, Any], window_max: int = CONTEXT_WINDOW_DEFAULT_MAX) -> ModelChoice:
+    """How the agent uses its model: what was asked for over what the model offers. Raises InvalidInput."""
+    settings = {**info.settings, **_meant_for(info, new.get("model_settings") or {})}
+    window = new.get("context_window_limit") or min(info.context_window, window_max)
+    if window < 1:
+        raise InvalidInput("context_window_limit", "must be a positive number of tokens")
+    limit = settings.get("max_output_tokens") or new.get("max_tokens") or info.max_tokens
+    parallel = settings.get("parallel_tool_calls", new.get("parallel_tool_calls"))
+    return ModelChoice(
+        handle=info.handle,
+        context_window=window,
+        max_tokens=limit,
+        temperature=settings.get("temperature", 1.0),
+        parallel_tool_calls=bool(parallel),
+        settings=settings,
+    )
+
+
+def _meant_for(info: ModelInfo, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that this model is told: all of its own provider's, or of OpenAI's where its words are spoken; of
+    any other's only those that all have."""
+    meant = given.get("provider_type", info.provider_type)
+    own = meant == info.provider_type or (meant == "openai" and info.provider_type != "anthropic")
+    return {
+        name: value for name, value in given.items() if name != "provider_type" and (own or name in _COMMON_SETTINGS)
+    }
+
+
+def file_window(context_window: int) -> tuple[int, int]:
+    return next(((n, chars) for limit, n, chars in _FILE_WINDOWS if context_window <= limit), _FILE_WINDOW_LARGEST)
+
+
+def wants_base_rules(new: NewAgent, spec: TypeSpec, model: ModelChoice) -> bool:
+    """What its maker says; otherwise what its type says, left to the model where that is known to manage alone."""
+    if new.include_base_tool_rules is not None:
+        return new.include_base_tool_rules
+    name = model.handle.lower()
+    manages = "mini" not in name and any(known in name for known in _NO_BASE_RULES)
+    # Who gives rules is given the rest of them; one with a companion speaks by tool, which must end its turn.
+    by_model = spec.base_rules == "by_model" or bool(new.tool_rules) or bool(new.enable_sleeptime)
+    return spec.base_rules == "always" or (by_model and not manages)
+
+
+def own_tools(new: NewAgent, spec: TypeSpec) -> tuple[str, ...]:
+    """The names of the tools that it comes with, beside those it is given."""
+    watched = new.enable_sleeptime and not spec.needs_companion and new.agent_type not in COMPANIONS
+    own = (WATCHED_TOOLS if watched else spec.base_tools) if new.include_base_tools else ()
+    return (*own, *(MULTI_AGENT if new.include_multi_agent_tools else ()))
+
+
+def base_rules(tools: Sequence[Tool]) -> tuple[ToolRule, ...]:
+    """Which base tools end a turn and which go on."""
+    return tuple(
+        ToolRule("exit_loop" if tool.name in EXITS else "continue_loop", tool.name)
+        for tool in tools
+        if tool.tool_type in _BASE_TYPES or tool.name in EXITS
+    )
+
+
+def rules_for(new: NewAgent, spec: TypeSpec, tools: Sequence[Tool], model: ModelChoice) -> tuple[ToolRule, ...]:
+    rules = list(new.tool_rules or ())
+    base = base_rules(tools) if wants_base_rules(new, spec, model) else ()
+    approvals = tuple(ToolRule("requires_approval", t.name) for t in tools if t.default_requires_approval)
+    for rule in (*base, *approvals):
+        if not any(r.type == rule.type and r.tool_name == rule.tool_name for r in rules):
+            rules.append(rule)
+    return tuple(rules)
+
+
+def _instructions(new: NewAgent, spec: TypeSpec) -> str:
+    """What is given, or its type's own; those of one that answers in plain text do not fit one that speaks by tool."""
+    if new.system is None and not spec.speaks_by_tool and SPEAK in own_tools(new, spec):
+        return default_instructions.WATCHED
+    return instructions_for(new.agent_type, new.system)
+
+
+def make_agent(
+    new: NewAgent,
+    agent_id: AgentId,
+    model: ModelChoice,
+    tools: Sequence[Tool],
+    now: Micros,
+    caller: Caller = DEFAULT_CALLER,
+) -> Agent:
+    """The agent's row. Raises InvalidInput."""
+    spec = spec_of(new.agent_type)
+    if spec.needs_companion and not new.enable_sleeptime:
+        raise InvalidInput("enable_sleeptime", f"a {new.agent_type} needs it to be true")
+    files, chars = file_window(model.context_window)
+    return Agent(
+        id=agent_id,
+        name=check_name(new.name) if new.name is not None else f"Agent {agent_id.uuid[:8]}",
+        agent_type=new.agent_type,
+        system=_instructions(new, spec),
+        model=model,
+        created_at=now,
+        updated_at=now,
+        embedding=new.embedding,
+        embedding_chunk_size=new.embedding_chunk_size or 300,
+        description=new.description,
+        metadata=new.metadata,
+        tool_rules=rules_for(new, spec, tools, model),
+        tags=tuple(sorted(set(new.tags))),
+        timezone=check_timezone(new.timezone or "UTC"),
+        hidden=True if SUBAGENT_TAG in new.tags else new.hidden,
+        project_id=new.project_id,
+        template_id=new.template_id,
+        base_template_id=new.base_template_id,
+        deployment_id=new.deployment_id,
+        entity_id=new.entity_id,
+        compaction_settings=compaction_settings.made(new.compaction_settings, model.handle),
+        response_format=new.response_format,
+        budget=new.budget,
+        facts=new.facts,
+        permits=new.permits,
+        quota=new.quota,
+        message_buffer_autoclear=new.message_buffer_autoclear or spec.one_turn_memory,
+        enable_sleeptime=new.enable_sleeptime,
+        max_files_open=new.max_files_open or files,
+        per_file_view_window_char_limit=new.per_file_view_window_char_limit or chars,
+        organization_id=caller.organization_id,
+        created_by_id=caller.user_id,
+        last_updated_by_id=caller.user_id,
+    )
+
+
+def make_blocks(
+    new: Sequence[NewBlock], ids: Ids, now: Micros, limit: int = DEFAULT_LIMIT, caller: Caller = DEFAULT_CALLER
+) -> tuple[Block, ...]:
+    """The blocks an agent is made with. Raises Conflict for two of one label."""
+    for label, count in Counter(block.label for block in new).items():
+        if count > 1:
+            raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
+    # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
+    user, organization = caller.user_id, caller.organization_id
+    return tuple(
+        blocks.make(block, ids.new(BlockId), now + i, user, organization, limit=limit) for i, block in enumerate(new)
+    )
+
+
+def make_secrets(secrets: Mapping[str, str], ids: Ids, now: Micros) -> tuple[Secret, ...]:
+    """Raises InvalidInput for what no environment can hold."""
+    environment_variables.check_all("secrets", secrets)
+    return tuple(Secret(ids.new(SecretId), key, value, now, now) for key, value in sorted(secrets.items()))
+
+
+def first_messages(
+    agent_id: AgentId, spec: TypeSpec, given: Sequence[NewMessage] | None, ids: Ids, now: Micros
+) -> tuple[Message, ...]:
+    """What a new or reset agent starts with: an empty system message, then the given messages or its type's own."""
+    rows = [Message(ids.new(MessageId), agent_id, Role.system, now)]
+    if given is not None:
+        for message in given:
+            rows += _given_rows(agent_id, message, spec, ids, now)
+    elif spec.boot_messages:
+        rows += _boot(agent_id, spec, ids, now)
+        login = packed_event("login", now, last_login="Never (first login)")
+        rows.append(Message(ids.new(MessageId), agent_id, Role.user, now, (Text(login),)))
+    return tuple(rows)
+
+
+def _boot(agent_id: AgentId, spec: TypeSpec, ids: Ids, now: Micros) -> list[Message]:
+    """Shows the model how its type answers: never with a tool that it does not have."""
+    thought, said = Reasoning(default_instructions.BOOT_THOUGHT, native=False), default_instructions.BOOT_MESSAGE
+    if spec.speaks_by_tool:
+        return _spoken(agent_id, said, (thought,), ids, now)
+    return [Message(ids.new(MessageId), agent_id, Role.assistant, now, (Text(said),))]
+
+
+def _given_rows(agent_id: AgentId, message: NewMessage, spec: TypeSpec, ids: Ids, now: Micros) -> list[Message]:
+    if message.role is Role.assistant and spec.speaks_by_tool:
+        text = "\n".join(part.text for part in message.content if isinstance(part, Text))
+        return _spoken(agent_id, text, (), ids, now)
+    return [Message(ids.new(MessageId), agent_id, message.role, now, message.content, name=message.name)]
+
+
+def _spoken(agent_id: AgentId, text: str, thoughts: tuple[Reasoning, ...], ids: Ids, now: Micros) -> list[Message]:
+    """An answer given by tool, with its result, as if the agent had said it."""
+    call = ToolCall(f"call_{ids.uuid()[:8]}", SPEAK, orjson.dumps({"message": text}).decode())
+    result = ToolReturn(call.id, call.name, True, SENT)
+    return [
+        Message(ids.new(MessageId), agent_id, Role.assistant, now, thoughts, (call,)),
+        Message(ids.new(MessageId), agent_id, Role.tool, now, tool_returns=(result,), name=call.name),
+    ]

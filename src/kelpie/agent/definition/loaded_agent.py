@@ -1,0 +1,82 @@
+"""What a conversation of an agent goes by, as last committed: settings, blocks, tools, and what was said in it."""
+
+from dataclasses import dataclass
+
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.conversations import Conversation
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId
+from kelpie.core.memory.blocks import Block
+from kelpie.core.permissions.policies import NO_POLICY, Policy
+from kelpie.core.tools.tools import Tool
+from kelpie.storage.agents import agents, policies
+from kelpie.storage.agents.agents import Versions
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.conversations import conversations
+from kelpie.storage.tools import tools
+from kelpie.world.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Everything about an agent that can change under a running turn, read in one transaction.
+
+    The blocks are those that the conversation sees; `hidden` are the agent's own that it sees a copy of. The agent is
+    as its row has it: what the conversation sets for itself is in its record, and its `Lane` puts it over.
+    """
+
+    agent: Agent
+    blocks: tuple[Block, ...]
+    tools: tuple[Tool, ...]
+    conversation: Conversation | None = None  # None is the one that every agent has
+    hidden: tuple[Block, ...] = ()
+    policy: Policy = NO_POLICY  # of its organisation
+
+    def is_current(self, tx: Tx, found: Versions | None) -> bool:
+        """Whether the database still holds these versions, of which it has just `found` those of the agent."""
+        held = {b.id: b.version for b in (*self.blocks, *self.hidden)}
+        if self.conversation is None or found is None:
+            return found == (self.agent.version, held, self.policy.version)
+        own = conversations.versions(tx, self.conversation.id)
+        return own is not None and (found.settings, own[0], {**found.blocks, **own[1]}, found.policy) == (
+            self.agent.version,
+            self.conversation.version,
+            held,
+            self.policy.version,
+        )
+
+
+def load(tx: Tx, agent: Agent, conversation: Conversation | None = None, policy: Policy | None = None) -> Loaded:
+    """What the agent's conversation goes by. The policy is read unless it is known."""
+    carried = tuple(tools.of_agent(tx, agent.id))
+    policy = policy or policies.policy_of(tx, agent.organization_id)
+    if conversation is None:
+        return Loaded(agent, tuple(block_attachments.of_agent(tx, agent.id)), carried, policy=policy)
+    shown, hidden = block_attachments.seen(tx, agent.id, conversation.id)
+    return Loaded(agent, tuple(shown), carried, conversation, tuple(hidden), policy)
+
+
+def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | None = None) -> Loaded:
+    """The same by the name of the lane. Raises NotFound for an agent or a conversation that is not there any more."""
+    agent = agents.get(tx, agent_id)
+    if not conversation:
+        return load(tx, agent, policy=policy)
+    found = conversations.get(tx, agent.organization_id, conversation)
+    if found.agent_id != agent_id:
+        raise NotFound("Conversation", conversation)
+    return load(tx, agent, found, policy)
+
+
+def refresh(tx: Tx, known: Loaded) -> Loaded:
+    """What is known, or what the database has by now if that is newer; of a deleted conversation what was known.
+
+    One small read as long as nothing changed, part of every journal commit; in a conversation two.
+    """
+    found = agents.versions(tx, known.agent.id)
+    if known.is_current(tx, found):
+        return known
+    thread = "" if known.conversation is None else known.conversation.id
+    if thread and not conversations.is_live(tx, thread):
+        return known
+    policy = known.policy if found and found.policy == known.policy.version else None
+    return load_thread(tx, known.agent.id, thread, policy)

@@ -1,0 +1,125 @@
+"""Previews: what the model streams, turned into events for the listener as it comes.
+
+For types whose thoughts and answers travel inside tool arguments, the strings are taken out of the half-written JSON.
+A preview is never stored; the committed message is the truth.
+"""
+
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
+import orjson
+
+from kelpie.agent.events.partial_json import StringField
+from kelpie.agent.events.turn_events import AnswerDelta, CallDelta, ThoughtDelta, TurnEvent
+from kelpie.agent.prompt.rendering import THINKING, read_object
+from kelpie.core.ids import MessageId, StepId
+from kelpie.core.time import Micros
+from kelpie.llm.provider.interface import ReasoningDelta, TextDelta, ToolCallDelta
+
+ANSWER_TOOL = "send_message"
+ANSWER_ARGUMENT = "message"
+
+
+class _Call:
+    """A tool call as far as it has come."""
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.arguments = ""
+        self.thought = StringField(THINKING)
+        self.answer = StringField(ANSWER_ARGUMENT) if name == ANSWER_TOOL else None
+
+
+class Preview:
+    """Translates the deltas of one reply. `tell` receives the events."""
+
+    def __init__(
+        self,
+        message_id: MessageId,
+        step_id: StepId,
+        at: Micros,
+        inner_thoughts: bool,
+        tell: Callable[[TurnEvent], None],
+        waiting: AbstractSet[str] = frozenset(),  # the tools whose calls wait for somebody's word
+    ) -> None:
+        self._message_id = message_id
+        self._step_id = step_id
+        self._at = at
+        self._inner_thoughts = inner_thoughts
+        self._tell = tell
+        self._waiting = waiting
+        self._kinds: list[str] = []  # the parts of the message so far, in order
+        self._calls: dict[int, _Call] = {}
+        self._thinks = False  # whether a thought has come
+        self._hidden = 0  # how many thoughts that the provider keeps to itself
+        self.started = False
+
+    def take(self, delta: TextDelta | ReasoningDelta | ToolCallDelta) -> None:
+        self.started = True
+        match delta:
+            case TextDelta():
+                alone = self._inner_thoughts and not self._thinks  # no call has brought a thought that stands before it
+                self._answer(delta.text, 0 if alone else self._part("answer"))
+            case ReasoningDelta(hidden=True):
+                self._hide(delta.text)
+            case ReasoningDelta():
+                self._thought(delta.text, native=True)
+            case ToolCallDelta():
+                self._call_piece(delta)
+
+    def finish(self) -> None:
+        """Gives what was held back until the call was whole."""
+        if not self._inner_thoughts:
+            return
+        for call in self._calls.values():
+            if call.answer is None:
+                self._tell_call(call, name=call.name)
+                arguments = read_object(call.arguments)
+                if arguments is not None and THINKING in arguments:
+                    del arguments[THINKING]
+                self._tell_call(
+                    call, arguments=call.arguments if arguments is None else orjson.dumps(arguments).decode()
+                )
+
+    def _call_piece(self, delta: ToolCallDelta) -> None:
+        call = self._calls.get(delta.index)
+        if call is None:
+            call = self._calls[delta.index] = _Call(delta.id or f"call_{delta.index}", delta.name or "")
+            if not self._inner_thoughts:
+                self._tell_call(call, name=call.name)
+        call.arguments += delta.arguments
+        if not delta.arguments:
+            return
+        if not self._inner_thoughts:
+            self._tell_call(call, arguments=delta.arguments)
+            return
+        if thought := call.thought.feed(delta.arguments):
+            self._thought(thought, native=False)
+        if call.answer is not None and (text := call.answer.feed(delta.arguments)):
+            self._answer(text, self._part("answer"))
+
+    def _part(self, kind: str) -> int:
+        if self._inner_thoughts:  # the stored message has its thoughts first, in whatever order they came
+            return 0 if kind == "thought" else 1 + self._hidden
+        if kind == "call" and kind in self._kinds:  # all calls are one part
+            return self._kinds.index(kind)
+        if not self._kinds or self._kinds[-1] != kind or kind == "hidden":
+            self._kinds.append(kind)
+        return len(self._kinds) - 1
+
+    def _answer(self, text: str, part: int) -> None:
+        self._tell(AnswerDelta(self._message_id, self._step_id, self._at, part, text))
+
+    def _thought(self, text: str, *, native: bool) -> None:
+        self._thinks = True
+        self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, self._part("thought"), text, native))
+
+    def _hide(self, data: str) -> None:
+        part = int(self._thinks) + self._hidden if self._inner_thoughts else self._part("hidden")
+        self._hidden += 1
+        self._tell(ThoughtDelta(self._message_id, self._step_id, self._at, part, data, native=True, hidden=True))
+
+    def _tell_call(self, call: _Call, *, name: str | None = None, arguments: str | None = None) -> None:
+        part, awaits = self._part("call"), call.name in self._waiting
+        self._tell(CallDelta(self._message_id, self._step_id, self._at, part, call.id, name, arguments, awaits))

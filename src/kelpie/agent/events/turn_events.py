@@ -1,0 +1,133 @@
+"""What a turn tells whoever listens. A delta is a preview; a `MessageCommitted` is the truth.
+
+A listener is never waited for: each has a bounded buffer, and one that falls behind is dropped with `Lagged`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.core.conversations.messages import Message, Usage
+from kelpie.core.conversations.runs import StopReason
+from kelpie.core.errors import KelpieError
+from kelpie.core.ids import MessageId, RunId, StepId
+from kelpie.core.time import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOpened:
+    """The turn has its run; its input is being committed."""
+
+    run_id: RunId
+    at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerDelta:
+    """A piece of text for the user. `part` is the index of this part within its message."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+    part: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """A piece of reasoning; `native` tells a reasoning model's own from an argument asked for."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+    part: int
+    text: str
+    native: bool
+    hidden: bool = False  # the text is the provider's opaque form, and all of it
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of a tool call: the first has the name, the others fragments of the arguments."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+    part: int
+    call_id: str
+    name: str | None = None
+    arguments: str | None = None
+    awaits: bool = False  # calls of this tool wait for somebody's word
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCommitted:
+    """A row of the history is durable. `previewed` says that its content went out as deltas before."""
+
+    message: Message
+    previewed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compacting:
+    """The context is about to be compacted; the summary follows as a message. `event_id` is for clients."""
+
+    run_id: RunId
+    event_id: str
+    at: Micros
+    step_id: StepId | None
+    trigger: str
+    tokens: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The last event of every turn. With an error, `stop_reason` tells its family and `error` the cause."""
+
+    run_id: RunId
+    stop_reason: StopReason
+    usage: Usage
+    step_count: int
+    context_tokens: int | None
+    error: KelpieError | None = None
+    detail: str | None = None  # Kelpie's own reason, where the wire has no word for it
+    run_ids: tuple[RunId, ...] = ()  # of companions that this turn gave something to do
+    budget: Mapping[str, Any] | None = None  # that is used up, with what to do about it
+
+
+@dataclass(frozen=True, slots=True)
+class Lagged:
+    """The listener was too slow and gets nothing more; the turn goes on, and the history will have it all."""
+
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class StepAbandoned:
+    """What was shown of this message counts for nothing: the server died in its step, which is done anew."""
+
+    message_id: MessageId
+    step_id: StepId
+    at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCut:
+    """The stream of a background run grew over its bound and ends here; the run goes on without it."""
+
+    run_id: RunId
+
+
+TurnEvent = (
+    TurnOpened
+    | AnswerDelta
+    | ThoughtDelta
+    | CallDelta
+    | MessageCommitted
+    | Compacting
+    | TurnEnded
+    | Lagged
+    | StepAbandoned
+    | StreamCut
+)

@@ -1,0 +1,1 @@
+"""Facts that an agent learns from its conversations."""

@@ -1,0 +1,200 @@
+"""Facts from conversations: for agents that have it switched on, what was said since the last look is read by a model.
+
+It works behind the turns and never in them. What was found, how far it was looked and what that cost are one commit, so
+a crash neither loses nor doubles any of it. It spends from the agent's budget, and does nothing while the agent rests.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kelpie.agent.facts.fact_commit import Learning
+from kelpie.agent.facts.model_answer import Heard
+from kelpie.agent.facts.model_prompt import is_heard
+from kelpie.agent.facts.model_question import Question, Reading, Unusable
+from kelpie.agent.live.pauses import Pauses
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.messages import Message
+from kelpie.core.errors import KelpieError, ModelError, ModelFault, NotFound
+from kelpie.core.ids import AgentId
+from kelpie.core.memory.facts import FACTS_MAX, FactState
+from kelpie.core.permissions.policies import NO_POLICY, Policy, warrant
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.llm.routing.models import Models
+from kelpie.memory.embeddings import Meaning
+from kelpie.observe import logs
+from kelpie.storage.agents import agents, policies
+from kelpie.storage.conversations import fact_progress
+from kelpie.storage.memory import facts
+from kelpie.storage.runs import steps
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+LOOK_EVERY_S = 30.0  # when nobody tells of a turn that has ended
+AT_ONCE = 4
+ROWS_MAX = 100  # messages that are looked at in one go
+ROWS_MIN = 4
+CHARS_MAX = 24_000
+RETRY_S = 10.0  # after the first failure, then twice as long each time
+RETRY_S_MAX = 600.0
+REFUSED_MAX = 8  # times that a model refuses the same messages before they are left out: by then they are few
+RESTING_S = 60.0  # until it is asked again whether an agent may work
+ERROR_CHARS_MAX = 300
+
+_REFUSED = (ModelFault.bad_request, ModelFault.context_overflow)
+
+_log = logs.get("facts")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """What is to be looked at, and what is known. Without an agent there is nothing to do; `hindered` says why not."""
+
+    agent: Agent
+    said: tuple[Message, ...]
+    hindered: str | None = None
+
+
+class Extraction:
+    """The background work on facts of one server. `spent` tells an agent that something was spent for it."""
+
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        meaning: Meaning,
+        pauses: Pauses,
+        spent: Callable[[AgentId], None],
+        policy: Policy = NO_POLICY,
+    ) -> None:
+        self._world = world
+        self._models = models
+        self._pauses = pauses
+        self._learning = Learning(world, meaning)
+        self._spent = spent
+        self._policy = policy
+        self._wanted = asyncio.Event()
+
+    def hurry(self) -> None:
+        """A turn of an agent with facts has ended."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Works for ever."""
+        while True:
+            self._wanted.clear()
+            try:
+                while await self.work():
+                    pass
+            except KelpieError as error:
+                _log.warning("facts could not be looked for yet", error=str(error))
+            try:
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+
+    async def work(self) -> bool:
+        """Looks at a piece of what was said to each of a few agents; False when nobody is due. Raises StorageError."""
+        now = self._world.clock.now()
+        due = await self._world.database.read(lambda tx: fact_progress.due(tx, now, AT_ONCE))
+        done = await asyncio.gather(*(self._look(state) for state in due), return_exceptions=True)
+        for failure in filter(None, done):
+            raise failure
+        return bool(due)
+
+    async def _look(self, state: FactState) -> None:
+        now = self._world.clock.now()
+        piece = await self._world.database.read(lambda tx: self._piece(tx, state, now))
+        if piece is None:
+            return
+        resting = None if self._pauses.until(piece.agent) is None else "The agent is paused."
+        if (hindered := resting or piece.hindered) is not None:
+            await self._put_off(state, RESTING_S, hindered)
+            return
+        if not piece.said:
+            await self._put_off(state, RETRY_S, None)
+            return
+        heard = tuple(message for message in piece.said if is_heard(message))
+        after = replace(state, through=piece.said[-1].seq, failures=0, not_before=0, last_error=None)
+        if not heard:
+            await self._world.database.transact(lambda tx: fact_progress.change(tx, state, after))
+            return
+        await self._read(state, after, piece.agent, heard)
+
+    async def _read(self, state: FactState, after: FactState, agent: Agent, heard: tuple[Message, ...]) -> None:
+        question = Question(self._world, self._models, agent)
+        try:
+            reading = await question.ask(await self._learning.before(agent, heard))
+        except ModelError as error:
+            if error.kind in _REFUSED and state.failures >= REFUSED_MAX:
+                after = self._left_out(state, after, error)
+                await self._world.database.transact(lambda tx: fact_progress.change(tx, state, after))
+                return
+            wait_s = min(RETRY_S * 2.0**state.failures, RETRY_S_MAX)
+            _log.warning("a model could not be asked for facts", agent_id=agent.id, error=str(error), again_s=wait_s)
+            await self._put_off(state, wait_s, str(error))
+            return
+        except Unusable as error:
+            after = self._left_out(state, after, error)
+            reading = Reading(Heard(), (), (), error.calls)
+        after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
+        await self._learning.commit(agent, state, after, reading)
+        self._spent(agent.id)
+
+    def _left_out(self, state: FactState, after: FactState, error: Exception) -> FactState:
+        _log.warning("a piece of a conversation is left out of the facts", agent_id=state.agent_id, error=str(error))
+        return replace(after, skipped=state.skipped + 1, last_error=str(error)[:ERROR_CHARS_MAX])
+
+    def _piece(self, tx: Tx, state: FactState, now: Micros) -> _Piece | None:
+        """None when the agent is gone or has it switched off."""
+        try:
+            agent = agents.get(tx, state.agent_id)
+        except NotFound:
+            return None
+        if agent.facts is None or not agent.facts.enabled:
+            return None
+        if (hindered := self._hindered(tx, agent, now)) is not None:
+            return _Piece(agent, (), hindered)
+        # What a model could not answer is perhaps too much of it.
+        rows = max(ROWS_MAX >> min(state.failures, 8), ROWS_MIN)
+        return _Piece(agent, _within(fact_progress.said_since(tx, state, rows)))
+
+    def _hindered(self, tx: Tx, agent: Agent, now: Micros) -> str | None:
+        if agent.stopped:
+            return "The agent is stopped."
+        if facts.count(tx, agent.id) >= FACTS_MAX:
+            return f"The agent has {FACTS_MAX} facts, which is the most; delete some."
+        budget, policy = agent.budget, policies.policy_of(tx, agent.organization_id)
+        hourly = warrant(self._policy, policy, agent.permits, agent.quota).quota.budget
+        if hourly is not None and steps.spent_by(tx, agent.id, hourly.begins(now)).exceeds(hourly):
+            return "The tokens that the agent may use in each hour are used up."
+        if budget is None:
+            return None
+        handle = (agent.facts.model if agent.facts else None) or agent.model.handle
+        if budget.micros is not None and self._models.prices.of(handle) is None:
+            return f"No price of {handle} is known, so its cost cannot be held to the agent's budget."
+        spent = steps.spent_by(tx, agent.id, budget.begins(now))
+        return "The agent's budget is used up." if spent.exceeds(budget) else None
+
+    async def _put_off(self, state: FactState, seconds: float, error: str | None) -> None:
+        until: Micros = self._world.clock.now() + int(seconds * MICROS_PER_SECOND)
+        failed = error is not None and seconds != RESTING_S
+        later = replace(
+            state,
+            not_before=until,
+            failures=state.failures + failed,
+            last_error=state.last_error if error is None else error[:ERROR_CHARS_MAX],
+        )
+        await self._world.database.transact(lambda tx: fact_progress.change(tx, state, later))
+
+
+def _within(said: list[Message]) -> tuple[Message, ...]:
+    """As much of it as a model is given at once, and at least one message."""
+    kept, chars = list[Message](), 0
+    for message in said:
+        chars += len(message.said) if is_heard(message) else 0
+        if kept and chars > CHARS_MAX:
+            break
+        kept.append(message)
+    return tuple(kept)

@@ -1,0 +1,119 @@
+"""What was found in a conversation becomes memory: entities, facts in their places, and the record of the model calls
+that it took, all in the commit that also moves how far was looked. It happens as a whole or not at all."""
+
+from dataclasses import replace
+
+from kelpie.agent.facts.model_answer import HeardFact
+from kelpie.agent.facts.model_question import Call, Material, Reading
+from kelpie.agent.journal import side_runs
+from kelpie.agent.journal.message_rows import answered_by, named_after, step_record
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.messages import Message
+from kelpie.core.conversations.runs import Run, RunStatus, Step, StepStatus, StopReason
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import FactId, RunId, StepId
+from kelpie.core.memory.fact_timeline import Told
+from kelpie.core.memory.facts import Entity, Fact, FactQuery, FactSearch, FactState, key
+from kelpie.core.time import Micros
+from kelpie.memory.embeddings import Meaning
+from kelpie.search import vector_rows
+from kelpie.storage.conversations import fact_progress
+from kelpie.storage.memory import entities, facts
+from kelpie.tools.dates import dates
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+RUN_TYPE = "kelpie_fact_extraction"
+KNOWN_MAX = 40  # facts that a model is told of, so that it uses the same names
+
+
+class Learning:
+    def __init__(self, world: World, meaning: Meaning) -> None:
+        self._world = world
+        self._meaning = meaning
+
+    async def before(self, agent: Agent, said: tuple[Message, ...]) -> Material:
+        """What a model has to see: what was said, and what is known of it already. Raises StorageError."""
+        now = self._world.clock.now()
+        words = " ".join(message.said for message in reversed(said))
+
+        def read(tx: Tx) -> dict[str, Fact]:
+            alike = facts.search(tx, agent.id, FactSearch(words, KNOWN_MAX // 2, "fts", now), now)
+            newest = facts.select_facts(tx, agent.id, FactQuery(KNOWN_MAX, at=now))
+            return {fact.id: fact for fact in (*(found.fact for found in alike), *newest)}
+
+        known = await self._world.database.read(read)
+        return Material(said, tuple(known.values())[:KNOWN_MAX])
+
+    async def commit(self, agent: Agent, state: FactState, after: FactState, reading: Reading) -> bool:
+        """Writes it all down. False when somebody else has, or the history is gone. Raises StorageError."""
+        now = self._world.clock.now()
+        told = [self._told(agent, reading, heard, now) for heard in reading.heard.facts]
+        met = [Entity(each.name, each.kind, now, now, each.aliases) for each in reading.heard.entities]
+        used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "fact", (agent.id,)))
+        wanted = (used.get(agent.id), agent.embedding or await self._meaning.default())
+        meant = await self._meaning.of_stored(wanted, [each.fact.statement for each in told]) if told else None
+        run, calls = self._record(agent, reading.calls, now)
+
+        def write(tx: Tx) -> bool:
+            if not fact_progress.change(tx, state, after):
+                return False
+            known = entities.of_agent(tx, agent.id)
+            for entity in met:
+                same = entities.meet(tx, agent.id, known, entity)
+                known = [same, *(one for one in known if one.name != same.name)]
+            names = {one: entity.name for entity in reversed(known) for one in entity.keys}
+            for each in told:
+                fact = replace(each.fact, subject=names.get(key(each.fact.subject), each.fact.subject))
+                facts.learn(tx, replace(each, fact=fact), meant.vectors.get(fact.statement, ()) if meant else ())
+            side_runs.write(tx, run, calls, agent.organization_id)
+            return True
+
+        return await self._world.database.transact(write)
+
+    def _told(self, agent: Agent, reading: Reading, heard: HeardFact, now: Micros) -> Told:
+        sources = [reading.said[number - 1] for number in heard.sources if 0 < number <= len(reading.said)]
+        said_at = min((message.created_at for message in sources), default=reading.said[-1].created_at)
+        since, ends = (_moment(text, agent.timezone, said_at) for text in (heard.valid_from, heard.valid_until))
+        number = heard.replaces or 0
+        known = reading.known[number - 1] if 0 < number <= len(reading.known) else None
+        fact = Fact(
+            id=self._world.ids.new(FactId),
+            agent_id=agent.id,
+            subject=heard.subject if known is None else known.subject,
+            attribute=heard.attribute if known is None else known.attribute,
+            value=heard.value,
+            statement=heard.statement,
+            valid_from=said_at if since is None else since,
+            recorded_at=now,
+            seen_at=said_at,
+            exclusive=heard.exclusive if known is None else known.exclusive,
+            confidence=heard.confidence,
+            link=heard.link,
+            sources=tuple(message.id for message in sources),
+        )
+        return Told(fact, self._world.ids.new(FactId), ends, known.id if known else None)
+
+    def _record(self, agent: Agent, calls: tuple[Call, ...], now: Micros) -> tuple[Run, list[Step]]:
+        """A run that is over, with a step for each call."""
+        began = min((call.at for call in calls), default=now)
+        run = Run(self._world.ids.new(RunId), agent.id, RunStatus.running, began, metadata={"run_type": RUN_TYPE})
+        made = [self._step(agent, run, call) for call in calls]
+        return side_runs.over(run, made, now), made
+
+    def _step(self, agent: Agent, run: Run, call: Call) -> Step:
+        step = step_record(run, agent, self._world.ids.new(StepId), StepStatus.success, call.at)
+        step = answered_by(named_after(step, call.handle), call.reply)
+        return replace(
+            step, usage=call.reply.usage, stop_reason=StopReason.end_turn, llm_ns=call.took_ns, step_ns=call.took_ns
+        )
+
+
+def _moment(text: str | None, timezone: str, now: Micros) -> Micros | None:
+    """The time that a model wrote; None for what is no time."""
+    if text is None:
+        return None
+    try:
+        return dates.bounds(("valid_from", text), ("valid_until", None), dates.zone_of(timezone), now)[0]
+    except ToolError:
+        return None

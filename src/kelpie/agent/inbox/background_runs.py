@@ -1,0 +1,175 @@
+"""The door to background runs: accept one, and follow what it tells, from the beginning or after a break.
+
+A run is stored with its input before it is acknowledged. What it tells is read from the database and nowhere else, so
+every follower sees the same, however late or slow it is, and holds up nobody.
+"""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from kelpie.agent.events import event_json
+from kelpie.agent.events.event_notifier import Broadcast
+from kelpie.agent.events.turn_events import StreamCut, TurnEnded, TurnEvent
+from kelpie.agent.inbox import send_preparation
+from kelpie.agent.inbox.run_queue import Backlog
+from kelpie.agent.inbox.send_from_tool import on_behalf
+from kelpie.agent.turn import duplicate_sends
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
+from kelpie.core.errors import (
+    AgentStopped,
+    ConversationBusy,
+    Gone,
+    InvalidInput,
+    MailboxFull,
+    NotFound,
+    PendingApproval,
+)
+from kelpie.core.ids import AgentId, ConversationId, RunId
+from kelpie.core.settings.settings import Settings
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.llm.routing.models import Models
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents
+from kelpie.storage.agents.ownership_fence import NOBODY
+from kelpie.storage.conversations import approvals
+from kelpie.storage.runs import client_ids, runs, unfinished
+from kelpie.storage.runs import events as run_events
+from kelpie.storage.runs.events import Batch
+from kelpie.storage.runs.unfinished import InBackground
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+BATCHES_READ = 64
+LOOK_S = 2.0  # how long a follower trusts that it would be told of news
+RETRY_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backstage:
+    """What the background work of one process shares."""
+
+    backlog: Backlog
+    broadcast: Broadcast
+
+
+class Streams:
+    """Background runs of the caller's organisation."""
+
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        settings: Settings,
+        backstage: Backstage,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
+        self._world = world
+        self._models = models
+        self._settings = settings
+        self._backlog = backstage.backlog
+        self._broadcast = backstage.broadcast
+        self._organization = caller.organization_id
+        self._passport = caller.passport
+
+    async def accept(self, agent_id: AgentId, send: Send) -> Run:
+        """Stores a run that its lane will take up; the same messages under the same ids are the run they were before.
+
+        Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError, and Conflict for
+        code that tells whom it works for.
+        """
+        if self._passport is not None:
+            send = on_behalf(send, agent_id, self._passport)
+        if not send_preparation.is_plain(send):
+            doors = self._world, self._models, self._settings, self._organization
+            send = await send_preparation.outfitted(*doors, agent_id, send)
+        run = Run(
+            id=self._world.ids.new(RunId),
+            agent_id=agent_id,
+            status=RunStatus.created,
+            created_at=self._world.clock.now(),
+            conversation_id=ConversationId(send.conversation) if send.conversation else None,
+            background=True,
+            metadata=send.metadata,
+            request_config=send.request_config,
+            callback_url=send.callback_url,
+        )
+
+        given, keeper = send.given, self._backlog.keeper(agent_id, send.conversation) if send.alone else None
+
+        def write(tx: Tx) -> Run:
+            row_ownership.agent(tx, self._organization, agent_id)
+            if (same := duplicate_sends.find(tx, agent_id, send.conversation, given)) is not None and same.background:
+                return same
+            if send.alone and (busy := keeper or unfinished.newest_in_background(tx, agent_id, send.conversation)):
+                raise ConversationBusy(busy)
+            if agents.get(tx, agent_id).stopped:
+                raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
+            if not given.answers and (pending := approvals.get(tx, agent_id, send.conversation)):
+                raise PendingApproval(pending.request)
+            if runs.count_created(tx, agent_id) >= (most := self._settings.mailbox_size):
+                raise MailboxFull(f"{most} messages are waiting already; send again later", RETRY_AFTER_S)
+            runs.open_run(tx, run, self._organization, given, NOBODY)
+            client_ids.add(tx, agent_id, run.id, given.otids)
+            return run
+
+        stored = await self._world.database.transact(write)
+        if stored.status in UNFINISHED:
+            self._backlog.submit(InBackground(stored.id, agent_id, stored.conversation_id))
+        return stored
+
+    async def find(self, run_id: RunId) -> Run:
+        """A run whose stream is kept. Raises NotFound, InvalidInput for one that keeps none, Gone after its time."""
+        run = await self._world.database.read(lambda tx: self._run(tx, run_id))
+        if not run.background:
+            raise InvalidInput("run_id", "the run was not made in the background, so its stream was not kept")
+        kept = int(self._settings.stream_kept_s * MICROS_PER_SECOND)
+        if run.completed_at is not None and run.completed_at + kept < self._world.clock.now():
+            raise Gone(f"The stream of {run_id} is no longer kept; read the messages of the run instead.")
+        return run
+
+    async def latest(self, agent_id: AgentId, conversation: str, otid: str | None) -> Run:
+        """The run of a message's id, or without one the newest that has not ended. Raises NotFound, InvalidInput."""
+
+        def read(tx: Tx) -> RunId | None:
+            row_ownership.agent(tx, self._organization, agent_id)
+            if otid is not None:
+                return client_ids.latest(tx, agent_id, otid)
+            return unfinished.newest_in_background(tx, agent_id, conversation)
+
+        run_id = await self._world.database.read(read)
+        if run_id is None:
+            what = "no run has a message with this id" if otid is not None else "no background run is under way"
+            raise InvalidInput("otid" if otid is not None else "run_id", what)
+        return await self.find(run_id)
+
+    async def follow(self, run_id: RunId) -> AsyncGenerator[TurnEvent, None]:
+        """What the run has told and will tell, to its end. Raises NotFound, or StorageError when it stands still."""
+        number = 0
+        with self._broadcast.listen(run_id) as ear:
+            while True:
+                ear.clear()
+                batches, status = await self._world.database.read(lambda tx, n=number: _look(tx, run_id, n))
+                for batch in batches:
+                    number = batch.number
+                    for data in batch.events:
+                        event = event_json.from_json(data)
+                        yield event
+                        if isinstance(event, TurnEnded | StreamCut):
+                            return
+                if batches:
+                    continue
+                if status not in UNFINISHED:
+                    raise NotFound("Stream", run_id)  # swept in the meantime
+                if ear.trouble is not None:
+                    raise ear.trouble
+                await ear.wait(LOOK_S)
+
+    def _run(self, tx: Tx, run_id: RunId) -> Run:
+        row_ownership.run(tx, self._organization, run_id)
+        return runs.get(tx, run_id)
+
+
+def _look(tx: Tx, run_id: RunId, number: int) -> tuple[list[Batch], RunStatus]:
+    return run_events.after(tx, run_id, number, BATCHES_READ), runs.get(tx, run_id).status

@@ -1,0 +1,67 @@
+"""Background runs on their way to their lanes. A run is stored before it comes here, so nothing is lost with this list.
+
+Whatever keeps a run from its lane now (a full mailbox, a server that stops, an agent that cannot be loaded), it stays
+stored as waiting, and recovery brings it here again.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.actors.reply import Reply
+from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.turn.activation import Activation
+from kelpie.core.errors import AgentStopped, KelpieError, NotFound
+from kelpie.core.ids import AgentId, RunId
+from kelpie.observe import logs
+from kelpie.storage.runs.unfinished import InBackground
+
+_log = logs.get("agent")
+
+
+def _busy_with(tokens: Iterable[object]) -> RunId | None:
+    """The run of the first turn with a listener that has not ended; the others are known to the database."""
+    for token in tokens:
+        if isinstance(token, Turn) and not token.has_ended:
+            return token.run_id
+    return None
+
+
+class Backlog:
+    """The background runs that wait or are worked on in this process."""
+
+    def __init__(
+        self, dispatcher: Dispatcher[Activation], hurry: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._hurry = hurry  # asks for recovery soon
+        self._ended = ended  # is told that a run may have ended
+        self._held: set[RunId] = set()
+
+    def submit(self, waiting: InBackground) -> None:
+        """Hands a stored run to its lane, unless it is there already."""
+        run_id, lane = waiting.run_id, waiting.conversation_id or ""
+        if run_id in self._held:
+            return
+        try:
+            reply = self._dispatcher.submit(waiting.agent_id, lane, lambda live: live.take_up(lane, run_id), run_id)
+        except KelpieError as error:
+            _log.info("a background run waits for a better moment", run_id=run_id, why=str(error))
+            return
+        self._held.add(run_id)
+        reply.add_done_callback(partial(self._done, run_id))
+
+    def keeper(self, agent_id: AgentId, lane: str) -> RunId | None:
+        """The run that somebody listens to in a conversation, or waits for there."""
+        return _busy_with(self._dispatcher.kept_by(agent_id, lane))
+
+    def _done(self, run_id: RunId, reply: Reply[None]) -> None:
+        self._held.discard(run_id)
+        self._ended()
+        if reply.cancelled():
+            return
+        error = reply.exception()
+        if isinstance(error, AgentStopped):  # loading it once more closes what waits
+            self._hurry()
+        elif error is not None and not isinstance(error, NotFound):
+            _log.warning("a background run stands still for now", run_id=run_id, error=str(error))

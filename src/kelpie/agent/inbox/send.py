@@ -1,0 +1,117 @@
+"""The way in for messages: from a client to the lane of a conversation. It waits for no turn, and a hot agent's message
+reads nothing from the database on its way."""
+
+import asyncio
+from contextlib import ExitStack
+from functools import partial
+
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.agent.events.event_buffer import Turn, tell_failure
+from kelpie.agent.inbox import send_preparation
+from kelpie.agent.inbox.busy_check import require_free
+from kelpie.agent.inbox.send_from_tool import on_behalf, wait
+from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.turn import duplicate_sends
+from kelpie.agent.turn.activation import Activation
+from kelpie.agent.turn.active_turns import Underway
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, RunId
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.routing.models import Models
+from kelpie.storage.accounts import row_ownership
+from kelpie.world.world import World
+
+
+class Sending:
+    """To agents of the caller's organisation."""
+
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        dispatcher: Dispatcher[Activation],
+        underway: Underway,
+        waits: Waits,
+        settings: Settings,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
+        self._world = world
+        self._models = models
+        self._dispatcher = dispatcher
+        self._underway = underway
+        self._waits = waits
+        self._settings = settings
+        self._organization = caller.organization_id
+        self._passport = caller.passport
+
+    async def send(self, agent_id: AgentId, send: Send) -> Turn:
+        """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
+
+        The same messages under the same ids are the turn they were before, running or over.
+
+        Raises NotFound, AgentStopped, ConversationBusy, MailboxFull, Overloaded, ActivationFailed, StorageError, or
+        Conflict for code that asks whom it works for, if that is known before the turn begins; later troubles are told
+        by its last event.
+        """
+        await self._require(agent_id)
+        if self._passport is not None:
+            send = on_behalf(send, agent_id, self._passport)
+        if not send_preparation.is_plain(send):
+            doors = self._world, self._models, self._settings, self._organization
+            send = await send_preparation.outfitted(*doors, agent_id, send)
+        named = not send.answers and duplicate_sends.can_come_again(send)  # answers are known by their calls
+        if named and (known := await self._known(agent_id, send)) is not None:
+            return known
+        if send.alone:
+            await require_free(self._world.database, self._dispatcher, agent_id, send.conversation)
+        turn = Turn(self._world.ids.new(RunId), send.messages if named else ())
+        if live := self._dispatcher.handler(agent_id):
+            live.check(send)
+        reply = self._submit(agent_id, send, turn)
+        work = self._underway.add(agent_id, send.conversation, turn, send)
+        reply.add_done_callback(partial(tell_failure, turn))
+        reply.add_done_callback(partial(self._underway.ended, work))
+        if live is None:
+            heard = asyncio.ensure_future(turn.opened())
+            try:
+                await asyncio.wait((reply, heard), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                heard.cancel()
+            if reply.done() and not turn.has_opened:
+                reply.result()
+        return turn
+
+    def _submit(self, agent_id: AgentId, send: Send, turn: Turn) -> asyncio.Future[None]:
+        lane = send.conversation
+        if self._passport is None:
+            return self._dispatcher.submit(agent_id, lane, lambda activation: activation.turn(send, turn), turn)
+        with wait(self._waits, self._passport, agent_id, lane, self._world.clock.now()) as waits:
+            reply = self._dispatcher.submit(agent_id, lane, lambda activation: activation.turn(send, turn), turn)
+            reply.add_done_callback(partial(_over, waits.pop_all()))
+        return reply
+
+    async def _known(self, agent_id: AgentId, send: Send) -> Turn | None:
+        """The turn that these messages are already. Raises Overloaded, StorageError."""
+        if (running := self._running(agent_id, send)) is None:
+            if replay := await duplicate_sends.told_before(self._world.database, agent_id, send):
+                replay.tell(turn := Turn(replay.run.id))
+                return turn
+            running = self._running(agent_id, send)  # nothing is awaited from here to the dispatcher
+        return running.join() if running else None
+
+    def _running(self, agent_id: AgentId, send: Send) -> Turn | None:
+        return duplicate_sends.running(self._dispatcher.kept_by(agent_id, send.conversation), send)
+
+    async def _require(self, agent_id: AgentId) -> None:
+        """Raises NotFound when the agent is not the caller's. A live one is asked itself: a hot turn reads nothing."""
+        live = self._dispatcher.handler(agent_id)
+        if live is None:
+            await self._world.database.read(lambda tx: row_ownership.agent(tx, self._organization, agent_id))
+        elif live.organization_id != self._organization:
+            raise NotFound("Agent", agent_id)
+
+
+def _over(waits: ExitStack, _reply: asyncio.Future[None]) -> None:
+    waits.close()

@@ -1,0 +1,68 @@
+"""What the code of a tool sends to an agent, it sends on behalf of the agent that called the tool.
+
+The chain of its passport goes with the message, so that nobody is asked who waits for this very code to end: such a
+message could never be answered, and it is refused before anything is stored.
+"""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.turn.send_request import DEFAULT_LANE, NOBODY_WAITS, Send
+from kelpie.core.access.passports import Passport
+from kelpie.core.conversations.agent_chain import HOPS_MAX
+from kelpie.core.errors import Conflict, Forbidden, ToolError
+from kelpie.core.ids import AgentId
+from kelpie.core.time import Micros
+
+
+def on_behalf(send: Send, other: AgentId, passport: Passport) -> Send:
+    """The send, with whose it is and who waits for it.
+
+    Raises Conflict for a cycle and when the chain is spent, and Forbidden for what is more than saying something.
+    """
+    _check_plain(send)
+    chain = passport.chain
+    if other in chain.waiting:
+        raise Conflict(
+            f"CYCLE: {other} waits for the tool that sends this to end, so it could never answer; nothing was sent. "
+            "Let the tool return what it has."
+        )
+    if chain.hops > HOPS_MAX:
+        raise Conflict(
+            f"Agents have sent each other {HOPS_MAX} messages since a person last said something; nothing was sent."
+        )
+    if send.run_type == NOBODY_WAITS:
+        chain = replace(chain, waiting=())
+    messages = tuple(replace(message, sender_id=passport.agent_id) for message in send.messages)
+    return replace(send, messages=messages, chain=chain)
+
+
+def _check_plain(send: Send) -> None:
+    """Raises Forbidden: code speaks to agents, but it is no person, and says nothing of how they answer.
+
+    A callback would be a way to the network for code that has none, and an approval a person's word.
+    """
+    more = {
+        "approvals": send.answers,
+        "callback_url": send.callback_url,
+        "client_tools": send.client_tools,
+        "override_model": send.override_model,
+        "override_system, system, client_skills": send.override,
+    }
+    for field, value in more.items():
+        if value:
+            raise Forbidden(f"{field}: the code of a tool can send messages, and nothing more; leave it out.")
+
+
+def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str, now: Micros) -> ExitStack:
+    """Enters that the agent waits for the other one, until the stack is closed. Raises Conflict for a ring, and
+    Overloaded when too much code waits."""
+    here = passport.agent_id, passport.conversation_id or DEFAULT_LANE
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(waits.waiting(here, (other, conversation)))
+        except ToolError as error:
+            raise Conflict(f"CYCLE: {error}") from error
+        stack.enter_context(waits.of_code(passport, now))
+        return stack.pop_all()

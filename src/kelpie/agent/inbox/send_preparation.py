@@ -1,0 +1,58 @@
+"""What a send brings along for its own turn, settled before the send is acknowledged: a model, and images.
+
+A plain send never comes here, so it costs no read.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from kelpie.agent.definition import creation, loaded_agent
+from kelpie.agent.inbox import image_inputs
+from kelpie.agent.live.live_agent import Lane, chooser
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.agents.agent import Agent, ModelChoice
+from kelpie.core.agents.turn_overrides import Override
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import AgentId, OrganizationId
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.routing.models import Models
+from kelpie.storage.accounts import row_ownership
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+
+def is_plain(send: Send) -> bool:
+    return send.override_model is None and not image_inputs.has_images(send.messages)
+
+
+async def outfitted(
+    world: World, models: Models, settings: Settings, organization: OrganizationId, agent_id: AgentId, send: Send
+) -> Send:
+    """The send with its model found and its images ready. Raises NotFound, InvalidInput, ModelError, StorageError."""
+
+    def read(tx: Tx) -> loaded_agent.Loaded:
+        row_ownership.agent(tx, organization, agent_id)
+        return loaded_agent.load_thread(tx, agent_id, send.conversation)
+
+    loaded = await world.database.read(read)
+    agent = Lane(send.conversation, loaded, chooser(models, settings.context_window)).agent
+    handle = agent.model.handle
+    if send.override_model is not None:
+        choice = await _choice(models, settings, agent, send.override_model)
+        send, handle = replace(send, override=replace(send.override or Override(), model=choice)), choice.handle
+    if image_inputs.has_images(send.messages):
+        send = replace(send, messages=await image_inputs.settled(world.http, models, handle, send.messages))
+    return send
+
+
+async def _choice(models: Models, settings: Settings, agent: Agent, handle: str) -> ModelChoice:
+    """The other model as it offers itself; only the form of the answers stays as the agent has it."""
+    info = await models.resolve(handle)
+    form = agent.model.settings.get("response_format")
+    given: dict[str, Any] = {"parallel_tool_calls": agent.model.parallel_tool_calls}
+    if form is not None:
+        given["model_settings"] = {"response_format": form}
+    try:
+        return creation.choose_model(info, given, settings.context_window)
+    except InvalidInput as error:
+        raise InvalidInput("override_model", error.remedy) from error

@@ -1,0 +1,114 @@
+"""The end of a run: how it is recorded on the run, its agent, its stream and its conversation, in one commit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kelpie.agent.definition import loaded_agent
+from kelpie.agent.definition.loaded_agent import Loaded
+from kelpie.agent.events import event_recorder
+from kelpie.agent.events.event_recorder import Record
+from kelpie.agent.events.turn_events import MessageCommitted, TurnEvent
+from kelpie.agent.journal import call_records
+from kelpie.agent.journal import commits as journal
+from kelpie.agent.journal.call_records import NO_METERS
+from kelpie.agent.journal.commits import Position
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.messages import Message, Role
+from kelpie.core.conversations.runs import Run, Step, StopReason, status_for
+from kelpie.core.ids import AgentId, RunId
+from kelpie.core.time import Micros
+from kelpie.sandbox.port import Meter
+from kelpie.storage.agents import agents
+from kelpie.storage.conversations import contexts, conversations, messages
+from kelpie.storage.runs import runs, steps, tool_calls
+from kelpie.world.database import Database, Tx
+
+
+async def close_turn(
+    database: Database,
+    position: Position,
+    run: Run,
+    orphans: Sequence[Message],
+    step: Step | None,
+    loaded: Loaded,
+    record: Record | None = None,
+    meters: Mapping[str, Meter] = NO_METERS,
+) -> bool:
+    """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError.
+
+    `meters` are those of such calls that were broken off.
+
+    True when what the model sees of the conversation must be read again.
+    """
+
+    assert run.completed_at is not None
+    at = run.completed_at
+
+    def body(tx: Tx) -> bool:
+        if messages.has_run(tx, run.id):  # else the calls are gone, and with them the need for results
+            messages.append(tx, orphans, None if is_gone(tx, run) else position.conversation)
+            tool_calls.add(tx, call_records.of_orphans(loaded.agent.organization_id, run, orphans, at, meters))
+        if step is not None:
+            steps.add(tx, step, loaded.agent.organization_id)
+        said = [MessageCommitted(row) for row in orphans]
+        return finish(tx, run, loaded_agent.refresh(tx, loaded).agent, position.conversation, record, said)
+
+    return await journal.commit(database, position, "close", at, body, lambda tx: True)
+
+
+def ended(run: Run, reason: StopReason, at: Micros) -> Run:
+    """The run as it is once it has stopped."""
+    return replace(
+        run,
+        status=status_for(reason),
+        stop_reason=reason,
+        completed_at=at,
+        total_duration_ns=max(0, at - run.created_at) * 1000,
+    )
+
+
+def finish(
+    tx: Tx,
+    run: Run,
+    agent: Agent,
+    conversation: str,
+    record: Record | None = None,
+    said: Sequence[TurnEvent] = (),
+    begun: Sequence[RunId] = (),
+) -> bool:
+    """Records an ended run, on itself and on its agent; clears the context if the agent asks for that, and tells so.
+
+    The stream of a background run gets its end here: what its last commit said, and why it stopped.
+    A turn that waits for somebody is not over: its context stays until it is.
+    """
+    assert run.stop_reason is not None and run.completed_at is not None
+    runs.finish(tx, run)
+    if run.background:
+        event_recorder.keep_end(tx, run, record, said, begun)
+    duration_ms = (run.total_duration_ns or 0) // 1_000_000
+    agents.record_run(tx, run.agent_id, run.completed_at, duration_ms, run.stop_reason)
+    if conversation:
+        conversations.record_run(tx, conversation, run.completed_at)
+    clears = agent.message_buffer_autoclear and run.stop_reason is not StopReason.requires_approval
+    if clears:
+        _clear_context(tx, agent.id, conversation)
+    return clears
+
+
+def finish_waiting(tx: Tx, run: Run) -> None:
+    """Records the end of a run that never came to its lane: nothing of the agent has changed by it."""
+    runs.finish(tx, run)
+    if run.background:
+        event_recorder.keep_end(tx, run, None, ())
+
+
+def _clear_context(tx: Tx, agent_id: AgentId, conversation: str) -> None:
+    """Leaves the model the system message and nothing else; the history keeps everything."""
+    first = messages.get_many(tx, contexts.ids(tx, agent_id, conversation)[:1])
+    kept = [message.id for message in first if message.role is Role.system]
+    contexts.replace(tx, agent_id, kept, conversation)
+
+
+def is_gone(tx: Tx, run: Run) -> bool:
+    """Whether the conversation that a turn runs in was deleted; the default one goes with its agent only."""
+    return run.conversation_id is not None and not conversations.is_live(tx, run.conversation_id)

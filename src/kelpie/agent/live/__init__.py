@@ -1,0 +1,1 @@
+"""The state of a loaded agent: its conversations, permissions, spending and pauses."""

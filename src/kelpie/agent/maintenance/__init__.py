@@ -1,0 +1,1 @@
+"""Background work for all agents: cleanup, expiry of approvals, callbacks of runs."""

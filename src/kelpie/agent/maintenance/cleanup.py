@@ -1,0 +1,99 @@
+"""What is cleared away or put in order in the background, piece by piece, so that others write in between.
+Nobody waits for it."""
+
+import asyncio
+import importlib
+from functools import partial
+
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.observe import logs
+from kelpie.search import scope_removal
+from kelpie.search.text import segment_queue
+from kelpie.storage.agents import agents
+from kelpie.storage.archives import removal as archive_removal
+from kelpie.storage.memory import working_memory
+from kelpie.storage.runs import events as run_events
+from kelpie.storage.runs import journal_keys, tool_calls
+from kelpie.world.world import World
+
+PRUNE_EVERY_S = 600.0
+PRUNE_PIECE = 500  # turns: about 10 ms
+WORKSPACES_PIECE = 500
+BY_HAND_KEPT = 30 * 24 * 3600 * MICROS_PER_SECOND  # the record of tool calls that belong to no run
+IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown has been looked up long before
+
+_log = logs.get("app")
+
+
+class Upkeep:
+    def __init__(self, world: World, stream_kept_s: float) -> None:
+        self._world = world
+        self._stream_kept_s = stream_kept_s
+        self._pruned_s: float | None = None
+
+    async def sweep(self) -> None:
+        """Deletes what removed archives and agents (files, too), old streams, old turns and lapsed entries have left,
+        and puts the text index in order.
+
+        Raises StorageError.
+        """
+        database = self._world.database
+        while await database.read(archive_removal.is_unswept):
+            await database.transact(archive_removal.sweep)
+        while await database.read(scope_removal.is_unswept):
+            await database.transact(scope_removal.sweep)
+        await self._put_in_order()
+        await self._drop_lapsed()
+        await self._drop_streams()
+        try:
+            await self._drop_workspaces()
+        except OSError as error:  # files that cannot be removed keep nothing else from being done
+            _log.warning("workspaces of deleted agents could not be looked through", error=str(error))
+        now_s = asyncio.get_running_loop().time()
+        if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
+            await self._prune_journal()
+            await self._prune_calls()
+            self._pruned_s = now_s
+
+    async def _put_in_order(self) -> None:
+        """The text index, scope by scope: so much as is to be done, in pieces."""
+        database = self._world.database
+        while (found := await database.read(segment_queue.unordered)) is not None:
+            kind, scope = found
+            sealing = importlib.import_module("kelpie.search.text.segment_merge")  # it needs numpy
+            await database.transact(partial(sealing.seal, kind=kind, scope=scope))
+            while (merged := await database.read(partial(sealing.merge, kind=kind, scope=scope))) is not None:
+                await database.transact(partial(sealing.replace, merged=merged))
+            await database.transact(partial(segment_queue.done, kind=kind, scope=scope))
+
+    async def _drop_lapsed(self) -> None:
+        database, now = self._world.database, self._world.clock.now()
+        while await database.read(partial(working_memory.is_unswept, now=now)):
+            await database.transact(partial(working_memory.sweep, now=now))
+
+    async def _drop_streams(self) -> None:
+        database, before = self._world.database, self._world.clock.now() - int(self._stream_kept_s * MICROS_PER_SECOND)
+        while await database.read(partial(run_events.is_unswept, before=before)):
+            await database.transact(partial(run_events.sweep, before=before))
+
+    async def _drop_workspaces(self) -> None:
+        """Files are no part of the commit that deletes their agent, so they are looked for afterwards."""
+        workspaces = self._world.workspaces
+        names = await workspaces.names() if workspaces is not None else []
+        for at in range(0, len(names), WORKSPACES_PIECE):
+            piece = names[at : at + WORKSPACES_PIECE]
+            there = await self._world.database.read(partial(agents.existing, ids=piece))
+            for agent_id in piece:
+                if workspaces is not None and agent_id not in there:
+                    await workspaces.remove(agent_id)
+
+    async def _prune_journal(self) -> None:
+        database, before = self._world.database, self._world.clock.now() - IN_DOUBT
+        while old := await database.read(lambda tx: journal_keys.old_turns(tx, before, PRUNE_PIECE)):
+            await database.transact(partial(journal_keys.remove, turns=old))
+
+    async def _prune_calls(self) -> None:
+        """The calls of a run go with it; these were made by hand."""
+        database, before = self._world.database, self._world.clock.now() - BY_HAND_KEPT
+        while await database.read(partial(tool_calls.has_by_hand, until=before)):
+            await database.transact(partial(tool_calls.forget_by_hand, until=before, most=PRUNE_PIECE))

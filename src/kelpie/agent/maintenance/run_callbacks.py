@@ -1,0 +1,111 @@
+"""Tells whoever asked for it that a background run has ended: a POST that is tried again until it is taken.
+
+What is owed lies in the database, so a restart forgets nothing: it is sent at least once, and never before the run has
+ended. Redirects are not followed, and without the operator's word nothing goes into a private network.
+"""
+
+import asyncio
+
+import httpx
+
+from kelpie.core.conversations.runs import Run
+from kelpie.core.errors import NotFound, StorageError
+from kelpie.core.ids import RunId
+from kelpie.core.settings.settings import Settings
+from kelpie.core.time import MICROS_PER_SECOND, as_datetime
+from kelpie.observe import logs
+from kelpie.storage.runs import callbacks, runs
+from kelpie.storage.runs.callbacks import Owed
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+TIMEOUT_S = 5.0
+AT_ONCE = 8
+LOOK_S = 5.0  # how long it may take until one is noticed that nobody has told of
+WAITS_S = (1.0, 5.0, 30.0, 120.0, 600.0)  # after each try that failed; then it is given up
+ERROR_CHARS_MAX = 500
+
+_log = logs.get("callbacks")
+
+
+class Callbacks:
+    """Sends what is owed, for as long as it runs."""
+
+    def __init__(self, world: World, settings: Settings) -> None:
+        self._world = world
+        self._public = not settings.callback_private
+        self._wanted = asyncio.Event()
+
+    def hurry(self) -> None:
+        """A run has ended: there may be somebody to tell."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            self._wanted.clear()
+            try:
+                more = await self._send_due()
+            except StorageError as error:
+                _log.error("callbacks could not be looked up yet", error=str(error))
+                more = False
+            if not more:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._wanted.wait()
+        except TimeoutError:
+            return
+
+    async def _send_due(self) -> bool:
+        """Tries those whose time has come, a few at once; tells whether there may be more."""
+        now = self._world.clock.now()
+        owed = await self._world.database.read(lambda tx: callbacks.due(tx, now, AT_ONCE))
+        if owed:
+            transport = self._world.http.transport(public=self._public)
+            async with httpx.AsyncClient(transport=transport, timeout=TIMEOUT_S, trust_env=False) as client:
+                await asyncio.gather(*(self._tell(client, each) for each in owed))
+        return len(owed) == AT_ONCE
+
+    async def _tell(self, client: httpx.AsyncClient, owed: Owed) -> None:
+        run = await self._world.database.read(lambda tx: _ended(tx, owed.run_id))
+        if run is None:
+            return  # deleted in the meantime
+        status, error = await _post(client, owed.url, run)
+        now = self._world.clock.now()
+        wait_s = WAITS_S[owed.attempts] if error is not None and owed.attempts < len(WAITS_S) else None
+        again_at = None if wait_s is None else now + int(wait_s * MICROS_PER_SECOND)
+        if error is not None:
+            _log.warning(
+                "a callback was not taken", run_id=run.id, url=owed.url, error=error, again=again_at is not None
+            )
+        await self._world.database.transact(lambda tx: callbacks.tried(tx, run.id, now, status, error, again_at))
+        if wait_s is not None:
+            asyncio.get_running_loop().call_later(wait_s, self.hurry)
+
+
+async def _post(client: httpx.AsyncClient, url: str, run: Run) -> tuple[int | None, str | None]:
+    """The status that came back, and what was wrong."""
+    body = {
+        "run_id": run.id,
+        "status": run.status.value,
+        "completed_at": None if run.completed_at is None else as_datetime(run.completed_at).isoformat(),
+        "metadata": dict(run.metadata),
+    }
+    try:
+        async with asyncio.timeout(TIMEOUT_S), client.stream("POST", url, json=body, follow_redirects=False) as answer:
+            status = answer.status_code
+    except TimeoutError:
+        return None, f"no answer within {TIMEOUT_S:.0f} s"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return None, f"{type(error).__name__}: {error}"[:ERROR_CHARS_MAX]
+    return status, None if 200 <= status < 300 else f"answered with status {status}"
+
+
+def _ended(tx: Tx, run_id: RunId) -> Run | None:
+    try:
+        return runs.get(tx, run_id)
+    except NotFound:
+        return None

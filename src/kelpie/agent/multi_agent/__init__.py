@@ -1,0 +1,1 @@
+"""Several agents together: messages between agents and group chats."""

@@ -1,0 +1,63 @@
+"""The meetings that are going on in this process: one at a time in a group, and they go on whether or not anyone
+listens. They hold no agent and write nothing themselves, so ending them with the process loses nothing."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kelpie.agent.inbox.send import Sending
+from kelpie.agent.multi_agent.group_chat import Listener, Meeting
+from kelpie.agent.multi_agent.speaker_selection import lead
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.agents.agent import Agent
+from kelpie.core.agents.groups import Group
+from kelpie.core.conversations.runs import StopReason
+from kelpie.core.errors import Conflict, InvariantBroken, KelpieError, Overloaded
+from kelpie.core.ids import GroupId
+from kelpie.observe import logs
+
+MEETINGS_MAX = 200
+RETRY_AFTER_S = 2.0
+_log = logs.get("agent")
+
+
+class Meetings:
+    """Who meets at the moment."""
+
+    def __init__(self) -> None:
+        self._running: dict[GroupId, asyncio.Task[None]] = {}
+
+    def begin(
+        self, sending: Sending, group: Group, members: Sequence[Agent], leader: Agent | None, send: Send
+    ) -> Listener:
+        """Raises Conflict while the group is meeting already, and Overloaded when too many others are."""
+        if group.id in self._running:
+            raise Conflict(f"{group.id} is in the middle of another message; send again when it is over")
+        if len(self._running) >= MEETINGS_MAX:
+            raise Overloaded(f"{MEETINGS_MAX} groups are meeting already; send again later", RETRY_AFTER_S)
+        ear = Listener(group.id)
+        meeting = Meeting(sending, group, members, leader, send, ear)
+        task = asyncio.create_task(_run(meeting))
+        self._running[group.id] = task
+        task.add_done_callback(lambda _: self._running.pop(group.id, None))
+        return ear
+
+    async def close(self) -> None:
+        """Ends what is going on; the members' turns have an end of their own."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running)
+
+
+async def _run(meeting: Meeting) -> None:
+    try:
+        await lead(meeting)
+    except asyncio.CancelledError:
+        meeting.close(StopReason.error, Overloaded("the server is shutting down", RETRY_AFTER_S))
+        raise
+    except KelpieError as error:
+        meeting.close(StopReason.error, error)
+    except Exception as error:  # noqa: BLE001 - logged, and whoever listens must hear an end even of a bug
+        _log.exception("a meeting broke off", group_id=meeting.group.id)
+        meeting.close(StopReason.error, InvariantBroken(f"{type(error).__name__}: {error}"))

@@ -1,0 +1,286 @@
+"""The door to agents: make them, look at them, change them, start and stop them.
+
+Everything is a read or a small transaction, after which the live activation is told, so nothing ever waits behind a
+turn.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.agent.companions import companions
+from kelpie.agent.definition import changes as agent_changes
+from kelpie.agent.definition import creation, first_messages, loaded_agent
+from kelpie.agent.definition.shown_status import shown_status
+from kelpie.agent.live.pauses import Pauses
+from kelpie.agent.prompt.agent_types import spec_of
+from kelpie.agent.turn.activation import Activation
+from kelpie.agent.turn.send_request import DEFAULT_LANE
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.agent import EVERYTHING, ActivationStatus, AgentQuery, AgentView, Include, ModelChoice, NewAgent
+from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.ids import AgentId
+from kelpie.core.memory.block_history import author_of
+from kelpie.core.memory.facts import FactSettings
+from kelpie.core.permissions.budgets import Budget
+from kelpie.core.settings.settings import Settings
+from kelpie.core.time import Micros
+from kelpie.llm.routing.models import Models
+from kelpie.search import scope_removal
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents
+from kelpie.storage.agents import secrets as agent_secrets
+from kelpie.storage.archives import removal as archive_removal
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
+from kelpie.storage.conversations import conversations, fact_progress
+from kelpie.storage.tools import tools
+from kelpie.storage.views import agents as agent_views
+from kelpie.tools.builtin.pause import require_heartbeats
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+ALL = AgentQuery(show_hidden=True)
+
+
+class Agents:
+    """Agents of the caller's organisation."""
+
+    def __init__(
+        self,
+        world: World,
+        models: Models,
+        dispatcher: Dispatcher[Activation],
+        pauses: Pauses,
+        settings: Settings,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
+        self._world = world
+        self._models = models
+        self._dispatcher = dispatcher
+        self._pauses = pauses
+        self._settings = settings
+        self._caller = caller
+        self._organization = caller.organization_id
+
+    # --- making and looking --------------------------------------------------------------------------------------
+
+    async def create(self, new: NewAgent) -> AgentView:
+        """Makes an agent with its blocks, tools and first messages, all or nothing.
+
+        Raises InvalidInput, NotFound (model, block), Conflict (two blocks of one label), ModelError, StorageError.
+        """
+        spec = spec_of(new.agent_type)
+        settings = self._settings
+        timezone = new.timezone or settings.default_timezone
+        new = replace(new, embedding=new.embedding or settings.default_embedding, timezone=timezone)
+        model = await self._model(new)
+        self._check_budget(new.budget, model.handle)
+        await self._check_facts(new.facts)
+        ids, now = self._world.ids, self._world.clock.now()
+        agent_id = ids.new(AgentId)
+        made = creation.make_blocks(new.memory_blocks, ids, now, self._settings.block_limit, self._caller)
+        secrets = creation.make_secrets(new.secrets, ids, now)
+        first = creation.first_messages(agent_id, spec, new.initial_messages, ids, now)
+        names = (*creation.own_tools(new, spec), *new.tools)
+        companion = self._companion(now) if new.enable_sleeptime else None
+
+        def write(tx: Tx) -> AgentView:
+            attached = agent_changes.find_tools(tx, self._organization, tuple(dict.fromkeys(names)), new.tool_ids)
+            require_heartbeats("tools", new.agent_type, attached)
+            agent = creation.make_agent(new, agent_id, model, attached, now, self._caller)
+            agents.create(tx, agent)
+            blocks.give_to_new(tx, agent_id, made, author_of(self._caller))
+            for block_id in new.block_ids:
+                row_ownership.block(tx, self._organization, block_id)
+                block_attachments.attach(tx, agent_id, block_id)
+            tools.give_to_new(tx, agent_id, [tool.id for tool in attached])
+            if secrets:
+                agent_secrets.replace(tx, agent_id, secrets)
+            linked = agent_changes.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
+            hung = tuple(block_attachments.of_agent(tx, agent_id)) if new.block_ids else made
+            first_messages.write(tx, loaded_agent.Loaded(agent, hung, attached), first)
+            if agent.facts is not None:
+                fact_progress.follow(tx, agent_id, agent.facts)
+            group = companions.hire(tx, agent, hung, companion) if companion else None
+            return AgentView(agent, tuple(row.id for row in first), hung, attached, secrets, linked, group)
+
+        return self.with_status(await self._world.database.transact(write))
+
+    def _companion(self, now: Micros) -> companions.Hire:
+        return companions.prepare(self._world.ids, now, self._settings.block_limit, self._caller)
+
+    async def _model(self, new: NewAgent) -> ModelChoice:
+        info = await self._models.resolve(new.model or self._settings.default_model)
+        if new.embedding is not None:
+            await self._check_embedding(new.embedding)
+        given = {name: getattr(new, name) for name in agent_changes.MODEL_FIELDS if name != "model"}
+        return creation.choose_model(info, given, self._settings.context_window)
+
+    async def _check_embedding(self, handle: str) -> None:
+        """Raises InvalidInput for an embedding model that is not known."""
+        try:
+            await self._models.resolve_embedding(handle)
+        except NotFound as error:
+            raise InvalidInput("embedding", str(error)) from error
+
+    def _check_budget(self, budget: Budget | None, handle: str) -> None:
+        """Raises InvalidInput for money that could not be counted."""
+        if budget is not None and budget.micros is not None and self._models.prices.of(handle) is None:
+            remedy = f"no price of {handle} is known; set KELPIE_MODEL_PRICES, or give the budget in tokens"
+            raise InvalidInput("kelpie_budget.usd", remedy)
+
+    async def _check_facts(self, settings: FactSettings | None) -> None:
+        """Raises InvalidInput for a model that is not known."""
+        if settings is not None and settings.model is not None:
+            try:
+                await self._models.resolve(settings.model)
+            except NotFound as error:
+                raise InvalidInput("kelpie_facts.model", str(error)) from error
+
+    async def get(self, agent_id: AgentId, include: Include = EVERYTHING) -> AgentView:
+        """Raises NotFound."""
+        return self.with_status(await self._world.database.read(lambda tx: self._one(tx, agent_id, include)))
+
+    async def get_many(self, ids: list[AgentId], include: Include) -> list[AgentView]:
+        """The agents with these ids, in that order; ids that do not exist are left out."""
+        found = await self._world.database.read(
+            lambda tx: agent_views.many(tx, agents.get_many(tx, self._organization, ids), include)
+        )
+        return [self.with_status(view) for view in found]
+
+    async def count(self, query: AgentQuery = ALL) -> int:
+        """How many agents match, on all pages together."""
+        return await self._world.database.read(lambda tx: agents.count(tx, self._organization, query))
+
+    def status(self, agent_id: AgentId) -> ActivationStatus:
+        """How the agent's activation is doing; says nothing about agents that do not exist."""
+        return self._dispatcher.status(agent_id)
+
+    def with_status(self, view: AgentView) -> AgentView:
+        """What another door gives of an agent says nothing about its activation; this adds it."""
+        status = shown_status(view.agent.stopped, self._dispatcher.status(view.agent.id))
+        return replace(view, status=status, paused_until=self._pauses.until(view.agent))
+
+    # --- changing ------------------------------------------------------------------------------------------------
+
+    async def update(self, agent_id: AgentId, changes: Mapping[str, Any]) -> AgentView:
+        """Changes what is given, by field name. Raises NotFound, InvalidInput, Conflict, ModelError, StorageError."""
+        now, ids = self._world.clock.now(), self._world.ids
+        secrets = creation.make_secrets(changes.get("secrets") or {}, ids, now)
+        model, companion = await self._changed_model(agent_id, changes), self._companion(now)
+        if changes.get("embedding") is not None:
+            await self._check_embedding(changes["embedding"])
+        await self._check_facts(changes.get("facts"))
+
+        def write(tx: Tx) -> AgentView:
+            agent = agents.owned(tx, self._organization, agent_id)
+            self._check_budget(changes.get("budget", agent.budget), (model or agent.model).handle)
+            columns = agent_changes.row_changes(changes, model, agent, self._caller.user_id)
+            agents.update_agent(tx, agent_id, columns, now)
+            agent_changes.apply_relations(tx, agent, changes, secrets)
+            if "facts" in changes:
+                fact_progress.follow(tx, agent_id, changes["facts"])
+            if changes.get("enable_sleeptime"):
+                companions.hire(
+                    tx, agents.get(tx, agent_id), tuple(block_attachments.of_agent(tx, agent_id)), companion
+                )
+            return agent_views.one(tx, agent_id, EVERYTHING)
+
+        view = await self._world.database.transact(write)
+        self.touched((agent_id,))
+        if "message_ids" in changes:
+            self._dispatcher.tell(agent_id, Activation.forget_context)
+        return self.with_status(view)
+
+    async def _changed_model(self, agent_id: AgentId, changes: Mapping[str, Any]) -> ModelChoice | None:
+        if not agent_changes.changes_model(changes):
+            return None
+        agent = await self._world.database.read(lambda tx: agents.owned(tx, self._organization, agent_id))
+        info = await self._models.resolve(changes.get("model") or agent.model.handle)
+        return agent_changes.new_model(agent, info, changes, self._settings.context_window)
+
+    async def delete(self, agent_id: AgentId) -> None:
+        """Deletes an agent with its history and its companion. A turn that is running is cut off. Raises NotFound."""
+
+        def write(tx: Tx) -> list[AgentId]:
+            row_ownership.agent(tx, self._organization, agent_id)
+            gone = [agent_id, *companions.of(tx, agent_id)]
+            for one in gone:
+                archive_removal.remove_owned(tx, one)
+                conversations.remove_blocks_of_agent(tx, one)
+                agents.remove(tx, one)
+                scope_removal.give_up_scope(tx, "message", one)
+                scope_removal.give_up_scope(tx, "fact", one)
+            return gone
+
+        for gone in await self._world.database.transact(write):
+            await self._dispatcher.release(gone, "deleted")
+
+    def touched(self, ids: Iterable[AgentId]) -> None:
+        """Tells live agents that something they hold was changed, before whoever changed it is answered."""
+        for agent_id in ids:
+            self._dispatcher.tell(agent_id, Activation.touch)
+
+    def forgotten(self, ids: Iterable[AgentId]) -> None:
+        """Tells live agents that somebody changed what their models see of the history."""
+        for agent_id in ids:
+            self._dispatcher.tell(agent_id, Activation.forget_context)
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def recover(self, agent_id: AgentId) -> None:
+        """Goes on with the turns a crash cut short. Raises what loading or storing raises."""
+        live = self._dispatcher.handler(agent_id)
+        lanes = live.interrupted_lanes if live else await self._dispatcher.submit(agent_id, DEFAULT_LANE, _interrupted)
+        free = [lane for lane in lanes if not self._dispatcher.kept_by(agent_id, lane)]
+        await asyncio.gather(*(self._dispatcher.submit(agent_id, lane, partial(_recover, lane)) for lane in free))
+
+    async def stop(self, agent_id: AgentId) -> ActivationStatus:
+        """Stops the agent for good: running turns may finish, waiting ones are refused. Raises NotFound."""
+        await self._set_stopped(agent_id, True)
+        return await self._dispatcher.stop(agent_id, "stopped by its operator")
+
+    async def start(self, agent_id: AgentId) -> ActivationStatus:
+        """Lets a stopped agent take messages again. Raises NotFound."""
+        await self._set_stopped(agent_id, False)
+        return shown_status(False, self._dispatcher.status(agent_id))
+
+    async def restart(self, agent_id: AgentId) -> ActivationStatus:
+        """Puts the agent away and loads it afresh. Raises NotFound, or what loading raises."""
+        await self._set_stopped(agent_id, False)
+        await self._dispatcher.release(agent_id, "restarted by its operator")
+        await self.recover(agent_id)
+        return self._dispatcher.status(agent_id)
+
+    async def _set_stopped(self, agent_id: AgentId, stopped: bool) -> None:
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> None:
+            row_ownership.agent(tx, self._organization, agent_id)
+            agents.update_agent(tx, agent_id, {"stopped": stopped}, now)
+
+        await self._world.database.transact(write)
+
+    def _one(self, tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
+        return agent_views.many(tx, [agents.owned(tx, self._organization, agent_id)], include)[0]
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, query: AgentQuery, include: Include) -> list[AgentView]:
+        """Raises InvalidInput for a page that cannot be."""
+
+        def read(tx: Tx) -> "list[AgentView]":  # type: ignore[valid-type]
+            return agent_views.many(tx, agents.select_agents(tx, self._organization, query), include)
+
+        return [self.with_status(view) for view in await self._world.database.read(read)]
+
+
+async def _interrupted(activation: Activation) -> list[str]:
+    return activation.interrupted_lanes
+
+
+async def _recover(lane: str, activation: Activation) -> None:
+    await activation.recover(lane)

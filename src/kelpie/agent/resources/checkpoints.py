@@ -1,0 +1,159 @@
+"""The door to checkpoints: an agent's whole memory as one document, and back.
+
+A restore is one transaction: a crash leaves the memory as it was before or as the checkpoint has it. Neither happens
+while the agent is at work, because half a turn is no memory. What other agents share is left as it is unless the caller
+says otherwise, and is told of.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.turn.active_turns import Underway
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.errors import Conflict
+from kelpie.core.ids import AgentId
+from kelpie.core.memory.block_history import Change, author_of
+from kelpie.core.memory.blocks import Block
+from kelpie.core.memory.checkpoints import Memory, Restored, seal, unseal
+from kelpie.core.memory.working_memory import Entry
+from kelpie.core.settings.settings import Settings
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents
+from kelpie.storage.checkpoints import archive as checkpoint_archive
+from kelpie.storage.checkpoints import blocks as checkpoint_blocks
+from kelpie.storage.checkpoints import facts as checkpoint_facts
+from kelpie.storage.checkpoints import recall as checkpoint_recall
+from kelpie.storage.checkpoints import working_memory as checkpoint_working_memory
+from kelpie.storage.checkpoints.archive import Archived
+from kelpie.storage.checkpoints.blocks import Target
+from kelpie.storage.checkpoints.facts import Learnt
+from kelpie.storage.checkpoints.recall import Recalled
+from kelpie.storage.conversations import contexts
+from kelpie.storage.runs import unfinished
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+Tell = Callable[[Iterable[AgentId]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A checkpoint that has been checked from end to end."""
+
+    blocks: list[Block]
+    archive: Archived | None
+    entries: list[tuple[Entry, str]]
+    recall: Recalled
+    learnt: Learnt
+
+
+def plan(memory: Memory, agent_id: AgentId) -> Plan:
+    """Raises InvalidInput that names the place of what is wrong."""
+    return Plan(
+        checkpoint_blocks.read_all(memory),
+        checkpoint_archive.read(memory),
+        checkpoint_working_memory.read(memory),
+        checkpoint_recall.read(memory, agent_id),
+        checkpoint_facts.read(memory, agent_id),
+    )
+
+
+class Checkpoints:
+    """Memory of the agents of the caller's organisation. `touched` and `forgotten` are told who must look again."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        underway: Underway,
+        touched: Tell,
+        forgotten: Tell,
+        caller: Caller = DEFAULT_CALLER,
+    ) -> None:
+        self._world = world
+        self._settings = settings
+        self._underway = underway
+        self._touched = touched
+        self._forgotten = forgotten
+        self._author = author_of(caller)
+        self._organization = caller.organization_id
+
+    async def take(self, agent_id: AgentId) -> bytes:
+        """The document. Raises NotFound, and Conflict while the agent works or when its memory is too large."""
+        now, bytes_max = self._world.clock.now(), self._settings.body_bytes_max
+
+        def read(tx: Tx) -> bytes:
+            row_ownership.agent(tx, self._organization, agent_id)
+            self._require_idle(tx, agent_id)
+            _require_small(checkpoint_recall.size(tx, agent_id) + checkpoint_archive.size(tx, agent_id), bytes_max)
+            memory: Memory = {
+                "blocks": checkpoint_blocks.take_all(tx, agent_id),
+                "working_memory": checkpoint_working_memory.take(tx, agent_id, now),
+                "archive": checkpoint_archive.take(tx, agent_id),
+                **checkpoint_recall.take(tx, agent_id),
+                **checkpoint_facts.take(tx, agent_id),
+            }
+            document = seal(agent_id, agents.get(tx, agent_id).name, now, memory)
+            _require_small(len(document), bytes_max)
+            return document
+
+        return await self._world.database.read(read)
+
+    async def restore(self, agent_id: AgentId, document: bytes, *, overwrite_shared: bool = False) -> Restored:
+        """Replaces the memory by that of the document, all of it or nothing.
+
+        Raises NotFound, InvalidInput for a document that is broken or of another agent, and Conflict while the agent
+        works or when something else has taken a label or an id.
+        """
+        now = self._world.clock.now()
+        change = Change(self._author, now, self._settings.block_rules.versions_kept)
+        target = Target(agent_id, self._organization, change, overwrite_shared)
+
+        def read(tx: Tx) -> Plan:  # checked where reads run, so that nobody else waits for a large one
+            row_ownership.agent(tx, self._organization, agent_id)
+            return plan(unseal(document, agent_id), agent_id)
+
+        wanted = await self._world.database.read(read)
+        restored, others = await self._world.database.transact(lambda tx: self._put(tx, target, wanted))
+        self._touched(others)
+        self._forgotten((agent_id,))
+        return restored
+
+    def _put(self, tx: Tx, target: Target, wanted: Plan) -> tuple[Restored, tuple[AgentId, ...]]:
+        agent_id, at = target.agent_id, target.change.at
+        row_ownership.agent(tx, self._organization, agent_id)
+        self._require_idle(tx, agent_id)
+        left, touched = checkpoint_blocks.put_all(tx, target, wanted.blocks)
+        archives_left, passages = checkpoint_archive.put(tx, target, wanted.archive)
+        entries, lapsed = checkpoint_working_memory.put(tx, agent_id, wanted.entries, at)
+        checkpoint_recall.put(tx, target, wanted.recall)
+        learnt = checkpoint_facts.put(tx, agent_id, wanted.learnt)
+        for conversation in contexts.of_agent(tx, agent_id):
+            mend(tx, agent_id, conversation, at)  # a checkpoint of something broken must not break the agent
+        agents.bump(tx, agent_id)
+        restored = Restored(
+            blocks=len(wanted.blocks) - len(left),
+            entries=entries,
+            lapsed=lapsed,
+            passages=passages,
+            messages=len(wanted.recall.messages),
+            conversations=len(wanted.recall.threads),
+            facts=learnt,
+            left=(*left, *archives_left),
+        )
+        return restored, tuple(dict.fromkeys(touched))
+
+    def _require_idle(self, tx: Tx, agent_id: AgentId) -> None:
+        """Raises Conflict while a turn is under way or waits for its lane."""
+        here = [work.run_id for work in self._underway.of(agent_id)]
+        if running := here or [left.run.id for left in unfinished.unfinished_of(tx, agent_id)]:
+            raise Conflict(f"{agent_id} is at work ({running[0]}); wait for the end of its run or cancel it")
+
+
+def _require_small(size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise Conflict(
+            f"The memory takes {size} bytes and could not be sent back, because a body may have {bytes_max}; raise "
+            "KELPIE_BODY_BYTES_MAX"
+        )

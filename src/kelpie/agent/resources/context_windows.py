@@ -1,0 +1,50 @@
+"""The door to context windows: where an agent's goes, and compaction on request, in any of its conversations."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.actors.dispatcher import Dispatcher
+from kelpie.agent.compaction import window_usage as overview
+from kelpie.agent.compaction.compactor import Compacted
+from kelpie.agent.compaction.window_usage import Overview
+from kelpie.agent.turn.activation import Activation
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.ids import AgentId, ConversationId
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.conversations import conversations
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+
+class Windows:
+    """Agents of the caller's organisation."""
+
+    def __init__(self, world: World, dispatcher: Dispatcher[Activation], caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._dispatcher = dispatcher
+        self._organization = caller.organization_id
+
+    async def overview(self, agent_id: AgentId, conversation: ConversationId | None = None) -> Overview:
+        """Where the window goes, in one of the agent's conversations or its default one. Raises NotFound."""
+        now = self._world.clock.now()
+
+        def read(tx: Tx) -> Overview:
+            row_ownership.agent(tx, self._organization, agent_id)
+            return overview.of_agent(tx, agent_id, conversation or "", now)
+
+        return await self._world.database.read(read)
+
+    async def compact(self, thread: AgentId | ConversationId, given: Mapping[str, Any] | None = None) -> Compacted:
+        """Compacts a conversation in its turn, with these settings over the agent's own.
+
+        Raises NotFound, InvalidInput, CallerError when there is too little to compact, ModelError, StorageError, and
+        what loading or a full mailbox raises.
+        """
+        agent_id, lane = await self._world.database.read(lambda tx: self._find(tx, thread))
+        return await self._dispatcher.submit(agent_id, lane, lambda activation: activation.compact(lane, given))
+
+    def _find(self, tx: Tx, thread: AgentId | ConversationId) -> tuple[AgentId, str]:
+        if isinstance(thread, AgentId):
+            row_ownership.agent(tx, self._organization, thread)
+            return thread, ""
+        return conversations.get(tx, self._organization, thread).agent_id, thread

@@ -1,0 +1,100 @@
+"""The opening of a conversation: its row, its own copies of blocks, its instructions, and what it takes over.
+
+Everything that must be drawn is drawn before the transaction; what is written here is all or nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kelpie.agent.prompt.rendering import system_text
+from kelpie.agent.prompt.wellformed_history import left_open
+from kelpie.core.access.callers import Caller
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.conversations import Conversation
+from kelpie.core.conversations.messages import Message, Role, Text
+from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.ids import AgentId, BlockId, ConversationId, MessageId
+from kelpie.core.memory.block_history import author_of
+from kelpie.core.memory.blocks import Block
+from kelpie.core.time import Micros
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.blocks import blocks
+from kelpie.storage.conversations import contexts, conversations, messages
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Everything a new conversation needs that must be drawn before the transaction."""
+
+    id: ConversationId
+    system_id: MessageId
+    block_ids: tuple[BlockId, ...]
+    at: Micros
+    caller: Caller
+
+    @classmethod
+    def draw(cls, world: World, caller: Caller, blocks_max: int) -> "Opening":
+        """Draws the ids, also of as many blocks as the conversation may have of its own."""
+        own = tuple(world.ids.new(BlockId) for _ in range(blocks_max))
+        return cls(world.ids.new(ConversationId), world.ids.new(MessageId), own, world.clock.now(), caller)
+
+    def record(self, agent_id: AgentId) -> Conversation:
+        """The conversation with nothing set yet."""
+        by = self.caller.user_id
+        return Conversation(self.id, agent_id, self.at, self.at, created_by_id=by, last_updated_by_id=by)
+
+    def write(
+        self, tx: Tx, agent: Agent, made: Conversation, originals: Sequence[Block], shared: Sequence[MessageId]
+    ) -> Conversation:
+        """Writes a conversation with its own blocks, its instructions and what it takes over."""
+        copies = [
+            replace(block, id=block_id, created_at=self.at, updated_at=self.at, version=1)
+            for block, block_id in zip(originals, self.block_ids, strict=False)
+        ]
+        blocks.insert(tx, copies, author_of(self.caller))
+        conversations.add(tx, made, self.caller.organization_id, {block.label: block.id for block in copies})
+        text = system_text(agent, block_attachments.seen(tx, agent.id, made.id)[0], self.at)
+        system = Message(self.system_id, agent.id, Role.system, self.at, (Text(text),), conversation_id=made.id)
+        messages.append(tx, [system])
+        contexts.replace(tx, agent.id, [system.id, *shared], made.id)
+        conversations.share(tx, made.id, shared)
+        return replace(made, isolated_block_ids=tuple(b.id for b in sorted(copies, key=lambda b: b.label)))
+
+
+def labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
+    """The block of which a conversation is to have its own copy. Raises InvalidInput."""
+    block = block_attachments.by_label(tx, agent_id, label)
+    if block is None:
+        raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
+    return block
+
+
+def taken_over(tx: Tx, agent_id: AgentId, thread: str, last: MessageId | None) -> list[MessageId]:
+    """What a fork begins with: what the model sees of its origin, up to a message if one is named. Raises NotFound."""
+    return [message.id for message in _finished(_up_to(_said(tx, agent_id, thread), last))]
+
+
+def _said(tx: Tx, agent_id: AgentId, thread: str) -> Sequence[Message]:
+    """What the model sees of a thread, without its instructions."""
+    seen = messages.get_many(tx, contexts.ids(tx, agent_id, thread))
+    return seen[1:] if seen and seen[0].role is Role.system else seen
+
+
+def _up_to(said: Sequence[Message], last: MessageId | None) -> Sequence[Message]:
+    """Everything up to a message; a call comes with its results."""
+    if last is None:
+        return said
+    end = next((i + 1 for i, message in enumerate(said) if message.id == last), None)
+    if end is None:
+        raise NotFound("Message", last)
+    while end < len(said) and said[end].role is Role.tool:
+        end += 1
+    return said[:end]
+
+
+def _finished(said: Sequence[Message]) -> Sequence[Message]:
+    """Without a reply whose calls are not all answered: they are the origin's to answer, and it may be at it now."""
+    left = left_open(said)
+    return said if left is None else said[: said.index(left[0])]

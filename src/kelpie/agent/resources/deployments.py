@@ -1,0 +1,45 @@
+"""The door to deployments: looking at and removing all that was made for one of them."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from kelpie.agent.resources.agents import Agents
+from kelpie.agent.resources.groups import Groups
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.deployments import KINDS, Deployed
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, BlockId, GroupId
+from kelpie.memory.blocks import Blocks
+from kelpie.storage.views import deployments as rows
+from kelpie.world.world import World
+
+
+class Deployments:
+    """Deployments of the caller's organisation."""
+
+    def __init__(
+        self, world: World, agents: Agents, blocks: Blocks, groups: Groups, caller: Caller = DEFAULT_CALLER
+    ) -> None:
+        self._world = world
+        self._organization = caller.organization_id
+        self._removers: dict[str, Callable[[str], Awaitable[None]]] = {
+            "group": lambda row_id: groups.delete(GroupId(row_id)),
+            "agent": lambda row_id: agents.delete(AgentId(row_id)),
+            "block": lambda row_id: blocks.delete(BlockId(row_id)),
+        }
+
+    async def delete(self, deployment_id: str) -> list[Deployed]:
+        """Removes all of it and tells what. One by one: when it fails halfway, asking again removes the rest."""
+        gone: list[Deployed] = []
+        for kind, remove in self._removers.items():
+            for one in await self.list(deployment_id, (kind,)):
+                try:
+                    await remove(one.id)
+                except NotFound:
+                    continue  # somebody else was faster
+                gone.append(one)
+        return gone
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self, deployment_id: str, kinds: Sequence[str] = KINDS) -> list[Deployed]:
+        """What belongs to the deployment, kind by kind, the oldest first."""
+        return await self._world.database.read(lambda tx: rows.select(tx, self._organization, deployment_id, kinds))

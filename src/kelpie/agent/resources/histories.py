@@ -1,0 +1,93 @@
+"""The door to the histories of agents: read them, empty them, compile their instructions anew, mend them."""
+
+from kelpie.agent.definition import creation, first_messages, loaded_agent
+from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.prompt.agent_types import spec_of
+from kelpie.agent.prompt.rendering import system_text
+from kelpie.agent.resources.agents import Agents
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.agent import EVERYTHING, AgentView
+from kelpie.core.conversations.messages import Message, MessageQuery, Text
+from kelpie.core.errors import Conflict
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents
+from kelpie.storage.conversations import approvals, contexts, messages
+from kelpie.storage.views import agents as agent_views
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+
+class Histories:
+    """Histories of the agents of the caller's organisation."""
+
+    def __init__(self, world: World, agent_door: Agents, caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._agents = agent_door
+        self._organization = caller.organization_id
+
+    async def messages(self, agent_id: AgentId, query: MessageQuery) -> list[Message]:
+        """Messages of an agent, oldest first. Raises NotFound for an unknown agent or cursor."""
+
+        def read(tx: Tx) -> list[Message]:
+            row_ownership.agent(tx, self._organization, agent_id)
+            return messages.select_of_agent(tx, agent_id, query)
+
+        return await self._world.database.read(read)
+
+    async def message(self, message_id: MessageId) -> Message:
+        """Raises NotFound."""
+
+        def read(tx: Tx) -> Message:
+            row_ownership.message(tx, self._organization, message_id)
+            return messages.get(tx, message_id)
+
+        return await self._world.database.read(read)
+
+    async def reset(self, agent_id: AgentId, add_default_initial: bool) -> AgentView:
+        """Empties what the model sees and deletes the history. Raises NotFound."""
+        agent = await self._world.database.read(lambda tx: agents.owned(tx, self._organization, agent_id))
+        now, spec = self._world.clock.now(), spec_of(agent.agent_type)
+        first = creation.first_messages(agent_id, spec, None if add_default_initial else (), self._world.ids, now)
+
+        def write(tx: Tx) -> AgentView:
+            loaded = loaded_agent.load(tx, agents.owned(tx, self._organization, agent_id))
+            messages.remove_all(tx, agent_id)
+            first_messages.write(tx, loaded, first)
+            return agent_views.one(tx, agent_id, EVERYTHING)
+
+        view = await self._world.database.transact(write)
+        self._agents.forgotten((agent_id,))
+        return self._agents.with_status(view)
+
+    async def recompile(self, agent_id: AgentId, dry_run: bool) -> str:
+        """The system message as it is built now, and unless it is a dry run stores it. Raises NotFound, Conflict."""
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> str:
+            loaded = loaded_agent.load(tx, agents.owned(tx, self._organization, agent_id))
+            text = system_text(loaded.agent, loaded.blocks, now)
+            if not dry_run:
+                ids = contexts.ids(tx, agent_id)
+                if not ids:
+                    raise Conflict(f"{agent_id} has no system message; reset its messages first")
+                messages.rewrite(tx, ids[0], (Text(text),))
+            return text
+
+        database = self._world.database
+        return await (database.read(write) if dry_run else database.transact(write))
+
+    async def repair(self, agent_id: AgentId) -> list[str]:
+        """Mends what is broken in the agent's history; tells what was done. Raises NotFound, StorageError."""
+        at = self._world.clock.now()
+
+        def write(tx: Tx) -> list[str]:
+            row_ownership.agent(tx, self._organization, agent_id)
+            waiting = (pending.conversation for pending in approvals.of_agent(tx, agent_id))
+            lanes = dict.fromkeys((*contexts.of_agent(tx, agent_id), *waiting))
+            return [done for lane in lanes for done in mend(tx, agent_id, lane, at)]
+
+        done = await self._world.database.transact(write)
+        if done:
+            self._agents.forgotten((agent_id,))
+        return done

@@ -1,0 +1,141 @@
+"""One call of a tool by hand: it is run, and what came of it is put down.
+
+A tool that works inside a commit is recorded by that same commit. One that works outside is recorded when it is over,
+also when whoever called it is gone; where that fails, nobody is told that it may simply be called again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from kelpie.agent.tool_calls.execution import since
+from kelpie.agent.turn.dependencies import Equipment
+from kelpie.core.access.callers import Caller
+from kelpie.core.agents.agent import Agent
+from kelpie.core.errors import CallerError, CommitUnknown, StorageError, ToolError
+from kelpie.core.permissions.call_records import CallOutcome, Took
+from kelpie.core.time import Micros
+from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.observe import logs
+from kelpie.sandbox.port import Meter
+from kelpie.tools.calls import manual_calls
+from kelpie.tools.calls.interface import CallContext, Insight, Outcome, TransactionalTool
+from kelpie.tools.registry.registry import preparation, transactional
+from kelpie.world.database import Database, Tx
+
+_log = logs.get("tools")
+
+T = TypeVar("T")
+
+Work = Callable[[], Coroutine[Any, Any, Outcome]]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is put down about a call, as far as it is known when it begins."""
+
+    caller: Caller
+    agent: Agent | None
+    tool: Tool
+    at: Micros
+    ticks: Callable[[], int]  # a stopwatch in nanoseconds
+    began: int
+    meter: Meter = field(default_factory=Meter)  # of what runs outside
+
+    def put_down(self, tx: Tx, outcome: Outcome, ended: CallOutcome | None = None, reason: str | None = None) -> None:
+        """Records the call; without a word on how it ended, as its outcome says."""
+        took = Took(since(self.began, self.ticks), outcome.cpu_us, outcome.memory_peak_bytes)
+        ended = ended or (CallOutcome.success if outcome.ok else CallOutcome.error)
+        passport, organization = self.caller.passport, self.caller.organization_id
+        run_id, step_id = (passport.run_id, passport.step_id) if passport else (None, None)
+        manual_calls.record(tx, organization, self.tool, ended, took, self.at, self.agent, run_id, step_id, reason)
+
+
+def inside_of(tool: Tool) -> TransactionalTool | None:
+    """How a tool works inside a commit; None when it does not."""
+    return None if tool.tool_type is ToolType.custom else transactional(tool.name)
+
+
+async def within_commit(
+    ours: Equipment, inside: TransactionalTool, call: CallContext, arguments: Mapping[str, Any], note: Note
+) -> Outcome:
+    """Runs a tool in the commit that records it. Raises StorageError, and then nothing is done."""
+    prepare = preparation(note.tool.name)
+    if prepare is not None:
+        try:
+            insight = await prepare(ours.foresight, call, arguments)
+        except (
+            ToolError,
+            CallerError,
+            StorageError,
+        ) as error:  # the tool itself says what is wrong, or the commit does
+            insight = Insight(lacking=str(error))
+        call = replace(call, insight=insight)
+
+    def write(tx: Tx) -> Outcome:
+        savepoint = tx.begin_nested()
+        try:
+            outcome = inside(tx, call, arguments)
+        except (ToolError, CallerError) as error:
+            savepoint.rollback()
+            outcome = failed(note.tool, error)
+        else:
+            savepoint.commit()
+        note.put_down(tx, outcome)
+        return outcome
+
+    async def commit() -> Outcome:
+        outcome = await ours.world.database.transact(write)
+        ours.touched(outcome.touched)
+        ours.summon(outcome.begun)
+        return outcome
+
+    return await _to_the_end(commit())
+
+
+async def outside_of_commits(database: Database, work: Work, note: Note) -> Outcome:
+    """Runs a tool and records it afterwards. Raises CommitUnknown when it has run and that could not be recorded."""
+    try:
+        outcome = await work()
+    except (ToolError, CallerError) as error:
+        outcome = failed(note.tool, error)
+    except asyncio.CancelledError:
+        await _to_the_end(_given_up(database, note))
+        raise
+    try:
+        await database.transact(lambda tx: note.put_down(tx, outcome))
+    except StorageError as error:
+        raise CommitUnknown(
+            f"'{note.tool.name}' has run, and that could not be written down: {error} Look at what it has done before "
+            "you run it again."
+        ) from error
+    return outcome
+
+
+def failed(tool: Tool, error: ToolError | CallerError) -> Outcome:
+    """What is told of a call that came to nothing."""
+    text = f"Error executing function {tool.name}: {error}"
+    cpu, peak = (error.cpu_us, error.memory_peak_bytes) if isinstance(error, ToolError) else (0, 0)
+    return Outcome(text, ok=False, stderr=(text,), cpu_us=cpu, memory_peak_bytes=peak)
+
+
+async def _given_up(database: Database, note: Note) -> None:
+    """Records a call that was ended because nobody waits for it any more."""
+    try:
+        took = Outcome("", ok=False, cpu_us=note.meter.cpu_us, memory_peak_bytes=note.meter.memory_peak_bytes)
+        await database.transact(lambda tx: note.put_down(tx, took, CallOutcome.interrupted))
+    except StorageError as error:
+        _log.warning("a call that was given up could not be recorded", tool=note.tool.name, error=str(error))
+
+
+async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work that is not left half-way: who is told to stop waits for it first."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # nobody is left to be told
+        raise

@@ -1,0 +1,150 @@
+"""The door to an agent's model outside of any turn: what it would be asked, and questions that leave no trace.
+
+Nothing here is written anywhere, and no turn waits for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.agent.compaction.window_guard import fitting
+from kelpie.agent.definition import creation, loaded_agent
+from kelpie.agent.live.live_agent import Lane, chooser
+from kelpie.agent.prompt.context import load_context
+from kelpie.agent.prompt.rendering import prepare
+from kelpie.agent.turn.model_call import request_for
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.agents.agent import Agent, ModelChoice
+from kelpie.core.conversations.messages import Message, NewMessage, Role, Text, Usage
+from kelpie.core.errors import InvalidInput, ModelError, ModelFault
+from kelpie.core.ids import AgentId, ConversationId, MessageId
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.provider.interface import Prepared, Reply, Request, ToolSchema
+from kelpie.llm.routing.models import Models
+from kelpie.storage.accounts import row_ownership
+from kelpie.storage.agents import agents
+from kelpie.storage.conversations import conversations
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+INSTRUCTIONS = "Do what the message asks, and answer with the result alone."
+ANSWER_TOOL = "give_answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A model's answer to a single question."""
+
+    content: str
+    model: str
+    usage: Usage
+
+
+class Drafts:
+    """Agents of the caller's organisation."""
+
+    def __init__(self, world: World, models: Models, settings: Settings, caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._models = models
+        self._settings = settings
+        self._organization = caller.organization_id
+
+    async def payload(
+        self, thread: AgentId | ConversationId, said: Sequence[NewMessage], *, deltas: bool = False
+    ) -> bytes:
+        """What the provider would be sent if these messages were, to an agent or in one of its conversations.
+
+        Raises NotFound, InvalidInput, ModelError.
+        """
+        now = self._world.clock.now()
+
+        def read(tx: Tx) -> tuple[Lane, list[Prepared]]:
+            lane = self._lane(tx, thread)
+            context = load_context(tx, lane.agent, lane.conversation)
+            return lane, context.within(fitting(lane, context, lane.frame_weight(now)))
+
+        lane, entries = await self._world.database.read(read)
+        agent, system = lane.agent, lane.system(now)
+        entries += [prepare(self._message(agent.id, new), lane.spec) for new in said]
+        handle = agent.model.handle
+        model = handle.partition("/")[2]
+        request = request_for(lane, model, entries, lane.verdict(()), deltas=deltas, system=system)
+        return await self._models.payload(handle, request)
+
+    def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> Lane:
+        """The agent as it is seen in the thread."""
+        if isinstance(thread, AgentId):
+            row_ownership.agent(tx, self._organization, thread)
+            agent_id, conversation = thread, ""
+        else:
+            found = conversations.get(tx, self._organization, thread)
+            agent_id, conversation = found.agent_id, found.id
+        loaded = loaded_agent.load_thread(tx, agent_id, conversation)
+        return Lane(conversation, loaded, chooser(self._models, self._settings.context_window))
+
+    async def generate(
+        self,
+        agent_id: AgentId,
+        prompt: str,
+        *,
+        system: str | None = None,
+        model: str | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Generated:
+        """Asks the agent's model, or another, one question; with a schema the answer is JSON of that form.
+
+        Raises NotFound, InvalidInput, ModelError.
+        """
+        choice = await self._choice((await self._agent(agent_id)).model, model)
+        provider, name = self._models.provider(choice.handle)
+        asked = self._message(agent_id, NewMessage(Role.user, (Text(prompt),)))
+        tools = () if schema is None else (_answering(schema),)
+        request = Request(
+            model=name,
+            system=INSTRUCTIONS if system is None else system,
+            messages=(Prepared(asked),),
+            tools=tools,
+            tool_choice=ANSWER_TOOL if tools else "auto",
+            max_tokens=choice.max_tokens,
+            temperature=choice.temperature,
+            user=agent_id,
+            options=choice.settings,
+        )
+        async with aclosing(provider.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Reply):
+                    return Generated(_answer(event, structured=bool(tools)), name, event.usage)
+        raise ModelError(ModelFault.malformed, "The model's answer ended before it was complete.")
+
+    async def _agent(self, agent_id: AgentId) -> Agent:
+        def read(tx: Tx) -> Agent:
+            row_ownership.agent(tx, self._organization, agent_id)
+            return agents.get(tx, agent_id)
+
+        return await self._world.database.read(read)
+
+    async def _choice(self, own: ModelChoice, handle: str | None) -> ModelChoice:
+        """The agent's own model, or the one that is named in its place."""
+        if handle is None:
+            return own
+        return creation.choose_model(await self._models.resolve(handle), {}, self._settings.context_window)
+
+    def _message(self, agent_id: AgentId, new: NewMessage) -> Message:
+        now = self._world.clock.now()
+        return Message(self._world.ids.new(MessageId), agent_id, new.role, now, new.content, name=new.name)
+
+
+def _answering(schema: Mapping[str, Any]) -> ToolSchema:
+    if schema.get("type") != "object":
+        raise InvalidInput("response_schema", "must be a JSON schema of type 'object'")
+    return ToolSchema(ANSWER_TOOL, "Gives the answer. Call it once, with the whole answer.", schema)
+
+
+def _answer(reply: Reply, *, structured: bool) -> str:
+    if structured and reply.tool_calls:
+        return reply.tool_calls[0].arguments
+    text = "\n".join(part.text for part in reply.content if isinstance(part, Text))
+    if structured or not text:
+        raise ModelError(ModelFault.malformed, "The model gave no answer of the form that was asked for.", detail=text)
+    return text

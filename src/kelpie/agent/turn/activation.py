@@ -1,0 +1,198 @@
+"""A live agent: what it holds in memory, and the turns it runs. The dispatcher makes it and puts it away.
+
+Loading also settles what an earlier life left behind; what of it may go on does so before any new turn of its lane.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.agent.compaction.compactor import Compacted
+from kelpie.agent.compaction.on_request import RUN_TYPE, on_request
+from kelpie.agent.definition import loaded_agent
+from kelpie.agent.events.cancellation import Cancelled
+from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.turn_events import TurnEnded
+from kelpie.agent.journal.commits import Position
+from kelpie.agent.journal.history_repair import mend
+from kelpie.agent.live.live_agent import Choose, Hot, Lane, chooser
+from kelpie.agent.live.reload import enter
+from kelpie.agent.prompt.context import load_context
+from kelpie.agent.tool_calls.approval_matching import refuse_while
+from kelpie.agent.turn import approval_answers, duplicate_sends
+from kelpie.agent.turn.approval_answers import Replay
+from kelpie.agent.turn.dependencies import Equipment
+from kelpie.agent.turn.loop import TurnLoop
+from kelpie.agent.turn.recovery import CUT_OFF, Leftovers
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.conversations.messages import Usage
+from kelpie.core.conversations.runs import Run, RunStatus, StopReason
+from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, RunOver
+from kelpie.core.ids import AgentId, ConversationId, OrganizationId, RunId
+from kelpie.observe import logs
+from kelpie.storage.agents import agents, ownership_fence
+from kelpie.storage.agents.ownership_fence import Claim, Node
+from kelpie.storage.runs import runs, unfinished
+from kelpie.storage.runs.unfinished import Unfinished
+from kelpie.world.database import Tx
+
+_log = logs.get("agent")
+
+
+class Activation:
+    """One agent in memory."""
+
+    def __init__(self, equipment: Equipment, hot: Hot) -> None:
+        self._equipment = equipment
+        self._hot = hot
+        self._leftovers = Leftovers(equipment, hot)
+
+    @classmethod
+    async def load(cls, equipment: Equipment, node: Node, agent_id: AgentId) -> "Activation":
+        """Claims the agent and reads it. Raises NotFound, AgentStopped, StorageError."""
+        database = equipment.world.database
+        claim = await database.transact(lambda tx: ownership_fence.claim(tx, agent_id, node))
+        choose = chooser(equipment.models, equipment.context_window)
+        # A read: a long history must not hold the writer.
+        hot, left = await database.read(lambda tx: _load(tx, claim, choose))
+        activation = cls(equipment, hot)
+        for found in left:
+            await activation._leftovers.settle(found)
+        if hot.agent.stopped:
+            raise AgentStopped(f"{agent_id} is stopped. Start it before sending messages.")
+        return activation
+
+    @property
+    def agent_id(self) -> AgentId:
+        return self._hot.agent.id
+
+    @property
+    def organization_id(self) -> OrganizationId:
+        return self._hot.agent.organization_id
+
+    def touch(self) -> None:
+        """Somebody changed settings, tools or blocks: they are read again before the next model call."""
+        self._hot.touch()
+
+    def forget_context(self) -> None:
+        """Somebody changed what the model sees of the history, or may have."""
+        self._hot.forget_contexts()
+
+    def recount(self) -> None:
+        """Something was spent for the agent that was no step of its turns."""
+        self._hot.uncount()
+
+    def check(self, send: Send) -> None:
+        """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""
+        lane = self._hot.find(send.conversation)
+        if lane and lane.context and lane.context.pending and not send.answers:
+            raise refuse_while(lane.context.pending)
+
+    async def turn(self, send: Send, turn: Turn) -> None:
+        """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
+        try:
+            await self.recover(send.conversation)
+            turn.cancellation.begin()
+            with self._equipment.underway.working(self.agent_id, send.conversation, turn):
+                await self._new_turn(send, turn)
+        except Cancelled:
+            turn.tell(TurnEnded(turn.run_id, StopReason.cancelled, Usage(), 0, None))
+        except RunOver:
+            turn.tell(await self._stored_end(turn.run_id))
+        except asyncio.CancelledError:  # perhaps in the middle of a commit, which goes on without it
+            turn.break_off(CommitUnknown(CUT_OFF))
+            raise
+        except KelpieError as error:
+            turn.break_off(error)
+            raise
+        except Exception as error:  # raised again; whoever listens must hear an end even of a bug
+            _log.exception("a turn broke off", run_id=turn.run_id, agent_id=self.agent_id)
+            turn.break_off(InvariantBroken(f"{type(error).__name__}: {error}"))
+            raise
+
+    async def _stored_end(self, run_id: RunId) -> TurnEnded:
+        """The end of a turn whose run was ended under it."""
+        run = await self._equipment.world.database.read(lambda tx: runs.get(tx, run_id))
+        reason = run.stop_reason or StopReason.cancelled
+        return TurnEnded(run_id, reason, run.usage, run.step_count, None, detail=run.stop_detail)
+
+    @property
+    def interrupted_lanes(self) -> list[str]:
+        """The conversations with turns that a crash cut short."""
+        return self._leftovers.lanes
+
+    async def take_up(self, conversation: str, run_id: RunId) -> None:
+        """Works on a background run until it has ended, unless it has by now. Raises StorageError."""
+        await self._leftovers.take_up(conversation, run_id)
+
+    async def recover(self, conversation: str) -> None:
+        """Finishes the turns of this conversation that a crash cut short. Raises StorageError."""
+        await self._leftovers.recover(conversation)
+
+    async def _new_turn(self, send: Send, turn: Turn) -> None:
+        world, conversation = self._equipment.world, send.conversation
+        lane = await enter(world.database, self._hot, conversation)
+        if lane.context is not None and lane.context.damaged:
+            await self._mend(lane)
+        run = Run(
+            id=turn.run_id,
+            agent_id=self.agent_id,
+            status=RunStatus.running,
+            created_at=world.clock.now(),
+            conversation_id=ConversationId(conversation) if conversation else None,
+            metadata=send.metadata,
+            request_config=send.request_config,
+        )
+        again = None
+        if turn.messages:  # perhaps they were answered while this waited for its lane
+            again = await duplicate_sends.told_before(world.database, self.agent_id, send)
+        begun = again or await approval_answers.begin(world.database, lane, send.given)
+        if isinstance(begun, Replay):
+            begun.tell(turn)
+            return
+        position = Position(self._hot.claim, run, 0, conversation)
+        loop = TurnLoop(
+            self._equipment,
+            self._hot,
+            lane,
+            position,
+            begun.given,
+            turn,
+            deltas=send.deltas,
+            said=begun.said,
+            waited=begun.waited,
+        )
+        with self._hot.using(lane), lane.wearing(begun.given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
+            await loop.begin()
+
+    async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> Compacted:
+        """Compacts a conversation because somebody asked for it. Raises CallerError, ModelError, StorageError."""
+        world = self._equipment.world
+        await self.recover(conversation)
+        lane = await enter(world.database, self._hot, conversation)
+        thread = ConversationId(conversation) if conversation else None
+        now, told = world.clock.now(), {"run_type": RUN_TYPE}
+        run = Run(world.ids.new(RunId), self.agent_id, RunStatus.running, now, conversation_id=thread, metadata=told)
+        with self._hot.using(lane), logs.bind(agent_id=self.agent_id):
+            position = Position(self._hot.claim, run, 0, conversation)
+            bounds = lane.bounds(self._equipment.policy)
+            return await on_request(world, self._equipment.models, self._hot, lane, position, bounds, given)
+
+    async def _mend(self, lane: Lane) -> None:
+        """Makes the repairs last that the prompt would need again and again. Raises StorageError."""
+        claim, at = self._hot.claim, self._equipment.world.clock.now()
+
+        def write(tx: Tx) -> list[str]:
+            ownership_fence.advance(tx, claim)
+            return mend(tx, claim.agent_id, lane.conversation, at)
+
+        done = await self._equipment.world.database.transact(write)
+        lane.reread()
+        if done:
+            _log.warning("mended a history", agent_id=claim.agent_id, conversation=lane.conversation, done=done)
+
+
+def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[Hot, list[Unfinished]]:
+    agent = agents.get(tx, claim.agent_id)
+    main = Lane("", loaded_agent.load(tx, agent), choose, load_context(tx, agent, ""))
+    return Hot(claim, main), unfinished.unfinished_of(tx, agent.id)

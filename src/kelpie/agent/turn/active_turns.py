@@ -1,0 +1,88 @@
+"""The turns that this process has accepted or taken up and not finished: what can be told to end, and waited for.
+
+It knows nothing that is not also in the database or lost with the process, and nothing is ever done because of it.
+"""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Protocol
+
+from kelpie.agent.events.cancellation import Cancellation
+from kelpie.agent.turn.send_request import Send
+from kelpie.core.ids import AgentId, RunId
+
+
+class Listener(Protocol):
+    """Whoever a turn tells what happens."""
+
+    run_id: RunId
+    cancellation: Cancellation
+
+
+class Work:
+    """One turn. `send` is there while its run may not be stored yet; `over` is set when nothing more comes of it."""
+
+    __slots__ = ("agent_id", "conversation", "listener", "over", "send")
+
+    def __init__(self, agent_id: AgentId, conversation: str, listener: Listener, send: Send | None) -> None:
+        self.agent_id = agent_id
+        self.conversation = conversation
+        self.listener = listener
+        self.send = send
+        self.over = asyncio.Event()
+
+    @property
+    def run_id(self) -> RunId:
+        return self.listener.run_id
+
+    @property
+    def has_begun(self) -> bool:
+        return self.listener.cancellation.has_begun
+
+
+class Underway:
+    """By agent, oldest first."""
+
+    def __init__(self) -> None:
+        self._works: dict[AgentId, dict[RunId, Work]] = {}
+
+    def add(self, agent_id: AgentId, conversation: str, listener: Listener, send: Send | None = None) -> Work:
+        work = Work(agent_id, conversation, listener, send)
+        self._works.setdefault(agent_id, {})[work.run_id] = work
+        return work
+
+    def remove(self, work: Work) -> None:
+        """It is over; whoever waits for that goes on."""
+        work.over.set()
+        works = self._works.get(work.agent_id, {})
+        if works.get(work.run_id) is work:
+            del works[work.run_id]
+            if not works:
+                del self._works[work.agent_id]
+
+    def ended(self, work: Work, _job: asyncio.Future[None]) -> None:
+        """The job of an accepted turn is done, whether or not the turn ever began."""
+        self.remove(work)
+
+    @contextmanager
+    def working(self, agent_id: AgentId, conversation: str, listener: Listener) -> Generator[None]:
+        """Around a turn that has begun; from now on it stands here in the place of what was accepted."""
+        work = self.add(agent_id, conversation, listener)
+        try:
+            yield
+        finally:
+            self.remove(work)
+
+    def leave(self, agent_id: AgentId, conversation: str) -> None:
+        """A conversation is gone: no turn that has begun in it waits for a model any more. Nobody waits for its end."""
+        for work in self.of(agent_id):
+            if work.conversation == conversation and work.has_begun:
+                work.listener.cancellation.wish(spare_tools=True)
+
+    def has_any(self) -> bool:
+        """Whether a turn of any agent is under way."""
+        return bool(self._works)
+
+    def of(self, agent_id: AgentId) -> list[Work]:
+        return list(self._works.get(agent_id, {}).values())

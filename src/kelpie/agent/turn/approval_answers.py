@@ -1,0 +1,149 @@
+"""What a send means for a conversation that waits for somebody's word, or no longer does.
+
+A plain message is refused while calls wait. Answers are matched with them; answers that were given before are taken as
+what they are, a client that asks again: it is told what came of the first, and nothing is run or asked for twice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded, TurnOpened
+from kelpie.agent.live.live_agent import Lane
+from kelpie.agent.tool_calls import approval_matching
+from kelpie.agent.tool_calls.call_plan import Words, plan
+from kelpie.core.conversations.approvals import Pending
+from kelpie.core.conversations.messages import CallAnswer, Message, Role, Ruling, ToolReturn
+from kelpie.core.conversations.runs import Run, RunStatus, StopReason
+from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.core.permissions.budgets import BUDGET_KEY
+from kelpie.core.tools.tools import Tool
+from kelpie.storage.conversations import approvals as rows
+from kelpie.storage.conversations import contexts, messages
+from kelpie.storage.runs import runs, unfinished
+from kelpie.storage.runs.input import Given
+from kelpie.world.database import Database, Tx
+
+REPLAYS_KEPT = 20  # answers that were given before and are still known as such
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """How a turn begins: what it is given, what it has waited for, and what it has said in earlier runs."""
+
+    given: Given
+    waited: Pending | None = None
+    said: Sequence[Message] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A turn that was had before: nothing is done but told."""
+
+    run: Run
+    said: Sequence[Message]
+
+    @property
+    def stop_reason(self) -> StopReason:
+        assert self.run.stop_reason is not None
+        return self.run.stop_reason
+
+    def tell(self, turn: Turn) -> None:
+        run = self.run
+        turn.tell(TurnOpened(run.id, run.created_at))
+        for row in self.said:
+            if row.is_reply or row.role is Role.tool:
+                turn.tell(MessageCommitted(row))
+        reason, detail, budget = self.stop_reason, run.stop_detail, run.metadata.get(BUDGET_KEY)
+        turn.tell(TurnEnded(run.id, reason, run.usage, run.step_count, None, detail=detail, budget=budget))
+
+
+async def waiting(database: Database, lane: Lane) -> Pending | None:
+    """What a conversation waits for; read only when its context is not in memory."""
+    if lane.context is not None:
+        return lane.context.pending
+    return await database.read(lambda tx: rows.get(tx, lane.agent.id, lane.conversation))
+
+
+async def begin(database: Database, lane: Lane, given: Given) -> Begun | Replay:
+    """How to begin with what was sent. Raises PendingApproval, InvalidInput, StorageError."""
+    pending = await waiting(database, lane)
+    if not given.answers:
+        if pending is not None:
+            raise approval_matching.refuse_while(pending)
+        return Begun(given)
+    if pending is None:
+        return await database.read(lambda tx: _again(tx, lane, given))
+    said = await database.read(lambda tx: messages.of_runs(tx, pending.runs))
+    request = next((row for row in said if row.id == pending.request), None)
+    if request is None:  # emptied since it was looked up
+        raise nothing_waits()
+    answers = approval_matching.fitting(pending, request, given.answers, partial=given.partial)
+    _check_changed(lane, request, said, answers)
+    return Begun(replace(given, answers=answers, request=request.id, earlier=pending.runs), pending, said)
+
+
+def nothing_waits() -> InvalidInput:
+    return InvalidInput("approvals", "no tool call of this conversation waits for an answer; send a message instead")
+
+
+def _check_changed(lane: Lane, request: Message, said: Sequence[Message], answers: Sequence[CallAnswer]) -> None:
+    """Raises InvalidInput for arguments that a person has changed into something that the tool does not take."""
+    changed = {a.call_id for a in answers if isinstance(a, Ruling) and a.approve and a.arguments is not None}
+    if not changed:
+        return
+    earlier = [row for row in said if row.step_id != request.step_id]
+    words = Words(said={answer.call_id: answer for answer in answers})
+    planned = plan(request.tool_calls, lane.agent, lane.loaded.tools, _nothing, earlier, lane.exits, words)
+    for one in planned:
+        if one.call.id in changed and one.untried:
+            raise InvalidInput("arguments", f"{one.call.id} cannot run with these: {one.refusal}")
+
+
+def _nothing(tool: Tool) -> None:
+    """Runs nothing: the calls are only looked at."""
+
+
+def _again(tx: Tx, lane: Lane, sent: Given) -> Begun | Replay:
+    """What becomes of answers when nothing waits: they are known, or refused. Raises InvalidInput."""
+    for row in messages.answering(tx, lane.agent.id, REPLAYS_KEPT):
+        if row.run_id is None or (row.conversation_id or "") != lane.conversation:
+            continue
+        try:
+            run, first = runs.get(tx, row.run_id), unfinished.given(tx, row.run_id)
+        except NotFound:  # its record was deleted
+            continue
+        if all(_known(answer, first) for answer in sent.answers):
+            return _taken_up(tx, lane, sent, run, first)
+    raise nothing_waits()
+
+
+def _known(answer: CallAnswer, given: Given) -> bool:
+    """Whether a run was given this very answer; one to the whole request stands for one to each call."""
+    if isinstance(answer, Ruling) and answer.call_id in ("", given.request):
+        return bool(given.answers) and all(_same(replace(answer, call_id=one.call_id), one) for one in given.answers)
+    return any(_same(answer, one) for one in given.answers)
+
+
+def _same(one: CallAnswer, other: CallAnswer) -> bool:
+    if one.call_id != other.call_id:
+        return False
+    if isinstance(one, Ruling) and isinstance(other, Ruling):
+        return (one.approve, one.arguments) == (other.approve, other.arguments)
+    if isinstance(one, ToolReturn) and isinstance(other, ToolReturn):
+        return (one.ok, one.text) == (other.ok, other.text)
+    return False
+
+
+def _taken_up(tx: Tx, lane: Lane, sent: Given, run: Run, first: Given) -> Begun | Replay:
+    """The same answers once more: told again, or gone on with if the first time ended in a failure."""
+    said, plain = messages.of_run(tx, run.id), replace(sent, answers=(), partial=False)
+    if sent.messages and sent.messages != first.messages:
+        return Begun(plain)
+    if run.status is not RunStatus.failed:
+        return Replay(run, said)
+    if contexts.ids(tx, lane.agent.id, lane.conversation)[-1:] != tuple(row.id for row in said[-1:]):
+        raise nothing_waits()  # the conversation has gone on since
+    earlier = (*first.earlier, run.id)[-approval_matching.RUNS_MAX :]
+    left = plain if run.step_count == 0 else replace(plain, messages=())
+    return Begun(replace(left, earlier=earlier), None, messages.of_runs(tx, earlier))

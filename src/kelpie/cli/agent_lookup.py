@@ -1,0 +1,45 @@
+"""Finding the agent that a person means: by its id or by its name."""
+
+from typing import Any
+from urllib.parse import quote
+
+from kelpie.core.errors import CallerError
+from kelpie.world.http.cli_client import Client, Refused
+
+NAMES_SHOWN = 20
+
+
+class UnknownAgent(CallerError):
+    """No agent, or more than one, goes by this name."""
+
+
+def find(client: Client, who: str) -> dict[str, Any]:
+    """The agent with this id or name. Raises UnknownAgent with the names there are, Unreachable or Refused."""
+    if who.startswith("agent-"):
+        found = _by_id(client, who)
+        if found is not None:
+            return found
+    same_name = client.get("/v1/agents/", name=who, limit=NAMES_SHOWN)
+    if len(same_name) == 1:
+        return same_name[0]
+    if same_name:
+        ids = ", ".join(agent["id"] for agent in same_name)
+        raise UnknownAgent(f"{len(same_name)} agents are called '{who}'; use an id instead: {ids}")
+    raise UnknownAgent(f"there is no agent called '{who}'. {_known(client)}")
+
+
+def _by_id(client: Client, agent_id: str) -> dict[str, Any] | None:
+    try:
+        return client.get(f"/v1/agents/{quote(agent_id, safe='')}")
+    except Refused as refusal:
+        if refusal.status in (400, 404, 422):
+            return None
+        raise
+
+
+def _known(client: Client) -> str:
+    agents = client.get("/v1/agents/", limit=NAMES_SHOWN + 1)
+    if not agents:
+        return "There are none yet; `kelpie demo` makes one."
+    names = ", ".join(sorted(agent["name"] for agent in agents[:NAMES_SHOWN]))
+    return f"There are: {names}{', and more' if len(agents) > NAMES_SHOWN else ''}."

@@ -1,0 +1,234 @@
+"""The commands with their options, help and examples. What they do stands in the modules they call.
+
+What only some commands need is imported by these: `kelpie agents list` should not wait for sandbox or simulation.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from kelpie import __version__
+from kelpie.cli.agent_lookup import UnknownAgent
+from kelpie.cli.commands import agents as agent_commands
+from kelpie.cli.commands import blocks as block_commands
+from kelpie.cli.commands import config as config_commands
+from kelpie.cli.commands import keys as key_commands
+from kelpie.cli.commands import logs as log_command
+from kelpie.cli.commands import models as model_commands
+from kelpie.cli.commands import runs as run_commands
+from kelpie.cli.commands import tools as tool_commands
+from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
+from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
+from kelpie.core.errors import ConfigurationError
+from kelpie.world.files.data_dir import place
+from kelpie.world.files.settings_file import VARIABLE, check_exposure, load
+from kelpie.world.http.cli_client import Refused, Unreachable
+
+NOT_FOUND_STATUS = 404  # over HTTP
+
+kelpie = typer.Typer(
+    help="A server on which stateful LLM agents live, remember and use tools.",
+    epilog=examples("server start", "demo", "chat demo", "config show", "doctor"),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=MARKUP,
+)
+server = group("Start, stop and look at the server.", "server start", "server status", "server stop")
+simulation = group(
+    "Play scenarios of the simulation: the whole server in virtual time, with faults.",
+    "sim list",
+    "sim search --seeds 1..20",
+)
+kelpie.add_typer(server, name="server")
+kelpie.add_typer(agent_commands.commands, name="agents")
+kelpie.add_typer(block_commands.commands, name="blocks")
+kelpie.add_typer(run_commands.commands, name="runs")
+kelpie.add_typer(tool_commands.commands, name="tools")
+kelpie.add_typer(model_commands.commands, name="models")
+kelpie.add_typer(key_commands.commands, name="keys")
+kelpie.add_typer(config_commands.commands, name="config")
+kelpie.add_typer(simulation, name="sim")
+
+
+def app(arguments: Sequence[str]) -> int:
+    """Parses the arguments, runs the command and returns its exit code. Raises KelpieError."""
+    try:
+        kelpie(list(arguments), prog_name="kelpie")
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else OK
+    except Unreachable as error:
+        return _told(error, NOT_RUNNING)
+    except UnknownAgent as error:
+        return _told(error, NOT_FOUND)
+    except Refused as error:
+        if error.status != NOT_FOUND_STATUS:
+            raise
+        return _told(error, NOT_FOUND)
+    return OK
+
+
+def _told(error: Exception, code: int) -> int:
+    print(f"kelpie: {error}", file=sys.stderr)
+    return code
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@kelpie.callback()
+def settings_of_all(
+    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Whose server is meant; like KELPIE_DATA_DIR.")] = None,
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    # The environment is where settings live, for this process and for those it starts.
+    if config is not None:
+        os.environ[VARIABLE] = config
+    if data_dir is not None:
+        os.environ |= as_environment(flags({"data_dir": data_dir}))
+
+
+@kelpie.command(epilog=examples("version"))
+def version() -> None:
+    """Show the version."""
+    print(f"kelpie {__version__}")
+
+
+@server.command(epilog=examples("server start", "server start --port 9000 --set agents.block_limit=5000"))
+def start(
+    foreground: Annotated[bool, typer.Option("--foreground", help="Stay in the terminal, and log there.")] = False,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; like KELPIE_HOST.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; like KELPIE_PORT.")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Where the data lies; like KELPIE_DATA_DIR.")] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Ask for a password, on a loopback address too; like KELPIE_SERVER_SECURE.")
+    ] = False,
+    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
+    assign: Assign = None,
+) -> None:
+    """Start the server in the background, and wait until it answers."""
+    named = {"host": host, "port": port, "data_dir": data_dir, "secure": "true" if secure else None}
+    given = flags(named, assign or ())
+    if foreground:
+        from kelpie.cli.server.process import serve_here
+
+        raise typer.Exit(serve_here(given, config))
+    from kelpie.cli.server import control
+
+    found = load(given, config)
+    check_exposure(found, config)
+    os.environ |= as_environment(given)
+    if found.file is not None:
+        os.environ[VARIABLE] = found.file
+        print(f"Settings file: {found.file}", file=sys.stderr)
+    try:
+        raise typer.Exit(control.start(found.settings))
+    except ConfigurationError as error:
+        raise found.located(error) from error
+
+
+@server.command(epilog=examples("server stop"))
+def stop() -> None:
+    """Stop the server, letting the turns in flight finish first."""
+    from kelpie.cli.server import control
+
+    raise typer.Exit(control.stop(load().settings))
+
+
+@server.command(epilog=examples("server status || kelpie server start", "server status --json"))
+def status(as_json: AsJson = False) -> None:
+    """Say whether the server runs: exit code 0 if it does, 3 if not."""
+    from kelpie.cli.server import status
+
+    raise typer.Exit(status.status(as_json=as_json))
+
+
+@kelpie.command(epilog=examples("chat demo", "chat demo -m 'Hello!'", "chat demo < questions.txt"))
+def chat(
+    agent: Agent,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Say this and leave.")] = None,
+    url: Url = None,
+) -> None:
+    """Talk with an agent: at the prompt, or from a pipe. At the prompt, /help says what can be typed."""
+    from kelpie.cli.commands import chat
+
+    raise typer.Exit(chat.chat(client(url), agent, message, place(load().settings.data_dir)))
+
+
+@kelpie.command(epilog=examples("demo"))
+def demo(url: Url = None) -> None:
+    """Make the agent 'demo' if it is not there, and show what to try."""
+    from kelpie.cli.commands import demo
+
+    raise typer.Exit(demo.demo(client(url)))
+
+
+@kelpie.command(epilog=examples("doctor", "doctor --json", "doctor --isolation"))
+def doctor(
+    isolation: Annotated[
+        bool, typer.Option("--isolation", help="Only attack the sandbox, and say what holds on this machine.")
+    ] = False,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Look at settings, server, models and machine; exit code 1 if something needs a hand."""
+    from kelpie.cli.commands import doctor, doctor_isolation
+
+    if isolation:
+        raise typer.Exit(doctor_isolation.isolation_only(as_json=as_json))
+    raise typer.Exit(doctor.doctor(load(), url, as_json=as_json))
+
+
+@kelpie.command(epilog=examples("logs", "logs --follow", "logs -n 500 --level warning --json"))
+def logs(
+    count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="How many of the last lines.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
+    level: Annotated[
+        log_command.Level, typer.Option(help="Only this level and what is graver.")
+    ] = log_command.Level.debug,
+    as_json: AsJson = False,
+) -> None:
+    """Show the log of the server in the background."""
+    raise typer.Exit(log_command.logs(load().settings, count, follow=follow, level=level, as_json=as_json))
+
+
+@simulation.command("run", epilog=examples("sim run --scenario many-agents --seed 7"))
+def sim_run(
+    scenario: Annotated[str, typer.Option(help="Name of the scenario; `kelpie sim list` shows them.")],
+    seed: Annotated[int, typer.Option(help="The same seed is the same run.")],
+    events: Annotated[int, typer.Option(help="How many of the last events to print.")] = 25,
+    as_json: AsJson = False,
+) -> None:
+    """Play one seed: trace hash, last events, and the invariant that broke; exit code 1 if one did."""
+    from kelpie.cli.commands import sim
+
+    raise typer.Exit(sim.run(scenario, seed, events=events, as_json=as_json))
+
+
+@simulation.command("search", epilog=examples("sim search --seeds 1..20 --scenario many-agents"))
+def sim_search(
+    seeds: Annotated[str, typer.Option(help="Which seeds: `A..B`, both included.")],
+    scenario: Annotated[list[str] | None, typer.Option(help="Only this scenario; may be given more than once.")] = None,
+    broken_max: Annotated[int, typer.Option(help="Leave a scenario after so many broken seeds.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Play many seeds and print those that break an invariant; exit code 1 if one does or a fault never fired."""
+    from kelpie.cli.commands import sim
+
+    raise typer.Exit(sim.look(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
+
+
+@simulation.command("list", epilog=examples("sim list"))
+def sim_list(as_json: AsJson = False) -> None:
+    """Show the scenarios and the faults each is about."""
+    from kelpie.cli.commands import sim
+
+    raise typer.Exit(sim.list_scenarios(as_json=as_json))

@@ -1,0 +1,52 @@
+"""Money and tokens as words, and an agent's budget as it is typed."""
+
+from typing import Any
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.permissions.budgets import Period
+
+UNKNOWN = "unknown"
+PERIODS = tuple(period.value for period in Period)
+FORM = "write '5 usd a day', '200000 tokens', or 'none' to take it away; the period is hour, day or month, or none"
+
+
+def dollars(usd: float | None) -> str:
+    """What something cost; not every model has a price."""
+    return UNKNOWN if usd is None else f"${usd:.6f}".rstrip("0").rstrip(".") if usd else "$0"
+
+
+def spent_line(spent: dict[str, Any]) -> str:
+    """What an agent has spent in all."""
+    unpriced = spent["unpriced_calls"]
+    more = f", and {unpriced} calls of models without a known price" if unpriced else ""
+    return f"{dollars(spent['usd'])} for {spent['tokens']} tokens{more}"
+
+
+def budget_line(budget: dict[str, Any] | None) -> str | None:
+    """What may be spent, and how much of it is."""
+    if budget is None:
+        return None
+    parts: list[str] = []
+    if budget["usd"] is not None:
+        parts.append(f"{dollars(budget['spent_usd'])} of {dollars(budget['usd'])}")
+    if budget["tokens"] is not None:
+        parts.append(f"{budget['spent_tokens']} of {budget['tokens']} tokens")
+    period = "in all" if budget["period"] == Period.total else f"this {budget['period']}"
+    return f"{' and '.join(parts)} {period}{', used up' if budget['used_up'] else ''}"
+
+
+def parse_budget(text: str) -> dict[str, Any] | None:
+    """The budget in a text such as '5 usd a day'; None for 'none'. Raises InvalidInput."""
+    words = [word for word in text.lower().split() if word not in ("a", "per", "in", "and")]
+    if words == ["none"]:
+        return None
+    found: dict[str, Any] = {}
+    while len(words) >= 2 and words[1] in ("usd", "tokens"):
+        number, unit, *words = words
+        try:
+            found[unit] = float(number) if unit == "usd" else int(number)
+        except ValueError:
+            raise InvalidInput("budget", f"'{number[:40]}' is not a number; {FORM}") from None
+    if not found or len(words) > 1 or (words and words[0] not in PERIODS):
+        raise InvalidInput("budget", f"'{text[:80]}' is no budget; {FORM}")
+    return found | {"period": words[0] if words else Period.total.value}

@@ -1,0 +1,231 @@
+"""`kelpie agents`: list, look at, make, remove, start and stop agents, over HTTP."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from kelpie.cli import budget_text
+from kelpie.cli.agent_lookup import find
+from kelpie.cli.cancel_report import print_cancelled
+from kelpie.cli.commands import checkpoints
+from kelpie.cli.commands import permissions as permission_commands
+from kelpie.cli.exit_codes import USAGE
+from kelpie.cli.options import Agent, AsJson, Limit, Url, client, examples, group, path
+from kelpie.cli.output import print_facts, print_json, print_rows
+from kelpie.core.errors import InvalidInput
+
+RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
+
+commands = group("List, make, look at, start and stop agents.", "agents create ada", "agents list", "agents show ada")
+
+
+def _types(incomplete: str) -> list[str]:
+    """For shell completion: agent types that begin like this."""
+    from kelpie.core.agents.agent import AgentType
+
+    return [kind.value for kind in AgentType if kind.value.startswith(incomplete)]
+
+
+@commands.command("list", epilog=examples("agents list", "agents list --tag team --json"))
+def list_agents(
+    limit: Limit = 50,
+    name: Annotated[str | None, typer.Option(help="Only agents of this name.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only agents with this tag; may be given again.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """List the agents, the newest first."""
+    query: dict[str, Any] = {"limit": limit, "include": "agent.tags"}
+    query |= {"name": name} if name else {}
+    query |= {"tags": tag} if tag else {}
+    found = client(url).get("/v1/agents/", **query)
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each["name"], each["id"], each["model"], _state(each), each["tags"]) for each in found]
+    print_rows(("name", "id", "model", "state", "tags"), rows, "There are no agents; `kelpie demo` makes one.")
+
+
+@commands.command(epilog=examples("agents show demo", "agents show demo --json"))
+def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Show one agent: its model, its memory blocks, its tools and how it is doing."""
+    server = client(url)
+    found = server.get(path("agents", find(server, agent)["id"]), include=RELATIONS)
+    spent = server.get(path("kelpie", "agents", found["id"], "spending"))
+    if as_json:
+        print_json({**found, "kelpie_spending": spent})
+        return
+    status = found["kelpie_status"]
+    print_facts(
+        {
+            "name": found["name"],
+            "id": found["id"],
+            "type": found["agent_type"],
+            "description": found["description"],
+            "model": found["model"],
+            "context window": found["llm_config"]["context_window"],
+            "embedding": found["embedding"],
+            "state": _state(found),
+            "error": status["error"],
+            "retry at": status["retry_at"],
+            "paused until": found["paused_until"],
+            "spent": budget_text.spent_line(spent),
+            "budget": budget_text.budget_line(spent["budget"]),
+            "created": found["created_at"],
+            "tags": found["tags"],
+            "tools": [tool["name"] for tool in found["tools"]],
+        }
+    )
+    print()
+    blocks = [(block["label"], f"{len(block['value'])}/{block['limit']}", block["value"]) for block in found["blocks"]]
+    print_rows(("block", "characters", "value"), blocks, "It has no memory blocks.")
+
+
+@commands.command(
+    epilog=examples(
+        "agents create ada", "agents create ada --model openai/gpt-4o --block human='Likes tea.' --tag team"
+    )
+)
+def create(
+    name: Annotated[str, typer.Argument(help="Name of the new agent.")],
+    model: Annotated[str | None, typer.Option(help="Handle of its model; without it, the server's default.")] = None,
+    embedding: Annotated[str | None, typer.Option(help="Handle of its embedding model.")] = None,
+    agent_type: Annotated[
+        str | None, typer.Option("--type", help="Its type, e.g. `memgpt_v2_agent`.", autocompletion=_types)
+    ] = None,
+    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    system: Annotated[str | None, typer.Option(help="Its system prompt, instead of that of its type.")] = None,
+    block: Annotated[list[str] | None, typer.Option(help="A memory block, `LABEL=VALUE`; may be given again.")] = None,
+    tool: Annotated[list[str] | None, typer.Option(help="Name of a further tool; may be given again.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given again.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Make an agent. Without a block it gets `human` and `persona`."""
+    body = {
+        "name": name,
+        "model": model,
+        "embedding": embedding,
+        "agent_type": agent_type,
+        "description": description,
+        "system": system,
+        "tools": tool,
+        "tags": tag,
+        "memory_blocks": [_block(text) for text in block or ("human=", "persona=")],
+    }
+    made = client(url).post("/v1/agents/", {field: value for field, value in body.items() if value is not None})
+    if as_json:
+        print_json(made)
+    else:
+        print(f"The agent '{made['name']}' is there: {made['id']} (model {made['model']}).")
+
+
+@commands.command(epilog=examples("agents budget ada", "agents budget ada '5 usd a day'", "agents budget ada none"))
+def budget(
+    agent: Agent,
+    amount: Annotated[
+        str | None, typer.Argument(help="Such as `5 usd a day` or `200000 tokens`; `none` takes it away.")
+    ] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Show what an agent has spent and may spend, or set it."""
+    server = client(url)
+    found = find(server, agent)
+    if amount is not None:
+        server.patch(path("agents", found["id"]), {"kelpie_budget": budget_text.parse_budget(amount)})
+    spent = server.get(path("kelpie", "agents", found["id"], "spending"))
+    if as_json:
+        print_json(spent)
+        return
+    print_facts({"spent": budget_text.spent_line(spent), "budget": budget_text.budget_line(spent["budget"]) or "none"})
+
+
+@commands.command(epilog=examples("agents delete ada", "agents delete ada --yes"))
+def delete(
+    agent: Agent,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Url = None,
+) -> None:
+    """Remove an agent with its messages. Its memory blocks stay."""
+    server = client(url)
+    found = find(server, agent)
+    if not yes and not sys.stdin.isatty():
+        print("kelpie: --yes: nobody is there to be asked; add it to remove the agent", file=sys.stderr)
+        raise typer.Exit(USAGE)
+    if not yes:
+        typer.confirm(f"Remove the agent '{found['name']}' ({found['id']}) and its messages?", abort=True, err=True)
+    server.delete(path("agents", found["id"]))
+    print(f"The agent '{found['name']}' is gone.")
+
+
+@commands.command(epilog=examples("agents start ada"))
+def start(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Let a stopped agent work again."""
+    _switch(agent, "start", as_json, url)
+
+
+@commands.command(epilog=examples("agents stop ada"))
+def stop(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Stop an agent: it takes no messages until it is started."""
+    _switch(agent, "stop", as_json, url)
+
+
+@commands.command(epilog=examples("agents restart ada"))
+def restart(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Put an agent away and load it afresh."""
+    _switch(agent, "restart", as_json, url)
+
+
+@commands.command(epilog=examples("agents cancel ada"))
+def cancel(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
+    """Cancel all that an agent is doing or has waiting; it takes the next message."""
+    server = client(url)
+    found = find(server, agent)
+    print_cancelled(server.post(path("agents", found["id"], "messages", "cancel"), {}), as_json)
+
+
+@commands.command(epilog=examples("agents repair ada", "agents repair --json"))
+def repair(
+    agent: Annotated[str | None, typer.Argument(help="Name or id of one agent; without it, all are mended.")] = None,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Mend histories that an import or an old fault left broken. What rightly waits for an answer is not touched."""
+    server = client(url)
+    body = {"agent_id": find(server, agent)["id"]} if agent else {}
+    found = server.post("/v1/kelpie/agents/repair", body)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        for done in each["done"]:
+            print(f"{each['agent_id']}: {done}")
+    if not any(each["done"] for each in found):
+        print("Nothing had to be mended.")
+
+
+def _switch(agent: str, how: str, as_json: bool, url: str | None) -> None:
+    server = client(url)
+    found = find(server, agent)
+    status = server.post(path("agents", found["id"], how), None)
+    if as_json:
+        print_json({"id": found["id"], "name": found["name"], **status})
+    else:
+        print(f"{found['name']}: {status['state']}")
+
+
+def _state(agent: dict[str, Any]) -> str:
+    return str(agent["kelpie_status"]["state"])
+
+
+def _block(text: str) -> dict[str, str]:
+    label, equals, value = text.partition("=")
+    if not label or not equals:
+        raise InvalidInput("--block", f"'{text[:80]}' is no block; write LABEL=VALUE")
+    return {"label": label, "value": value}
+
+
+checkpoints.register(commands)
+permission_commands.register(commands)

@@ -1,0 +1,65 @@
+"""`kelpie agents checkpoint` and `restore`: an agent's whole memory in a file, and back."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kelpie.cli.agent_lookup import find
+from kelpie.cli.exit_codes import USAGE
+from kelpie.cli.options import Agent, AsJson, Url, client, examples, path
+from kelpie.cli.output import print_json
+from kelpie.world.files import json_file
+
+WAIT_S = 120.0  # a memory may be large
+
+File = Annotated[Path, typer.Argument(help="The file of the checkpoint.")]
+
+
+def register(commands: typer.Typer) -> None:
+    """Adds both to the commands of agents."""
+    commands.command(epilog=examples("agents checkpoint ada ada.json"))(checkpoint)
+    commands.command(epilog=examples("agents restore ada ada.json --yes"))(restore)
+
+
+def checkpoint(agent: Agent, file: File, as_json: AsJson = False, url: Url = None) -> None:
+    """Write an agent's whole memory into a file."""
+    server = client(url, WAIT_S)
+    found = find(server, agent)
+    document = server.get(path("agents", found["id"], "memory", "checkpoint"))
+    json_file.write(file, document)
+    held = {name: len(document["memory"][name]) for name in ("blocks", "working_memory", "messages")}
+    if as_json:
+        print_json({"agent_id": found["id"], "file": str(file), **held})
+        return
+    print(f"The memory of '{found['name']}' is in {file}: {held['blocks']} blocks, {held['messages']} messages.")
+
+
+def restore(
+    agent: Agent,
+    file: File,
+    overwrite_shared: Annotated[
+        bool, typer.Option("--overwrite-shared", help="Also change blocks and an archive that other agents share.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+    url: Url = None,
+) -> None:
+    """Replace an agent's memory by that of a file, all of it or nothing. What it was told since goes."""
+    server = client(url, WAIT_S)
+    found, document = find(server, agent), json_file.read(file)
+    if not yes and not sys.stdin.isatty():
+        print("kelpie: --yes: nobody is there to be asked; add it to replace the memory", file=sys.stderr)
+        raise typer.Exit(USAGE)
+    if not yes:
+        typer.confirm(f"Replace the memory of '{found['name']}' ({found['id']})?", abort=True, err=True)
+    query = "?overwrite_shared=true" if overwrite_shared else ""
+    done = server.post(path("agents", found["id"], "memory", "restore") + query, document, WAIT_S)
+    if as_json:
+        print_json(done)
+        return
+    counts = ", ".join(f"{done[name]} {name}" for name in ("blocks", "entries", "passages", "messages"))
+    print(f"The memory of '{found['name']}' is as it was: {counts}.")
+    for left in done["left"]:
+        print(f"Left alone: the {left['kind']} '{left['name']}' ({left['id']}), which {left['agents']} other(s) share.")

@@ -1,0 +1,56 @@
+"""`kelpie config`: every setting with its value and its origin. A secret is never shown, only that it is set."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from kelpie.cli.options import AsJson, Assign, examples, flags, group
+from kelpie.cli.output import print_json, print_rows
+from kelpie.core.settings.settings import SETTINGS, Resolved, Settings
+from kelpie.world.files.settings_file import load
+
+commands = group("Look at the settings.", "config show")
+
+SET = "(set)"
+
+
+@commands.command(epilog=examples("config show", "config show --json", "config show --set server.port=9000"))
+def show(
+    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
+    assign: Assign = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every setting, its value and its origin: option, variable, file and line, or default."""
+    found = load(flags({}, assign or ()), config)
+    rows = described(found)
+    if as_json:
+        print_json({"file": found.file, "settings": rows})
+        return
+    print_rows(("setting", "value", "origin"), [(row["key"], _shown(row["value"]), row["origin"]) for row in rows])
+    print(f"Settings file: {found.file or 'none'}", file=sys.stderr)
+
+
+def described(found: Resolved) -> list[dict[str, Any]]:
+    """Each setting as programs read it."""
+    return [
+        {
+            "key": spec.key,
+            "value": _value(getattr(found.settings, name), spec.secret),
+            "origin": str(found.origins[name]),
+            "source": found.origins[name].source.value,
+            "default": getattr(Settings(), name),
+            "environment": list(spec.env),
+            "secret": spec.secret,
+            "help": spec.help,
+        }
+        for name, spec in SETTINGS.items()
+    ]
+
+
+def _value(value: Any, secret: bool) -> Any:
+    return SET if secret and value else value
+
+
+def _shown(value: Any) -> Any:
+    return "-" if value in (None, ()) else value

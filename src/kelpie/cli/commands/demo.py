@@ -1,0 +1,58 @@
+"""`kelpie demo`: an agent to talk to, made if it is not there yet, and the commands to try with it."""
+
+import os
+import sys
+from typing import Any
+
+from kelpie.world.http.cli_client import Client
+
+NAME = "demo"
+_NEW = {
+    "name": NAME,
+    "model": "kelpie/demo",
+    "description": "A first agent to try Kelpie with; its model is a script and needs no key.",
+    "memory_blocks": [
+        {"label": "human", "value": "Nothing is known about this person yet."},
+        {"label": "persona", "value": "I am the demo agent of Kelpie. I answer briefly and I remember what I am told."},
+    ],
+}
+
+
+def demo(client: Client) -> int:
+    """Makes the demo agent if there is none and says what to try. Raises Unreachable or Refused."""
+    found = client.get("/v1/agents/", name=NAME, limit=1)
+    agent = found[0] if found else client.post("/v1/agents/", _NEW)
+    print(what_to_try(client.base_url, agent, command(), asks=client.credential is not None))
+    return 0
+
+
+def what_to_try(url: str, agent: dict[str, Any], kelpie: str, *, asks: bool = False) -> str:
+    """The commands that work right now, ready to be copied; with a key from the environment if the server asks."""
+    agent_id = agent["id"]
+    header = '-H "Authorization: Bearer $KELPIE_API_KEY" \\\n    ' if asks else ""
+    python_key = ', api_key=os.environ["KELPIE_API_KEY"]' if asks else ""
+    python_import = "import os\n  " if asks else ""
+    return f"""
+Kelpie answers at {url}, and the agent '{agent["name"]}' is there: {agent_id}
+
+Talk to it in this terminal:
+  {kelpie} chat {agent["name"]}
+
+Over HTTP:
+  curl -s {url}/v1/agents/{agent_id}/messages \\
+    {header}-H 'Content-Type: application/json' -d '{{"input": "Hello!"}}'
+
+From Python (pip install letta-client==1.12.1):
+  {python_import}from letta_client import Letta
+  client = Letta(base_url="{url}"{python_key})
+  reply = client.agents.messages.create("{agent_id}", messages=[{{"role": "user", "content": "Hello!"}}])
+  print(reply.messages[-1].content)
+
+Stop the server:
+  {kelpie} server stop"""
+
+
+def command() -> str:
+    """How this program can be called again: by name where the PATH has it, else as it was called now."""
+    directory, name = os.path.split(sys.argv[0])
+    return name if directory in os.environ.get("PATH", "").split(os.pathsep) else sys.argv[0]

@@ -1,0 +1,188 @@
+"""`kelpie doctor`: what is configured and from where, what the server found, what this machine and this Python have.
+
+It looks and never changes anything. What it cannot know it says.
+"""
+
+import os
+import sys
+from typing import Any
+
+from kelpie.cli.commands.config import described
+from kelpie.cli.commands.doctor_isolation import isolation_told, print_isolation
+from kelpie.cli.commands.models import abilities
+from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli.output import print_json, print_rows, waiting
+from kelpie.cli.server.credential import credential
+from kelpie.cli.server.discovery import address
+from kelpie.core.errors import KelpieError
+from kelpie.core.settings.settings import VARIABLES, Resolved
+from kelpie.core.tools.tools import BUILTIN_NAMES
+from kelpie.world import machine
+from kelpie.world.http.cli_client import Client
+
+# A listing may ask several providers, each for some seconds.
+PATIENCE_S = 60.0
+
+
+def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
+    """Prints what there is to know; 1 when the server or a provider does not answer, or what is stored is damaged."""
+    with waiting("Asking the server and its providers, and trying what this machine offers ..."):
+        told = {
+            "system": machine.system(),
+            "settings": settings(found),
+            "server": server(url or address(found.settings), credential(found, url)),
+            "data": data(url or address(found.settings), credential(found, url)),
+            "isolation": isolation_told(),
+            "letta": letta(),
+        }
+    if as_json:
+        print_json(told)
+    else:
+        _print(told)
+    failing = [each for each in told["server"]["providers"] if each["error"]]
+    return ERROR if told["server"]["error"] or failing or told["data"].get("sound") is False else OK
+
+
+def settings(found: Resolved) -> dict[str, Any]:
+    """What is set, with its origin, and variables of Letta that are set and mean nothing here."""
+    ignored = sorted(name for name in os.environ if name.startswith("LETTA_") and name not in VARIABLES)
+    chosen = [row for row in described(found) if row["source"] != "default"]
+    return {"file": found.file, "set": chosen, "ignored": ignored}
+
+
+def server(url: str, shown: str | None) -> dict[str, Any]:
+    """The server and what it says of its providers and models; the error when it does not. It is `shown` a key."""
+    told: dict[str, Any] = {
+        "url": url, "version": None, "error": None, "providers": [], "absent": [], "shadowed_tools": [],
+        "embedding": None,
+    }  # fmt: skip
+    client = Client(url, PATIENCE_S, shown)
+    try:
+        told["version"] = client.get("/v1/health/")["version"]
+        told |= client.get("/v1/kelpie/models")
+        told["shadowed_tools"] = _shadowed(client)
+    except KelpieError as error:
+        told["error"] = str(error)
+    return told
+
+
+def _shadowed(client: Client) -> list[dict[str, str]]:
+    """Custom tools that keep the name of a built-in one, which agents therefore do not get."""
+    found = client.get("/v1/tools/", names=BUILTIN_NAMES, tool_types="custom", limit=len(BUILTIN_NAMES))
+    remedy = "rename or remove it, and start the server again, to have the built-in tool of this name"
+    return [{"name": each["name"], "id": each["id"], "remedy": remedy} for each in found]
+
+
+def data(url: str, shown: str | None) -> dict[str, Any]:
+    """What the server found when it looked through what is stored; the error when it could not be asked."""
+    try:
+        return {"error": None} | Client(url, PATIENCE_S, shown).get("/v1/kelpie/data")
+    except KelpieError as error:
+        return {"error": str(error)}
+
+
+def letta() -> dict[str, Any]:
+    """Whether a package called letta is installed beside Kelpie, and whether it is a server."""
+    package = machine.letta()
+    if package is None:
+        note = "not installed here, and not needed"
+    elif package.is_server:
+        note = "the retired server: it receives no fixes any more; Kelpie takes its place on the same port"
+    else:
+        note = "not a server: later versions of this package are a command line for another service"
+    return {
+        "version": package.version if package else None,
+        "server": bool(package and package.is_server),
+        "note": note,
+    }
+
+
+def _print(told: dict[str, Any]) -> None:
+    print(told["system"])
+    _heading("Settings")
+    chosen = told["settings"]
+    print(f"file: {chosen['file'] or 'none'}")
+    rows = [(row["key"], row["value"], row["origin"]) for row in chosen["set"]]
+    print_rows(("setting", "value", "origin"), rows, "Everything is at its default.")
+    if chosen["ignored"]:
+        print(f"set, but not used by Kelpie: {', '.join(chosen['ignored'])}")
+    _heading("Server and models")
+    _print_server(told["server"])
+    _heading("Data")
+    _print_data(told["data"])
+    _heading("Isolation")
+    print_isolation(told["isolation"])
+    _heading("The package letta")
+    version = told["letta"]["version"]
+    print(f"{version}: {told['letta']['note']}" if version else told["letta"]["note"])
+
+
+def _print_server(told: dict[str, Any]) -> None:
+    if told["error"]:
+        print(f"{told['error']}. `kelpie server start` starts one; only it can say which models there are.")
+        return
+    print(f"Kelpie {told['version']} answers at {told['url']}.")
+    providers = told["providers"]
+    print_rows(
+        ("provider", "server", "address", "models", "hidden", "trouble"),
+        [
+            (each["name"], each["server"], each["endpoint"], len(each["models"]), len(each["hidden"]), _trouble(each))
+            for each in providers
+        ],
+    )
+    models = [
+        (model["handle"], model["context_window"], abilities(model)) for each in providers for model in each["models"]
+    ]
+    print()
+    print_rows(("model", "context window", "abilities"), models, "No provider offers a model.")
+    hidden = [(f"{each['name']}/{model['name']}", model["reason"]) for each in providers for model in each["hidden"]]
+    if hidden:
+        print()
+        print_rows(("hidden model", "why"), hidden)
+    _print_embedding(told["embedding"])
+    if told["shadowed_tools"]:
+        print()
+        rows = [(each["name"], each["id"], each["remedy"]) for each in told["shadowed_tools"]]
+        print_rows(("custom tool in the place of a built-in one", "id", "remedy"), rows)
+    if told["absent"]:
+        print()
+        print_rows(("not set up", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])
+
+
+def _print_data(told: dict[str, Any]) -> None:
+    if told["error"]:
+        print(f"Nobody could look through it: {told['error'].rstrip('.')}.")
+        return
+    looked_at = ", ".join(f"{each['looked_at']} x {each['kind']}" for each in told["rows"])
+    print(f"Looked at: {looked_at}.")
+    rows = [
+        (each["kind"], each["damaged"], f"{each['remedy']} First: {', '.join(each['ids'])}")
+        for each in told["rows"]
+        if each["damaged"]
+    ]
+    rows += [(what, count, told["remedy"]) for what, count in told["wrongs"].items()]
+    if rows:
+        print_rows(("damaged", "how many", "what to do"), rows)
+    else:
+        print("Nothing is damaged.")
+    if told["unlooked"]:
+        print(f"There was no time to look at: {', '.join(told['unlooked'])}.")
+
+
+def _print_embedding(told: dict[str, Any] | None) -> None:
+    if told is None:  # an older server
+        return
+    if told["model"]:
+        print(f"\nMemory is searched by words and by meaning, with the embedding model {told['model']}.")
+    else:
+        print(f"\nMemory is searched by words alone: {told['remedy']}.")
+
+
+def _trouble(provider: dict[str, Any]) -> str | None:
+    words = (provider["error"], provider["detail"], provider["hint"])
+    return ". ".join(word.rstrip(".") for word in words if word) or None
+
+
+def _heading(text: str) -> None:
+    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+    sys.stderr.flush()

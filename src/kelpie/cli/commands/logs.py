@@ -1,0 +1,58 @@
+"""`kelpie logs`: the log of the server in the background, read from its data directory."""
+
+import json
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any
+
+from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli.server.discovery import LOG_FILE
+from kelpie.core.settings.settings import Settings
+from kelpie.observe.log_lines import as_text
+from kelpie.world.files.data_dir import place
+from kelpie.world.files.log_tail import LogTail
+
+
+class Level(StrEnum):
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def logs(settings: Settings, count: int, *, follow: bool, level: Level, as_json: bool) -> int:
+    """Prints the last lines, and with `follow` those to come until Ctrl-C. Returns the exit code."""
+    path = place(settings.data_dir) / LOG_FILE
+    try:
+        tail = LogTail(path)
+        last = tail.last(count)
+        if not last and not follow:
+            print(f"There is no log at {path}; a server in the foreground logs to its terminal.", file=sys.stderr)
+        _print(last, level, as_json)
+        if follow:
+            _print(tail.added(), level, as_json)
+    except KeyboardInterrupt:
+        return OK
+    except OSError as error:
+        print(f"kelpie: {path} cannot be read: {error.strerror}", file=sys.stderr)
+        return ERROR
+    return OK
+
+
+def _print(lines: Iterable[str], level: Level, as_json: bool) -> None:
+    levels = list(Level)
+    wanted = levels[levels.index(level) :]
+    for line in lines:
+        event = _event(line)
+        if event is None or event["level"] in wanted:
+            print(line if as_json or event is None else as_text(None, "", event), flush=True)
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    """The event of a line; None for what no logger wrote."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and {"time", "level", "room", "event"} <= event.keys() else None

@@ -1,0 +1,148 @@
+"""`kelpie sim`: plays scenarios of the simulation. The only module of the house that imports it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kelpie.cli.exit_codes import ERROR, OK
+from kelpie.cli.output import counted
+from kelpie.core.errors import InvalidInput
+from kelpie.observe import logs
+from kelpie.sim.faults import Aim
+from kelpie.sim.runs.scenario import Report, Scenario
+from kelpie.sim.runs.scenario import run as play
+from kelpie.sim.runs.seed_search import Search, search
+from kelpie.sim.scenarios import SCENARIOS
+
+SEEDS_MAX = 1_000_000  # in one search
+EVENTS_MAX = 4000
+
+
+class _Nowhere:
+    """Takes the server's log: it tells of the faults that we ourselves inject."""
+
+    def write(self, text: str, /) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        return
+
+
+def list_scenarios(*, as_json: bool) -> int:
+    """Prints every scenario with the faults it names and where they fire."""
+    found = {name: _places(scenario.named) for name, scenario in SCENARIOS.items()}
+    if as_json:
+        print(json.dumps(found))
+        return OK
+    for name, faults in found.items():
+        print(name)
+        for fault, places in faults.items():
+            print(f"  {fault} at {', '.join(places)}")
+    return OK
+
+
+def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
+    """Plays one seed and prints how it went: 1 when an invariant broke. Raises InvalidInput."""
+    _silence()
+    report = play(_find(name), seed)
+    last = report.notes[-min(events, EVENTS_MAX) :] if events > 0 else ()
+    if as_json:
+        print(json.dumps(_facts(report) | {"last_events": list(last)}))
+    else:
+        print(f"{report.scenario} seed {report.seed}")
+        print(f"  schedule {report.policy}, {report.events} events, {report.virtual_s:.1f} virtual seconds")
+        print(f"  trace hash {report.trace_hash}")
+        for fault, count in _fired(report).items():
+            print(f"  fired {count} times: {fault}")
+        for event in last:
+            print(f"    {event}")
+        print(f"  broken: {report.broken}" if report.broken else "  every invariant held")
+    return ERROR if report.broken else OK
+
+
+def look(names: Sequence[str], seeds: str, *, broken_max: int, as_json: bool) -> int:
+    """Plays a range of seeds and prints every broken one and a summary: 1 when one broke, or a named fault never fired.
+
+    Raises InvalidInput.
+    """
+    wanted, span = [_find(name) for name in names or SCENARIOS], seed_range(seeds)
+    _silence()
+    found = [_search(scenario, span, broken_max, as_json=as_json) for scenario in wanted]
+    if as_json:
+        print(json.dumps(found))
+    return ERROR if any(each["broken"] or each["unfired"] for each in found) else OK
+
+
+def seed_range(text: str) -> range:
+    """The seeds `A..B`, both included. Raises InvalidInput."""
+    first, dots, last = text.partition("..")
+    if not (first.isdecimal() and dots and last.isdecimal()) or int(first) > int(last):
+        raise InvalidInput("--seeds", f"'{text[:80]}' is no range; write it like 1..100")
+    if int(last) - int(first) >= SEEDS_MAX:
+        raise InvalidInput("--seeds", f"more than {SEEDS_MAX} seeds; search them in parts")
+    return range(int(first), int(last) + 1)
+
+
+def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool) -> dict[str, Any]:
+    broken: list[dict[str, Any]] = []
+
+    def tell(report: Report) -> None:
+        advance()
+        if report.broken is None:
+            return
+        broken.append(_facts(report))
+        if not as_json:
+            print(f"{report.scenario} seed {report.seed}: {report.broken} (trace hash {report.trace_hash})", flush=True)
+
+    with counted(scenario.name, len(seeds)) as advance:
+        done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), tell=tell)
+    if not as_json:
+        print(_summary(done), flush=True)
+    unfired = [f"{aim.fault} at {aim.place}" for aim in done.unfired]
+    return {"scenario": scenario.name, "runs": done.runs, "broken": broken, "unfired": unfired}
+
+
+def _summary(done: Search) -> str:
+    text = f"{done.scenario}: {done.runs} runs, {done.broken_runs} broken"
+    if done.unfired:
+        text += "; never fired: " + ", ".join(f"{aim.fault} at {aim.place}" for aim in done.unfired)
+    return text
+
+
+def _find(name: str) -> Scenario:
+    scenario = SCENARIOS.get(name)
+    if scenario is None:
+        raise InvalidInput("--scenario", f"there is no '{name[:80]}'; use one of {', '.join(SCENARIOS)}")
+    return scenario
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    return {
+        "scenario": report.scenario,
+        "seed": report.seed,
+        "schedule": report.policy,
+        "trace_hash": report.trace_hash,
+        "events": report.events,
+        "virtual_s": report.virtual_s,
+        "broken": report.broken,
+        "fired": _fired(report),
+    }
+
+
+def _fired(report: Report) -> Mapping[str, int]:
+    counts = Counter(f"{firing.fault} at {firing.place}" for firing in report.firings)
+    return dict(sorted(counts.items()))
+
+
+def _places(aims: Iterable[Aim]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for aim in aims:
+        places = found.setdefault(str(aim.fault), [])
+        if aim.place not in places:
+            places.append(aim.place)
+    return found
+
+
+def _silence() -> None:
+    logs.configure("error", _Nowhere())

@@ -1,0 +1,1 @@
+"""The server of this data directory: finding, starting and stopping it."""

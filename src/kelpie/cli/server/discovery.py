@@ -1,0 +1,34 @@
+"""Which server is meant: the one that holds the lock of the data directory, at the address it wrote down there."""
+
+from dataclasses import dataclass
+
+from kelpie.core.settings.settings import Settings
+from kelpie.world.files.data_dir import DataDir
+
+LOG_FILE = "kelpie.log"  # in the data directory
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that holds its data directory and listens: its process, and where."""
+
+    pid: int
+    url: str
+
+
+def running(settings: Settings) -> Running | None:
+    """The server of this data directory, or None if none listens yet. Raises ConfigurationError."""
+    holder = DataDir.holder(settings.data_dir)
+    return Running(holder.pid, holder.url) if holder and holder.url else None
+
+
+def address(settings: Settings) -> str:
+    """Where the server of this data directory listens, or where it would. Raises ConfigurationError."""
+    server = running(settings)
+    return server.url if server else address_of(settings.host, settings.port)
+
+
+def address_of(host: str, port: int) -> str:
+    """The address as clients on this machine write it; a server on all addresses is reached on its loopback one."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,29 @@
+"""The password of a server that needs one and was given none: made at its first start, shown once, kept as a hash."""
+
+from pathlib import Path
+
+from kelpie.accounts.password import generate, hashed
+from kelpie.core.settings.settings import Settings
+from kelpie.world.files import password_file
+from kelpie.world.files.data_dir import DataDir
+from kelpie.world.ids import RandomIds
+
+
+def ensure_password(settings: Settings) -> str | None:
+    """Makes and keeps a password if one is needed; returns what to tell about it. Raises ConfigurationError."""
+    if not settings.protected or settings.password is not None:
+        return None
+    data_dir = DataDir.open(settings.data_dir).path
+    if password_file.read(data_dir) is not None:
+        return None
+    ids = RandomIds()
+    password = generate(ids)
+    return _told(password, data_dir) if password_file.write_new(data_dir, hashed(password, ids)) else None
+
+
+def _told(password: str, data_dir: Path) -> str:
+    return (
+        f"This server asks for a password. It is shown only now: {password}\n"
+        f"Clients send it as 'Authorization: Bearer ...', commands take it from KELPIE_API_KEY. Only its hash is kept, "
+        f"in {data_dir / password_file.NAME}; remove that file and start again for a new password."
+    )

@@ -1,0 +1,82 @@
+"""The server process: logs, the product, and HTTP over it, until a signal ends it.
+
+`serve_here` is what a terminal or systemd runs, `serve_detached` what `kelpie server start` puts into the background.
+"""
+
+import gc
+import sys
+
+from kelpie.app import open_kelpie
+from kelpie.cli.exit_codes import OK
+from kelpie.cli.server.discovery import LOG_FILE, address_of
+from kelpie.cli.server.first_password import ensure_password
+from kelpie.core.access.hosts import is_loopback
+from kelpie.core.errors import ConfigurationError, KelpieError
+from kelpie.core.settings.settings import Resolved
+from kelpie.observe import logs
+from kelpie.server.run import run, serve
+from kelpie.world.clock import SystemClock
+from kelpie.world.files.data_dir import DataDir
+from kelpie.world.files.log_file import RotatedFile
+from kelpie.world.files.settings_file import Flags, check_exposure, load
+
+# A turn that goes well leaves no ring, so the collector finds nothing and only costs: with Python's own thresholds it
+# took an eighth of the CPU of 500 turns at once, and stopped everyone for 0.2 s at a time (bench/loop.py). What fails
+# does leave rings, which hold request bodies: the young are looked at often enough for those, the old hardly ever.
+GC_THRESHOLD = (2_000, 10, 50)
+
+# The thread that writes to the database gives the interpreter away with every statement, and waits this long to get it
+# back from a busy event loop. With Python's 5 ms the median of 500 turns at once was a third longer on a busy machine.
+SWITCH_S = 0.001
+
+_log = logs.get("cli")
+
+
+def serve_here(flags: Flags | None = None, config: str | None = None) -> int:
+    """Serves in the foreground, logging to standard error. Raises KelpieError when it cannot start."""
+    found = load(flags, config)
+    check_exposure(found, config)
+    logs.configure(found.settings.log_level, now=SystemClock().now, human=sys.stderr.isatty())
+    return _serve(found)
+
+
+def serve_detached() -> int:
+    """Serves with the log in the data directory. Raises KelpieError when it cannot start, having logged it."""
+    found = load()
+    file = RotatedFile(
+        DataDir.open(found.settings.data_dir).path / LOG_FILE,
+        bytes_max=found.settings.log_bytes_max,
+        files_max=found.settings.log_files_max,
+    )
+    logs.configure(found.settings.log_level, file, now=SystemClock().now)
+    try:
+        return _serve(found)
+    except KelpieError as error:
+        _log.error("the server could not start", error=str(error))
+        raise
+
+
+def _serve(found: Resolved) -> int:
+    settings = found.settings
+    if found.file is not None:
+        _log.info("settings file", path=found.file)
+    try:
+        if told := ensure_password(settings):
+            print(told, file=sys.stderr, flush=True)
+        if not is_loopback(settings.host):
+            _log.warning("other machines can reach this server, and connections are not encrypted", host=settings.host)
+        kelpie = open_kelpie(settings)
+
+        def listening(host: str, port: int) -> None:
+            assert kelpie.data_dir is not None
+            kelpie.data_dir.announce(address_of(host, port))
+            gc.freeze()  # what the start has made stays for good; walking it again and again would stop everyone
+            gc.set_threshold(*GC_THRESHOLD)
+            gc.enable()
+            sys.setswitchinterval(SWITCH_S)
+
+        run(serve(kelpie, settings, listening))
+    except ConfigurationError as error:
+        raise found.located(error) from error
+    _log.info("stopped")
+    return OK

@@ -1,0 +1,1 @@
+"""Callers, credentials, identities and hosts, as values."""

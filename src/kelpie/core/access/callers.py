@@ -1,0 +1,50 @@
+"""Who asks. Every row belongs to one organisation; a user belongs to one as well, and acts for it.
+
+A door is opened for a `Caller` and shows the rows of the caller's organisation and no others.
+"""
+
+from dataclasses import dataclass
+
+from kelpie.core.access.passports import Passport
+from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, OrganizationId, UserId
+from kelpie.core.time import Micros
+
+NAME_CHARS_MAX = 500
+DEFAULT_ORGANIZATION_NAME = "default_org"
+DEFAULT_USER_NAME = "default_user"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The user a request acts for, and whose rows it may see.
+
+    The operator looks after all organisations and their users; what lies in them is still that of the caller's alone.
+    """
+
+    user_id: UserId = DEFAULT_USER
+    organization_id: OrganizationId = DEFAULT_ORGANIZATION
+    operator: bool = False
+    key_id: str | None = None  # the API key or access token that was shown, if it was one
+    sees_secrets: bool = True  # who may only read, or speaks from a web page, is not shown the secrets of an agent
+    passport: Passport | None = None  # of the tool whose code asks, if it is one
+
+
+DEFAULT_CALLER = Caller(operator=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Organization:
+    id: OrganizationId
+    name: str
+    privileged_tools: bool
+    created_at: Micros
+    updated_at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    id: UserId
+    organization_id: OrganizationId
+    name: str
+    created_at: Micros | None  # None: it came with Kelpie
+    updated_at: Micros

@@ -1,0 +1,1 @@
+"""The agent, its groups, deployments and settings, as values."""

@@ -1,0 +1,239 @@
+"""An agent as it is configured. What it remembers lies in blocks and messages; what it does, in `agent/`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from kelpie.core.access.identities import Identity
+from kelpie.core.agents.activation_state import State
+from kelpie.core.agents.groups import Group
+from kelpie.core.conversations.messages import Message, NewMessage
+from kelpie.core.conversations.runs import StopReason
+from kelpie.core.ids import (
+    DEFAULT_ORGANIZATION,
+    AgentId,
+    BlockId,
+    IdentityId,
+    MessageId,
+    OrganizationId,
+    SecretId,
+    ToolId,
+)
+from kelpie.core.memory.blocks import Block, NewBlock
+from kelpie.core.memory.facts import FactSettings
+from kelpie.core.paging import Page
+from kelpie.core.permissions.budgets import Budget
+from kelpie.core.permissions.quotas import Quota
+from kelpie.core.permissions.tool_permissions import Permits
+from kelpie.core.time import Micros
+from kelpie.core.tools.tools import Tool
+
+
+class AgentType(StrEnum):
+    letta_v1_agent = "letta_v1_agent"
+    memgpt_agent = "memgpt_agent"
+    memgpt_v2_agent = "memgpt_v2_agent"
+    react_agent = "react_agent"
+    workflow_agent = "workflow_agent"
+    split_thread_agent = "split_thread_agent"
+    sleeptime_agent = "sleeptime_agent"
+    voice_convo_agent = "voice_convo_agent"
+    voice_sleeptime_agent = "voice_sleeptime_agent"
+
+    @property
+    def has_heartbeats(self) -> bool:
+        """Whether its model asks for its next step; otherwise any tool call goes on."""
+        return self not in (self.letta_v1_agent, self.sleeptime_agent, self.voice_sleeptime_agent)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """Which model an agent uses and how. `settings` holds what was asked for, by the wire's names."""
+
+    handle: str
+    context_window: int
+    max_tokens: int | None = None
+    temperature: float | None = None
+    parallel_tool_calls: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model is told to think by itself first, so that its thoughts need no place in a tool call."""
+        asked: object = self.settings.get("thinking")
+        return isinstance(asked, Mapping) and asked.get("type") in ("enabled", "adaptive")  # pyright: ignore[reportUnknownMemberType]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRule:
+    """A constraint on when a tool may or must be called; `options` are the fields its type adds."""
+
+    type: str
+    tool_name: str
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    id: SecretId
+    key: str
+    value: str
+    created_at: Micros
+    updated_at: Micros
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    id: AgentId
+    name: str
+    agent_type: AgentType
+    system: str
+    model: ModelChoice
+    created_at: Micros
+    updated_at: Micros
+    embedding: str | None = None
+    embedding_chunk_size: int = 300
+    description: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    tool_rules: tuple[ToolRule, ...] = ()
+    tags: tuple[str, ...] = ()
+    timezone: str = "UTC"
+    hidden: bool | None = None
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    deployment_id: str | None = None
+    entity_id: str | None = None
+    compaction_settings: Mapping[str, Any] | None = None
+    response_format: Mapping[str, Any] | None = None
+    message_buffer_autoclear: bool = False
+    enable_sleeptime: bool | None = None
+    max_files_open: int | None = None
+    per_file_view_window_char_limit: int | None = None
+    last_run_completion: Micros | None = None
+    last_run_duration_ms: int | None = None
+    last_stop_reason: StopReason | None = None
+    stopped: bool = False
+    paused_at: Micros | None = None  # when it asked for a rest; ask agent/pause.py whether that still lasts
+    paused_until: Micros | None = None
+    budget: Budget | None = None
+    facts: FactSettings | None = None  # None: none are extracted
+    permits: Permits | None = None  # the tools it may use; None: it has no lists of its own
+    quota: Quota | None = None  # what it may use of the machine; None: it has no limits of its own
+    organization_id: OrganizationId = DEFAULT_ORGANIZATION
+    created_by_id: str | None = None
+    last_updated_by_id: str | None = None
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationStatus:
+    """How an agent's activation is doing right now, for people to see."""
+
+    state: State
+    error: str | None = None
+    failed_at: Micros | None = None
+    attempts: int = 0
+    retry_at: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """An agent with what hangs on it. Relations that were not asked for are empty."""
+
+    agent: Agent
+    message_ids: tuple[MessageId, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    identities: tuple[Identity, ...] = ()
+    managed_group: Group | None = None
+    pending_approval: Message | None = None  # the reply of the default conversation whose calls wait for somebody
+    status: ActivationStatus = ActivationStatus(State.unloaded)
+    paused_until: Micros | None = None  # None when it is not paused now
+
+
+@dataclass(frozen=True, slots=True)
+class NewAgent:
+    """An agent to be made, as the caller described it; None means: the default."""
+
+    name: str | None = None
+    agent_type: AgentType = AgentType.letta_v1_agent
+    system: str | None = None
+    model: str | None = None
+    embedding: str | None = None
+    embedding_chunk_size: int | None = None
+    context_window_limit: int | None = None
+    max_tokens: int | None = None
+    parallel_tool_calls: bool | None = None
+    model_settings: Mapping[str, Any] | None = None
+    description: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    memory_blocks: tuple[NewBlock, ...] = ()
+    block_ids: tuple[BlockId, ...] = ()
+    tools: tuple[str, ...] = ()
+    tool_ids: tuple[ToolId, ...] = ()
+    tool_rules: tuple[ToolRule, ...] | None = None
+    tags: tuple[str, ...] = ()
+    identity_ids: tuple[IdentityId, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str])
+    include_base_tools: bool = True
+    include_multi_agent_tools: bool = False
+    include_base_tool_rules: bool | None = None
+    initial_messages: tuple[NewMessage, ...] | None = None
+    timezone: str | None = None
+    hidden: bool | None = None
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    deployment_id: str | None = None
+    entity_id: str | None = None
+    compaction_settings: Mapping[str, Any] | None = None
+    response_format: Mapping[str, Any] | None = None
+    message_buffer_autoclear: bool = False
+    enable_sleeptime: bool | None = None
+    max_files_open: int | None = None
+    per_file_view_window_char_limit: int | None = None
+    budget: Budget | None = None
+    facts: FactSettings | None = None
+    permits: Permits | None = None
+    quota: Quota | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentQuery:
+    """Which agents to list."""
+
+    page: Page = Page()
+    name: str | None = None
+    query_text: str | None = None
+    tags: tuple[str, ...] = ()
+    match_all_tags: bool = False
+    project_id: str | None = None
+    template_id: str | None = None
+    base_template_id: str | None = None
+    created_by_id: str | None = None
+    last_stop_reason: str | None = None
+    identity_id: str | None = None
+    identifier_keys: tuple[str, ...] = ()
+    show_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    """Which relations of an agent to load."""
+
+    blocks: bool = False
+    tools: bool = False
+    tags: bool = False
+    secrets: bool = False
+    identities: bool = False
+    managed_group: bool = False
+    pending_approval: bool = False
+
+
+EVERYTHING = Include(
+    blocks=True, tools=True, tags=True, secrets=True, identities=True, managed_group=True, pending_approval=True
+)

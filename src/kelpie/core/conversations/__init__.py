@@ -1,0 +1,1 @@
+"""Messages, conversations, runs and jobs, as values."""

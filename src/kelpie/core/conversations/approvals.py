@@ -1,0 +1,33 @@
+"""Calls that wait for somebody's word: which they are, and the tools that a client runs by itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.core.conversations.messages import CallAnswer
+from kelpie.core.ids import AgentId, MessageId, RunId
+from kelpie.core.time import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A conversation that waits: `request` is the reply with the calls, `answers` what was said to some of them.
+
+    `runs` are those of the turn so far, the one that asked last, because the tool rules go by the whole turn.
+    """
+
+    agent_id: AgentId
+    conversation: str
+    request: MessageId
+    runs: tuple[RunId, ...]
+    requested_at: Micros
+    answers: tuple[CallAnswer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTool:
+    """A tool that the client of one turn offers and runs. It stands before a tool of the agent with the same name."""
+
+    name: str
+    description: str | None
+    parameters: Mapping[str, Any]

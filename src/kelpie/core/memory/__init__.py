@@ -1,0 +1,1 @@
+"""Blocks, passages, working memory and facts, as values."""

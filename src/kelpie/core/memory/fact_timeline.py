@@ -1,0 +1,118 @@
+"""How facts about one thing follow each other in time. Pure rules: nothing is ever deleted or overwritten by them.
+
+A timeline is all that is known of one attribute of one subject (of one value, where many can be true at once). At any
+moment at most one fact of a timeline is true. What is told anew confirms a fact, or takes its place from then on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kelpie.core.ids import FactId
+from kelpie.core.memory.facts import Fact, Link
+from kelpie.core.time import Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A fact as it was told. `ends`: when it stopped being true, if that was said. `instead_of`: what it was said to be
+    true instead of. `rest_id` is for what goes on after it, should it lie in the middle of another."""
+
+    fact: Fact
+    rest_id: FactId
+    ends: Micros | None = None
+    instead_of: FactId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evolved:
+    """What becomes of a timeline: facts that changed, and facts that are new."""
+
+    changed: tuple[Fact, ...] = ()
+    added: tuple[Fact, ...] = ()
+
+
+def evolve(timeline: Sequence[Fact], told: Told) -> Evolved:
+    """The timeline with something that was told. It must be one whose facts do not overlap, and stays one."""
+    lasting = [fact for fact in timeline if fact.valid_until is None or fact.valid_until > fact.valid_from]
+    new, at = told.fact, told.fact.valid_from
+    ends = told.ends if told.ends is not None and told.ends > at else None
+    wrong = [fact for fact in lasting if fact.id == told.instead_of and fact.valid_from > at and ends is None]
+    if wrong and wrong[0].value_key != new.value_key:  # it was not so even then: there is no time left for it
+        done = evolve([fact for fact in lasting if fact not in wrong], told)
+        return replace(done, changed=(*done.changed, _never(wrong[0], new)))
+    before = max((fact for fact in lasting if fact.valid_from <= at), key=_begin, default=None)
+    after = min((fact for fact in lasting if fact.valid_from > at), key=_begin, default=None)
+    covering = before if before is not None and before.holds(at) else None
+    if covering is not None and covering.value_key == new.value_key:
+        return Evolved(changed=(_ended(_confirmed(covering, new), ends),))
+    if after is not None and after.value_key == new.value_key and (ends is None or ends >= after.valid_from):
+        return _begun_earlier(covering, after, new)
+    return _put_between(covering, after, told, ends)
+
+
+def _begin(fact: Fact) -> Micros:
+    return fact.valid_from
+
+
+def _never(wrong: Fact, new: Fact) -> Fact:
+    return replace(wrong, valid_until=wrong.valid_from, superseded_by=new.id)
+
+
+def _confirmed(known: Fact, new: Fact) -> Fact:
+    return replace(
+        known,
+        seen=known.seen + 1,
+        seen_at=max(known.seen_at, new.seen_at),
+        confidence=max(known.confidence, new.confidence),
+        sources=tuple(dict.fromkeys((*known.sources, *new.sources))),
+    )
+
+
+def _ended(fact: Fact, ends: Micros | None) -> Fact:
+    """What was said to be over is over, unless something has taken its place even before."""
+    if ends is None or (fact.valid_until is not None and fact.valid_until <= ends):
+        return fact
+    return fact if fact.superseded_by is not None else replace(fact, valid_until=ends)
+
+
+def _begun_earlier(covering: Fact | None, after: Fact, new: Fact) -> Evolved:
+    """It was known already, but not since when."""
+    moved = replace(_confirmed(after, new), valid_from=new.valid_from)
+    if covering is None:
+        return Evolved(changed=(moved,))
+    closed = replace(covering, valid_until=new.valid_from, superseded_by=moved.id)
+    return Evolved(changed=(closed, replace(moved, supersedes=covering.id, link=moved.link or Link.update)))
+
+
+def _put_between(covering: Fact | None, after: Fact | None, told: Told, ends: Micros | None) -> Evolved:
+    new, changed, added = told.fact, list[Fact](), list[Fact]()
+    meets = after is not None and (ends is None or ends >= after.valid_from)
+    new = replace(new, valid_until=after.valid_from if after is not None and meets else ends)
+    if covering is not None:
+        new = replace(new, supersedes=covering.id, link=new.link or Link.update)
+        changed.append(replace(covering, valid_until=new.valid_from, superseded_by=new.id))
+    else:
+        new = replace(new, link=None)
+    if covering is not None and ends is not None and not meets and covering.holds(ends):
+        # It was otherwise for a while: what held before holds again after it.
+        rest = replace(covering, id=told.rest_id, valid_from=ends, supersedes=new.id, link=Link.update)
+        new = replace(new, superseded_by=rest.id)
+        added.append(rest)
+        if after is not None and after.supersedes == covering.id:
+            changed.append(replace(after, supersedes=rest.id))
+    elif after is not None and meets:
+        new = replace(new, superseded_by=after.id)
+        changed.append(replace(after, supersedes=new.id, link=after.link or Link.update))
+    return Evolved(tuple(changed), (new, *added))
+
+
+def withdrawn(timeline: Sequence[Fact], gone: Fact) -> tuple[Fact, ...]:
+    """The facts that change when one is deleted by hand: what it had replaced goes on in its place."""
+    found = {fact.id: fact for fact in timeline}
+    before, after = found.get(gone.supersedes or gone.id), found.get(gone.superseded_by or gone.id)
+    changed: list[Fact] = []
+    if before is not None and before.id != gone.id and before.superseded_by == gone.id:
+        changed.append(replace(before, valid_until=gone.valid_until, superseded_by=gone.superseded_by))
+    if after is not None and after.id != gone.id and after.supersedes == gone.id:
+        changed.append(replace(after, supersedes=gone.supersedes))
+    return tuple(changed)

@@ -1,0 +1,1 @@
+"""Limits, prices and formats of models, as values."""

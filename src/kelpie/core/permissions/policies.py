@@ -1,0 +1,97 @@
+"""What an agent may do: its own lists and limits within those of its organisation, and these within the server's. Pure.
+
+Every layer must agree to a call, so none can widen what another narrows.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kelpie.core.permissions.quotas import NOTHING_USED, UNBOUNDED, Quota, Used
+from kelpie.core.permissions.tool_permissions import ANYTHING, Permits, Subject
+from kelpie.core.time import Micros, as_datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Lists and limits of one layer. The version tells one of an organisation from what it was before."""
+
+    permits: Permits = ANYTHING
+    quota: Quota = UNBOUNDED
+    version: int = 0
+
+    @property
+    def open(self) -> bool:
+        return self.permits.open and self.quota.open
+
+
+NO_POLICY = Policy()
+
+
+class Layer(StrEnum):
+    server = "server"
+    organization = "organization"
+    agent = "agent"
+
+
+_WHOSE = {
+    Layer.server: "the settings of this server do not permit it",
+    Layer.organization: "the policy of this agent's organization does not permit it",
+    Layer.agent: "this agent is not permitted to use it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a call is not run. `told` is what the model gets as its result."""
+
+    told: str
+    layer: Layer | None  # None: nobody forbids it, but nothing is left in this hour
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Warrant:
+    """All layers of one agent at one moment, with what it has used in the running hour."""
+
+    layers: tuple[tuple[Layer, Policy], ...] = ()
+    quota: Quota = UNBOUNDED
+    used: Used = NOTHING_USED
+    frees_at: Micros = 0
+
+    def bars(self, subject: Subject) -> bool:
+        """Whether the lists forbid the tool, whatever is left."""
+        return any(policy.permits.refusal(subject) for _, policy in self.layers)
+
+    def refusal(self, subject: Subject, before: int = 0) -> Refusal | None:
+        """Why the call may not be run; `before` it come so many others that nobody has counted yet."""
+        for layer, policy in self.layers:
+            if (reason := policy.permits.refusal(subject)) is not None:
+                told = f"'{subject.name}' was not run: {_WHOSE[layer]} ({reason}). Go on without it."
+                return Refusal(told, layer, reason)
+        if subject.harmless or (reason := self._exhausted(before)) is None:
+            return None
+        frees = as_datetime(self.frees_at).isoformat()
+        return Refusal(f"'{subject.name}' was not run: {reason}; more may be used from {frees} on.", None, reason)
+
+    def _exhausted(self, before: int) -> str | None:
+        quota, used = self.quota, self.used
+        if quota.tool_calls is not None and used.tool_calls + before >= quota.tool_calls:
+            return f"the {quota.tool_calls} tool calls that this agent has in each hour are used up"
+        if quota.cpu_us is not None and used.cpu_us >= quota.cpu_us:
+            return f"the {quota.cpu_us / 1_000_000:g} s of processor time that this agent has in each hour are used up"
+        return None
+
+
+OPEN = Warrant()
+
+
+def warrant(server: Policy, organization: Policy, permits: Permits | None, quota: Quota | None) -> Warrant:
+    """What holds for an agent; the same `OPEN` for all that nobody has bound."""
+    if permits is None and quota is None and organization is NO_POLICY and server.open:
+        return OPEN  # as most are: nothing is made for them
+    own = Policy(permits or ANYTHING, quota or UNBOUNDED)
+    given = ((Layer.server, server), (Layer.organization, organization), (Layer.agent, own))
+    layers = tuple((layer, policy) for layer, policy in given if not policy.open)
+    if not layers:
+        return OPEN
+    return Warrant(layers, server.quota.within(organization.quota).within(own.quota))

@@ -1,0 +1,95 @@
+"""How much of the machine and of its models an agent may use in each hour (of UTC), and how much of it is used. Pure.
+
+The record of calls and that of steps are what is counted, so nothing is kept twice.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kelpie.core.permissions.budgets import Budget, Period
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.core.tools.confinement import MEGABYTE, Confinement
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Bounds for one agent; None is none. The first three are for each hour, the others for one call in a sandbox."""
+
+    tool_calls: int | None = None
+    tokens: int | None = None
+    cpu_us: int | None = None
+    memory_bytes: int | None = None
+    wall_s: float | None = None
+    cpu_share: float | None = None  # of one core
+    processes: int | None = None
+    output_bytes: int | None = None
+
+    @property
+    def open(self) -> bool:
+        return self == UNBOUNDED
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether it has to be known what the calls of this hour have used."""
+        return self.tool_calls is not None or self.cpu_us is not None
+
+    @property
+    def budget(self) -> Budget | None:
+        """The tokens, as what the ledger holds against."""
+        return None if self.tokens is None else Budget(tokens=self.tokens, period=Period.hour)
+
+    def within(self, other: "Quota") -> "Quota":
+        """The tighter of both, each by each."""
+        return Quota(**{name: _least(getattr(self, name), getattr(other, name)) for name in Quota.__slots__})
+
+    def confined(self, confinement: Confinement) -> Confinement:
+        """How a job is held that must keep to this as well."""
+        tighter = {
+            name: most
+            for name in _OF_ONE_CALL
+            if (most := getattr(self, name)) is not None and most < getattr(confinement, name)
+        }
+        return replace(confinement, **tighter) if tighter else confinement
+
+
+UNBOUNDED = Quota()
+_OF_ONE_CALL = ("memory_bytes", "wall_s", "cpu_share", "processes", "output_bytes")  # as a confinement names them
+_HOURLY = Budget(period=Period.hour)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What calls have used; those that were refused used nothing."""
+
+    tool_calls: int = 0
+    cpu_us: int = 0
+    memory_peak_bytes: int = 0  # of the one that held most
+
+    def __add__(self, other: "Used") -> "Used":
+        peak = max(self.memory_peak_bytes, other.memory_peak_bytes)
+        return Used(self.tool_calls + other.tool_calls, self.cpu_us + other.cpu_us, peak)
+
+
+NOTHING_USED = Used()
+
+
+def hour_of(now: Micros) -> Micros:
+    """When the running hour began."""
+    return _HOURLY.begins(now)
+
+
+def hour_after(now: Micros) -> Micros:
+    """When the running hour ends, and everything is free again."""
+    return hour_of(now) + 3600 * MICROS_PER_SECOND
+
+
+def cpu_seconds(micros: int | None) -> float | None:
+    return None if micros is None else micros / MICROS_PER_SECOND
+
+
+def megabytes(size: int | None) -> int | None:
+    return None if size is None else size // MEGABYTE
+
+
+def _least(one: Any, other: Any) -> Any:
+    return other if one is None else one if other is None else min(one, other)

@@ -1,0 +1,197 @@
+"""Everything an operator can set: one table with names, default, bounds and meaning, and the order of who is heard.
+
+A flag goes before a variable of the environment, that before kelpie.toml, that before the default. A wrong value is
+refused with the place it stands at, and so is a file that would take a key of the environment to an address of its own:
+kelpie.toml may come with a directory that somebody else filled. Reading flags, environment and file is the caller's
+business.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from kelpie.core.access.hosts import check_address
+from kelpie.core.errors import ConfigurationError
+from kelpie.core.settings.declaration import Setting, setting, specs
+from kelpie.core.settings.model_settings import ModelSettings
+from kelpie.core.settings.precedence import Given, Origin, Source, decide
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(ModelSettings):
+    """All settings: those of the server and its agents, of the use of models, and here those of their providers."""
+
+    openai_api_key: str | None = setting(
+        "providers.openai.api_key",
+        "Key for the OpenAI API or a compatible server; with it, the models of `openai/` are offered.",
+        "OPENAI_API_KEY",
+        secret=True,
+    )
+    openai_base_url: str = setting(
+        "providers.openai.base_url",
+        "Address of a server that speaks OpenAI's protocol.",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_BASE",
+        default="https://api.openai.com/v1",
+        check=check_address,
+    )
+    openai_responses: str = setting(
+        "providers.openai.responses",
+        "Whether reasoning models are asked through OpenAI's responses protocol: `auto` (at api.openai.com only), "
+        "`always` or `never`.",
+        "KELPIE_OPENAI_RESPONSES",
+        default="auto",
+        choices=("auto", "always", "never"),
+    )
+    anthropic_api_key: str | None = setting(
+        "providers.anthropic.api_key",
+        "Key for Anthropic; with it, the models of `anthropic/` are offered.",
+        "ANTHROPIC_API_KEY",
+        secret=True,
+    )
+    anthropic_base_url: str = setting(
+        "providers.anthropic.base_url",
+        "Address of a server that speaks Anthropic's protocol.",
+        "ANTHROPIC_BASE_URL",
+        default="https://api.anthropic.com",
+        check=check_address,
+    )
+    azure_api_key: str | None = setting(
+        "providers.azure.api_key",
+        "Key for Azure OpenAI; with it and the address, the models of `azure/` are offered.",
+        "AZURE_API_KEY",
+        secret=True,
+    )
+    azure_base_url: str | None = setting(
+        "providers.azure.base_url",
+        "Address of the Azure resource, such as `https://name.openai.azure.com`.",
+        "AZURE_BASE_URL",
+        check=check_address,
+    )
+    azure_api_version: str = setting(
+        "providers.azure.api_version", "Version of Azure's API.", "AZURE_API_VERSION", default="2024-09-01-preview"
+    )
+    azure_deployments: tuple[str, ...] = setting(
+        "providers.azure.deployments",
+        "Azure deployments to offer, as `name` or `name=model`, where the resource does not list them.",
+        "AZURE_DEPLOYMENTS",
+        default=(),
+    )
+    groq_api_key: str | None = setting(
+        "providers.groq.api_key",
+        "Key for Groq; with it, the models of `groq/` are offered.",
+        "GROQ_API_KEY",
+        secret=True,
+    )
+    together_api_key: str | None = setting(
+        "providers.together.api_key",
+        "Key for Together; with it, the models of `together/` are offered.",
+        "TOGETHER_API_KEY",
+        secret=True,
+    )
+    deepseek_api_key: str | None = setting(
+        "providers.deepseek.api_key",
+        "Key for DeepSeek; with it, the models of `deepseek/` are offered.",
+        "DEEPSEEK_API_KEY",
+        secret=True,
+    )
+    xai_api_key: str | None = setting(
+        "providers.xai.api_key",
+        "Key for xAI; with it, the models of `xai/` are offered.",
+        "XAI_API_KEY",
+        secret=True,
+    )
+    openrouter_api_key: str | None = setting(
+        "providers.openrouter.api_key",
+        "Key for OpenRouter; with it, the models of `openrouter/` are offered.",
+        "OPENROUTER_API_KEY",
+        secret=True,
+    )
+    ollama_base_url: str | None = setting(
+        "providers.ollama.base_url",
+        "Address of an Ollama server, such as `http://127.0.0.1:11434`.",
+        "OLLAMA_BASE_URL",
+        check=check_address,
+    )
+    lmstudio_base_url: str | None = setting(
+        "providers.lmstudio.base_url",
+        "Address of LM Studio, such as `http://127.0.0.1:1234`.",
+        "LMSTUDIO_BASE_URL",
+        check=check_address,
+    )
+    vllm_base_url: str | None = setting(
+        "providers.vllm.base_url",
+        "Address of a vLLM server, such as `http://127.0.0.1:8000`.",
+        "VLLM_API_BASE",
+        "VLLM_BASE_URL",
+        check=check_address,
+    )
+    llamacpp_base_url: str | None = setting(
+        "providers.llamacpp.base_url",
+        "Address of a llama.cpp server, such as `http://127.0.0.1:8080`.",
+        "LLAMACPP_BASE_URL",
+        check=check_address,
+    )
+    localai_base_url: str | None = setting(
+        "providers.localai.base_url",
+        "Address of a LocalAI server, such as `http://127.0.0.1:8080`.",
+        "LOCALAI_BASE_URL",
+        check=check_address,
+    )
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str]) -> "Settings":
+        """The settings that the environment gives. Raises ConfigurationError naming the variable and the remedy."""
+        return resolve({}, env).settings
+
+
+SETTINGS: Mapping[str, Setting] = specs(fields(Settings))
+KEYS: Mapping[str, str] = {spec.key: name for name, spec in SETTINGS.items()}
+VARIABLES: Mapping[str, str] = {variable: name for name, spec in SETTINGS.items() for variable in spec.env}
+# Field of a key -> field of the address that it is sent to.
+SENT_TO: Mapping[str, str] = {
+    name: KEYS[address]
+    for name, spec in SETTINGS.items()
+    if spec.secret and (address := spec.key.removesuffix("api_key") + "base_url") in KEYS
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The settings and the origin of each, by field name."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    file: str | None = None
+
+    def located(self, error: ConfigurationError) -> ConfigurationError:
+        """The same error, naming the place its value really came from instead of the variable it could come from."""
+        field = VARIABLES.get(error.setting)
+        origin = self.origins[field] if field else None
+        return ConfigurationError(origin.where, error.remedy) if origin and origin.where else error
+
+
+def resolve(
+    flags: Mapping[str, tuple[str, str]],
+    env: Mapping[str, str],
+    given: Mapping[str, Given] | None = None,
+    file: str | None = None,
+) -> Resolved:
+    """Decides every setting: flags (field -> option and text), environment, what the file gives (by key), defaults.
+
+    Raises ConfigurationError naming the origin of a wrong value and the remedy.
+    """
+    values, origins = decide(SETTINGS, flags, env, given or {})
+    _keep_keys_home(origins)
+    return Resolved(Settings(**values), origins, file)  # pyright: ignore[reportArgumentType]
+
+
+def _keep_keys_home(origins: Mapping[str, Origin]) -> None:
+    """Raises ConfigurationError when a file names the address to which a key from elsewhere would be sent."""
+    for key, address in SENT_TO.items():
+        named, to = origins[key], origins[address]
+        if to.source is Source.file and named.source in (Source.flag, Source.environment):
+            raise ConfigurationError(
+                to.where,
+                f"the key of {named} would be sent to this address, which only the file names; if you trust it, "
+                f"set {SETTINGS[address].env[0]} to it or keep the key in this file alone, else remove the line",
+            )

@@ -1,0 +1,85 @@
+"""The settings that hold for the tools of every agent, whatever an agent or an organisation says for itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kelpie.core.errors import ConfigurationError, InvalidInput
+from kelpie.core.permissions.policies import Policy
+from kelpie.core.permissions.quotas import Quota
+from kelpie.core.permissions.tool_permissions import Permits, check_patterns
+from kelpie.core.settings.declaration import setting
+from kelpie.core.settings.sandbox_settings import SandboxSettings
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.core.tools.confinement import MEGABYTE
+
+_MOST = 10**12
+
+
+def _check(origin: str, patterns: Sequence[str]) -> None:
+    try:
+        check_patterns(origin, patterns)
+    except InvalidInput as error:
+        raise ConfigurationError(origin, error.remedy) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings(SandboxSettings):
+    tools_allow: tuple[str, ...] = setting(
+        "tools.allow",
+        "The tools that agents may use at all: patterns such as `memory_*`, `kind:custom` or `capability:memory`; "
+        "without any, all. No agent and no organization can widen it; see [permissions](permissions.md).",
+        "KELPIE_TOOLS_ALLOW",
+        default=(),
+        check=_check,
+    )
+    tools_deny: tuple[str, ...] = setting(
+        "tools.deny",
+        "The tools that no agent may use: patterns such as `shell` or `capability:network`. It goes before "
+        "`tools.allow`.",
+        "KELPIE_TOOLS_DENY",
+        default=(),
+        check=_check,
+    )
+    tool_calls_per_hour: int = setting(
+        "limits.tool_calls_per_hour",
+        "Tool calls that each agent may make in an hour; 0 is no limit.",
+        "KELPIE_TOOL_CALLS_PER_HOUR",
+        default=0,
+        low=0,
+        high=_MOST,
+    )
+    tokens_per_hour: int = setting(
+        "limits.tokens_per_hour",
+        "Tokens that each agent may use in an hour; 0 is no limit.",
+        "KELPIE_TOKENS_PER_HOUR",
+        default=0,
+        low=0,
+        high=_MOST,
+    )
+    cpu_seconds_per_hour: float = setting(
+        "limits.cpu_seconds_per_hour",
+        "Seconds of processor time that the sandboxes of each agent may take in an hour; 0 is no limit.",
+        "KELPIE_CPU_SECONDS_PER_HOUR",
+        default=0.0,
+        low=0,
+        high=1_000_000_000,
+    )
+    tool_memory_mb: int = setting(
+        "limits.memory_mb",
+        "Megabytes that one tool call may have at once, whatever the tool asks for; 0 leaves it to the tool.",
+        "KELPIE_TOOL_MEMORY_MB",
+        default=0,
+        low=0,
+        high=1024 * 1024,
+    )
+
+    @property
+    def policy(self) -> Policy:
+        """What holds for every agent of this server."""
+        quota = Quota(
+            self.tool_calls_per_hour or None,
+            self.tokens_per_hour or None,
+            round(self.cpu_seconds_per_hour * MICROS_PER_SECOND) or None,
+            self.tool_memory_mb * MEGABYTE or None,
+        )
+        return Policy(Permits(self.tools_allow or None, self.tools_deny), quota)

@@ -1,0 +1,1 @@
+"""Known models with their traits and prices."""

@@ -1,0 +1,1 @@
+"""The built-in scripted model, which needs no key."""

@@ -1,0 +1,127 @@
+"""A provider whose calls pass the limits of its operator.
+
+Each attempt passes them anew: a call that pauses before it asks again holds no place, and a retry is a request like any
+other. So the provider inside is made to try once, and the retries are done here.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from functools import partial
+from random import Random
+
+from kelpie.core.conversations.messages import Message, Usage
+from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
+from kelpie.core.models.image_limits import TOKENS_PER_IMAGE
+from kelpie.core.models.prices import Price
+from kelpie.llm.catalog.price_list import Prices
+from kelpie.llm.limits.limiter import Cost, Limiter
+from kelpie.llm.provider.interface import EmbeddingInfo, Event, ModelInfo, Prepared, Provider, Reply, Request
+from kelpie.llm.provider.retry import Limits, Patience, retried
+
+CHARS_PER_TOKEN = 4
+LIMITS_VARIABLE = "KELPIE_PROVIDER_LIMITS"
+PRICES_VARIABLE = "KELPIE_MODEL_PRICES"
+
+
+class Bounded:
+    """The provider `inner`, which must try only once, within limits. Raises ConfigurationError without a price."""
+
+    def __init__(self, inner: Provider, limiter: Limiter, limits: Limits, prices: Prices, random: Random) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self.limiter = limiter
+        self._limits = limits
+        self._prices = prices
+        self._random = random
+        if limiter.bounds.dollars and not prices.knows(self.name):
+            raise ConfigurationError(
+                LIMITS_VARIABLE,
+                f"the dollars of {self.name} cannot be limited, because no price of its models is known; "
+                f"set {PRICES_VARIABLE}, such as '{self.name}/*=2.50/10.00'",
+            )
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The chat models on offer. Raises ModelError."""
+        return await self.inner.models()
+
+    def describe(self, name: str) -> ModelInfo:
+        return self.inner.describe(name)
+
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """The embedding models on offer. Raises ModelError."""
+        return await self.inner.embeddings()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Asks the model when there is room. Raises ModelError; of kind rate_limit when there was none in time."""
+        attempt = partial(self._attempt, request, self._price(request.model))
+        try:
+            async with aclosing(retried(attempt, self._limits, self._random)) as events:
+                async for event in events:
+                    yield event
+        except Overloaded as error:
+            raise ModelError(
+                ModelFault.rate_limit,
+                str(error),
+                hint=f"Wait and try again, or raise the limit in {LIMITS_VARIABLE}.",
+                retry_after_s=error.retry_after_s,
+            ) from error
+
+    async def _attempt(self, request: Request, price: Price | None, patience: Patience) -> AsyncGenerator[Event, None]:
+        expected = self._expected(request, price)
+        told = False
+        async with self.limiter.place(request.user or "", expected) as place:
+            try:
+                async with aclosing(self.inner.stream(request)) as events:
+                    while True:
+                        try:
+                            event = await patience.wait(anext(events), float("inf"), f"{self.name} did not finish")
+                        except StopAsyncIteration:
+                            return
+                        told = True
+                        if isinstance(event, Reply):
+                            place.settle(_cost(event.usage, price, expected))
+                        yield event
+            finally:
+                if not told:
+                    place.settle(Cost())  # refused or never reached: nothing was used
+
+    def _price(self, model: str) -> Price | None:
+        price = self._prices.of(f"{self.name}/{model}")
+        if price is None and self.limiter.bounds.dollars:
+            raise ModelError(
+                ModelFault.bad_request,
+                f"No price of {self.name}/{model} is known, so its cost cannot be held to the limit of {self.name}.",
+                hint=f"Add '{self.name}/{model}=input/output' (dollars per million tokens) to {PRICES_VARIABLE}.",
+            )
+        return price
+
+    def _expected(self, request: Request, price: Price | None) -> Cost:
+        """What the prompt will take at least; how long the reply gets, nobody knows yet."""
+        bounds = self.limiter.bounds
+        if not (bounds.tokens or bounds.dollars):
+            return Cost()
+        chars = len(request.system) + sum(_chars(prepared) for prepared in request.messages)
+        tokens = chars // CHARS_PER_TOKEN + 1
+        return Cost(tokens, round(tokens * price.input) if price else 0)
+
+
+def _cost(usage: Usage, price: Price | None, expected: Cost) -> Cost:
+    """The real cost; a server that does not count is believed to have used what was expected."""
+    if not usage.total_tokens:
+        return expected
+    return Cost(usage.total_tokens, price.micros(usage) if price else 0)
+
+
+def _chars(prepared: Prepared) -> int:
+    images = prepared.pictures * TOKENS_PER_IMAGE * CHARS_PER_TOKEN
+    for encoded in prepared.wire.values():
+        return len(encoded) - prepared.picture_chars + images
+    return _length(prepared.message) + images
+
+
+def _length(message: Message) -> int:
+    calls = sum(len(call.arguments) for call in message.tool_calls)
+    return len(message.text) + calls + sum(len(given.text) for given in message.tool_returns)

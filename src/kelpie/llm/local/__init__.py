@@ -1,0 +1,1 @@
+"""Servers of local models: Ollama, LM Studio, vLLM, llama.cpp, LocalAI."""

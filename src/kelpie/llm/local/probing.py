@@ -1,0 +1,99 @@
+"""Which model server answers at an address, and what it has: the server itself is asked, nothing is guessed.
+
+The setting's name only decides who is looked for first. The context window is the one the server really gives its
+model, and a model that is not shown keeps the reason. What each server tells is read in `local_listings`.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from kelpie.core.errors import ModelError, ModelFault
+from kelpie.llm.provider import errors as provider_errors
+from kelpie.llm.provider.interface import EmbeddingInfo, Hidden, ModelInfo
+from kelpie.llm.provider.retry import Limits, Patience
+from kelpie.llm.wire.http_channel import Channel
+
+TEXT_BYTES_MAX = 4096
+_UNREACHED = (ModelFault.connection, ModelFault.timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server and what it has. `fixed` are models whose context window their maker set in the server."""
+
+    server: str  # "ollama", "lmstudio", "vllm", "llamacpp", "localai", or "openai" for any other compatible one
+    models: tuple[ModelInfo, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+    embeddings: tuple[EmbeddingInfo, ...] = ()
+    fixed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a model has come on its way to the server; bytes where they are known."""
+
+    status: str
+    completed: int | None = None
+    total: int | None = None
+
+
+class Asker:
+    """Asks one server a series of questions within one bound of time. A refusal is an answer: None."""
+
+    def __init__(self, channel: Channel, limits: Limits) -> None:
+        self.endpoint = channel.endpoint
+        self.refusal: ModelError | None = None
+        self._channel = channel
+        self._patience = Patience(limits.for_listing(attempts=1))
+
+    async def json(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+        """The JSON object at this path; None when the server has none there. Raises ModelError when it is gone."""
+        try:
+            data = await self.read(path, body)
+        except ModelError as error:
+            return self._refused(error)
+        return None if data.get("error") else data  # some answer 200 and an error to what they do not know
+
+    async def read(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The JSON object at this path. Raises ModelError when the server has none there."""
+        encoded = None if body is None else orjson.dumps(body)
+        async with self._channel.open(path, self._patience, body=encoded) as (response, _):
+            return await self._channel.read_json(response)
+
+    async def text(self, path: str) -> str:
+        """The beginning of the text at this path, empty when there is none. Raises ModelError when it is gone."""
+        try:
+            async with self._channel.open(path, self._patience) as (response, _):
+                return (await response.aread())[:TEXT_BYTES_MAX].decode("utf-8", "replace")
+        except ModelError as error:
+            self._refused(error)
+            return ""
+
+    def unknown(self) -> ModelError:
+        """The error for an address at which no server that we know answers."""
+        if self.refusal is not None and self.refusal.kind is ModelFault.authentication:
+            return self.refusal
+        at = self.endpoint
+        return provider_errors.unreadable(at, f"no model server that Kelpie knows answers at {at.shown}", "")
+
+    def _refused(self, error: ModelError) -> None:
+        if error.kind in _UNREACHED:
+            raise error
+        if self.refusal is None or error.kind is ModelFault.authentication:
+            self.refusal = error
+
+
+async def lines(channel: Channel, path: str, body: Mapping[str, Any], limits: Limits) -> AsyncGenerator[Any, None]:
+    """JSON objects that a server sends one a line. Raises ModelError, also for an error that comes in a line."""
+    opened = channel.open(path, Patience(limits), body=orjson.dumps(body), model=body.get("model"), streams=True)
+    async with opened as (response, _):
+        async for line in response.aiter_lines():
+            if not line.strip():
+                continue
+            data = channel.parse(line)
+            if data.get("error"):
+                raise provider_errors.complained(channel.endpoint, data, model=body.get("model"))
+            yield data

@@ -1,0 +1,194 @@
+"""A model server on the operator's own machines: Ollama, LM Studio, vLLM, llama.cpp, LocalAI, or a compatible one.
+
+Which of them it is, its answers tell. Ollama is spoken to in its own words, because only those carry its settings and
+times; all others in OpenAI's.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from kelpie.core.errors import InvalidInput, ModelError, ModelFault
+from kelpie.llm.catalog import known_models
+from kelpie.llm.local.listings import find
+from kelpie.llm.local.ollama import Ollama
+from kelpie.llm.local.probing import Asker, Found, Progress
+from kelpie.llm.openai.chat import OpenAIChat
+from kelpie.llm.provider import errors as provider_errors
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import EmbeddingInfo, Event, Hidden, ModelInfo, Request
+from kelpie.llm.provider.retry import Limits, Patience
+from kelpie.llm.wire.http_channel import Channel
+from kelpie.world.world import World
+
+JOB_EVERY_S = 1.0
+_SELF_SERVICE = {
+    "lmstudio": "LM Studio fetches and removes its models itself; use `lms get` and its window",
+    "vllm": "vLLM serves the model it was started with; start it again with another one",
+    "llamacpp": "llama.cpp serves the model it was started with; start it again with another one",
+    "openai": "this server offers no way to fetch or remove models",
+}
+
+
+class LocalServer:
+    """The provider at one address. `expected` is the kind that the setting names."""
+
+    def __init__(
+        self, world: World, endpoint: Endpoint, expected: str, limits: Limits, *, pull_missing: bool = False
+    ) -> None:
+        self.name = endpoint.provider
+        self.pull_missing = pull_missing
+        root = endpoint.base_url.rstrip("/").removesuffix("/v1")
+        self._endpoint = replace(endpoint, base_url=root)
+        self._expected = expected
+        self._limits = limits
+        self._channel = Channel(world, self._endpoint)
+        self._ollama = Ollama(world, self._channel, limits)
+        self._chat = OpenAIChat(world, replace(endpoint, base_url=f"{root}/v1"), limits)
+        self._found: Found | None = None
+        self._finding = asyncio.Lock()
+
+    @property
+    def server(self) -> str | None:
+        """The kind of server that answered; None before anybody asked."""
+        return self._found.server if self._found else None
+
+    @property
+    def hidden(self) -> Sequence[Hidden]:
+        """Models that are there but not offered, and why."""
+        return self._found.hidden if self._found else ()
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The chat models that the server has. Raises ModelError."""
+        async with self._finding:
+            self._found = await find(Asker(self._channel, self._limits), self._expected)
+        return self._found.models
+
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """The embedding models whose size the server tells. Raises ModelError."""
+        return (await self._known()).embeddings
+
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """See `Embeds.embed`; all of these servers speak OpenAI's protocol for it. Raises ModelError."""
+        return await self._chat.embed(info, texts)
+
+    def describe(self, name: str) -> ModelInfo:
+        known = next((model for model in (self._found.models if self._found else ()) if model.name == name), None)
+        return known or known_models.info(self._expected, self._endpoint, name, {})
+
+    async def close(self) -> None:
+        await self._channel.close()
+        await self._chat.close()
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Asks the model, which is fetched first if it is missing and may be. Raises ModelError."""
+        found = await self._known()
+        try:
+            async with aclosing(self._ask(request, found)) as events:
+                async for event in events:
+                    yield event
+            return
+        except ModelError as error:
+            if not _is_missing(error):
+                raise
+            if not (self.pull_missing and found.server in ("ollama", "localai")):
+                raise self._missing(request.model, error, found) from error
+        await self.fetch(request.model)
+        async with aclosing(self._ask(request, await self._known())) as events:
+            async for event in events:
+                yield event
+
+    async def payload(self, request: Request) -> bytes:
+        """The body of the call, without making it. Raises ModelError when the server does not answer."""
+        found = await self._known()
+        return self._ollama.payload(request, found) if found.server == "ollama" else await self._chat.payload(request)
+
+    async def fetch(self, name: str) -> None:
+        """Pulls a model and waits until it is there. Raises ModelError."""
+        async with aclosing(self.pull(name)) as steps:
+            async for _ in steps:
+                pass
+
+    async def pull(self, name: str) -> AsyncGenerator[Progress, None]:
+        """Fetches a model onto the server, telling how far it is. Raises ModelError, InvalidInput where none can."""
+        server = (await self._known()).server
+        if server in _SELF_SERVICE:
+            raise InvalidInput("model", f"'{name[:80]}' cannot be pulled: {_SELF_SERVICE[server]}")
+        steps = self._ollama.pull(name) if server == "ollama" else self._install(name)
+        async with aclosing(steps):
+            async for step in steps:
+                yield step
+        await self.models()
+
+    async def remove(self, name: str) -> None:
+        """Deletes a model from the server. Raises ModelError, InvalidInput where that cannot be done."""
+        server = (await self._known()).server
+        if server in _SELF_SERVICE:
+            raise InvalidInput("model", f"'{name[:80]}' cannot be removed: {_SELF_SERVICE[server]}")
+        if server == "ollama":
+            await self._ollama.remove(name)
+        else:
+            await self._localai(f"models/delete/{quote(name, safe='')}", {})
+        await self.models()
+
+    def command(self, name: str) -> str | None:
+        """What to type to have a missing model; None when this server cannot fetch any."""
+        server = self.server or self._expected
+        return f"kelpie models pull {self.name}/{name}" if server in ("ollama", "localai") else None
+
+    def _ask(self, request: Request, found: Found) -> AsyncGenerator[Event, None]:
+        if found.server == "ollama":
+            return self._ollama.stream(request, found)
+        return self._chat.stream(request)
+
+    async def _known(self) -> Found:
+        if self._found is None:
+            await self.models()
+        assert self._found is not None
+        return self._found
+
+    def _missing(self, name: str, error: ModelError, found: Found) -> ModelError:
+        command = self.command(name)
+        if command is None:
+            return error
+        return ModelError(
+            ModelFault.bad_request,
+            f"{self.name} does not have the model '{name}'.",
+            detail=error.detail,
+            hint=f"Type `{command}`, or set KELPIE_PULL_MISSING_MODELS=true so that missing models are pulled.",
+        )
+
+    # --- LocalAI -------------------------------------------------------------------------------------------------
+
+    async def _install(self, name: str) -> AsyncGenerator[Progress, None]:
+        """LocalAI installs from its gallery in the background; its job is looked at until it is done."""
+        job = (await self._localai("models/apply", {"id": name})).get("uuid")
+        if not isinstance(job, str):
+            raise provider_errors.unreadable(self._endpoint, "it names no job", "")
+        patience = Patience(replace(self._limits, total_s=self._limits.pull_s))
+        while patience.left_s() > 0:
+            state = await self._localai(f"models/jobs/{quote(job, safe='')}")
+            if problem := state.get("error"):
+                raise ModelError(ModelFault.server, f"{self.name} could not install '{name}'.", detail=str(problem))
+            yield Progress(str(state.get("message") or "installing"), _percent(state.get("progress")), 100)
+            if state.get("processed"):
+                return
+            await asyncio.sleep(JOB_EVERY_S)
+        raise ModelError(ModelFault.timeout, f"{self.name} did not finish installing '{name}'.")
+
+    async def _localai(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        return await Asker(self._channel, self._limits).read(path, body)
+
+
+def _is_missing(error: ModelError) -> bool:
+    told = (error.detail or "").lower()
+    return (
+        error.kind is ModelFault.bad_request and "model" in told and ("not found" in told or "does not exist" in told)
+    )
+
+
+def _percent(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0

@@ -1,0 +1,117 @@
+"""The OpenAI chat completions protocol, as OpenAI and the many servers compatible with it speak it."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any
+
+from kelpie.core.errors import ModelError
+from kelpie.llm.catalog import known_models
+from kelpie.llm.catalog.known_models import EMBEDDING_DIMENSIONS
+from kelpie.llm.openai import embeddings as openai_embeddings
+from kelpie.llm.openai.chat_reply import Assembly
+from kelpie.llm.openai.chat_request import encode_request
+from kelpie.llm.provider import errors as provider_errors
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import EmbeddingInfo, Event, Hidden, ModelInfo, Request
+from kelpie.llm.provider.retry import Limits, Patience, retried
+from kelpie.llm.wire.call_ids import made_call_id
+from kelpie.llm.wire.exchange import Call, Exchange
+from kelpie.llm.wire.http_channel import Channel
+from kelpie.world.world import World
+
+
+class ChatCall:
+    """A request as chat completions."""
+
+    def __init__(self, request: Request, path: str, named: str | None = None) -> None:
+        """`named` is what the provider calls the model, where that does not tell what kind of model it is."""
+        self.path = path
+        self._request = request
+        self._body = encode_request(request, named)
+
+    def body(self) -> bytes:
+        return self._body
+
+    def assembly(self) -> Assembly:
+        return Assembly(partial(made_call_id, self._request))
+
+    def mend(self, error: ModelError) -> bool:
+        return False
+
+
+class OpenAIChat:
+    """A provider that speaks this protocol."""
+
+    kind = "openai"
+
+    def __init__(self, world: World, endpoint: Endpoint, limits: Limits | None = None) -> None:
+        self.name = endpoint.provider
+        self.hidden: list[Hidden] = []  # as of the last listing
+        self._endpoint = endpoint
+        self._limits = limits or Limits()
+        self._world = world
+        self._channel = self._connect()
+        self._exchange = Exchange(world, self._channel, self._limits)
+
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Asks the model. Raises ModelError, also after some deltas were given."""
+        return self._exchange.stream(request, self._call(request))
+
+    async def payload(self, request: Request) -> bytes:
+        return self._call(request).body()
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The chat models that the server lists. Raises ModelError."""
+        limits = self._limits.for_listing(attempts=2)
+        found: list[ModelInfo] = []
+        async with aclosing(retried(self._list, limits, self._world.random)) as models:
+            async for model in models:
+                found.append(model)
+        return sorted(found, key=lambda model: model.name)
+
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """The embedding models we know the size of; servers do not tell which of theirs they are."""
+        return [
+            EmbeddingInfo(f"{self.name}/{name}", name, self.name, self.kind, dimensions, self._endpoint.shown)
+            for name, dimensions in EMBEDDING_DIMENSIONS.items()
+        ]
+
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """See `Embeds.embed`. Raises ModelError."""
+        channel, limits = self._channel, self._limits
+        return await openai_embeddings.embed(self._world, channel, limits, info.name, info.dimensions, texts)
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    def _offers(self, name: str) -> bool:
+        return known_models.chats(name)
+
+    def _connect(self) -> Channel:
+        return Channel(self._world, self._endpoint)
+
+    def _call(self, request: Request) -> Call:
+        return ChatCall(request, "chat/completions")
+
+    async def _list(self, patience: Patience) -> AsyncGenerator[ModelInfo, None]:
+        async with self._channel.open("models", patience) as (response, _):
+            data = await self._channel.read_json(response)
+        entries = data.get("data")
+        if not isinstance(entries, list):
+            raise provider_errors.unreadable(self._endpoint, "it is not a list of models", str(data))
+        self.hidden = []
+        for entry in entries:
+            name = entry.get("id") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or not name:
+                continue
+            if self._offers(name):
+                yield self._info(name, entry)
+            else:
+                self.hidden.append(Hidden(name, "its name says that it does not chat, or not by this protocol"))
+
+    def describe(self, name: str) -> ModelInfo:
+        return self._info(name, {})
+
+    def _info(self, name: str, entry: Mapping[str, Any]) -> ModelInfo:
+        return known_models.info(self.kind, self._endpoint, name, entry)

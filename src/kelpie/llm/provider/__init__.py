@@ -1,0 +1,1 @@
+"""The provider port, its errors, and retries."""

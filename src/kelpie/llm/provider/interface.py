@@ -1,0 +1,178 @@
+"""What the agent loop asks of a model provider, and nothing about any wire format.
+
+`stream` is the one path: it yields deltas when the request asks for them and ends with exactly one `Reply`.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from kelpie.core.conversations.messages import Message, Part, ToolCall, Usage
+
+
+class Prepared:
+    """A message ready for a prompt, with room for each wire format to keep its encoded form.
+
+    The history of an agent is encoded once, not once per call.
+    """
+
+    __slots__ = ("blind", "message", "picture_chars", "pictures", "wire")
+
+    def __init__(self, message: Message) -> None:
+        images = message.images
+        self.message = message
+        self.wire: dict[str, bytes] = {}
+        self.pictures = len(images)
+        self.picture_chars = sum(len(image.source.get("data") or "") for image in images)
+        self.blind: tuple[str, Prepared] | None = None  # the same with words in the place of its images
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    model: str  # the provider's own name for it, without the provider prefix
+    system: str
+    messages: Sequence[Prepared]  # without the system message
+    tools: Sequence[ToolSchema] = ()
+    tool_choice: str = "auto"  # "auto", "required", "none", or the name of the one tool to call
+    parallel_tool_calls: bool = False
+    max_tokens: int | None = None
+    temperature: float | None = None
+    deltas: bool = False  # whether the caller wants tokens as they come
+    user: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of a thought; of a `hidden` one its whole opaque form, in one piece."""
+
+    text: str
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of the call at `index`: id and name come with the first piece, arguments in fragments."""
+
+    index: int
+    id: str | None = None
+    name: str | None = None
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """What went over the wire: the body sent, and the body that came back if it came in one piece."""
+
+    sent: bytes
+    received: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    content: tuple[Part, ...]
+    tool_calls: tuple[ToolCall, ...]
+    finish_reason: str  # "stop", "tool_calls", "length", "content_filter"
+    usage: Usage
+    answered_by: str | None = None  # the handle of the model that stood in for the one asked for
+    exchanged: Exchanged | None = field(default=None, compare=False, repr=False)  # None: no wire was used
+
+
+Event = TextDelta | ReasoningDelta | ToolCallDelta | Reply
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model a provider offers."""
+
+    handle: str
+    name: str
+    provider_name: str
+    provider_type: str
+    context_window: int
+    endpoint: str
+    max_tokens: int | None = None  # the longest reply to ask for unless told otherwise; None when not known
+    tools: bool = True  # whether it calls tools; most do, and one that does not says so when asked
+    vision: bool = False
+    structured_output: bool = False  # whether a reply can be held to a JSON schema
+    reasoning: bool = False
+    streaming: bool = True
+    settings: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # what an agent asks of it unless told otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingInfo:
+    handle: str
+    name: str
+    provider_name: str
+    provider_type: str
+    dimensions: int
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A model that is there but not offered. A provider that knows of some has them as `hidden`."""
+
+    name: str
+    reason: str
+
+
+class Provider(Protocol):
+    name: str
+
+    async def models(self) -> Sequence[ModelInfo]:
+        """The chat models on offer. Raises ModelError."""
+        ...
+
+    def describe(self, name: str) -> ModelInfo:
+        """What is known of a model by its name alone, without asking anyone."""
+        ...
+
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """The embedding models on offer. Raises ModelError."""
+        ...
+
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Asks the model. Raises ModelError, also after some deltas were given.
+
+        Whoever may stop before the end wraps it in `contextlib.aclosing`, so that the connection is let go at once.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Embeds(Protocol):
+    """A provider that has embedding models."""
+
+    async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """One vector per text, as little-endian 32-bit floats, `info.dimensions` each. Raises ModelError.
+
+        With `patient` nobody waits for them, and what is asked on this machine steps back behind everything else.
+        """
+        ...
+
+
+@runtime_checkable
+class Wired(Protocol):
+    """A provider that speaks over a wire and can tell what it would send."""
+
+    async def payload(self, request: Request) -> bytes:
+        """The body of the call, as JSON, without making it. Raises ModelError when a server must be asked first."""
+        ...

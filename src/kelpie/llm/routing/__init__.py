@@ -1,0 +1,1 @@
+"""From a model handle to the provider that answers: settings, listings, fallbacks."""

@@ -1,0 +1,71 @@
+"""What one provider lists, remembered for a while; so is a failure, for a shorter one."""
+
+import asyncio
+from collections.abc import Sequence
+
+from kelpie.core.errors import ModelError
+from kelpie.llm.provider.interface import ModelInfo, Provider
+from kelpie.observe import logs
+
+LISTING_FRESH_S = 300.0
+LISTING_RETRY_S = 15.0
+
+_log = logs.get("llm")
+
+
+class Listing:
+    """The models of one provider, asked for at most once at a time."""
+
+    def __init__(self, provider: Provider, fresh_s: float = LISTING_FRESH_S, retry_s: float = LISTING_RETRY_S) -> None:
+        """`retry_s` is how soon a failed listing, or one that lacks a model, is asked for again."""
+        self.provider = provider
+        self._fresh_s = fresh_s
+        self._retry_s = min(retry_s, fresh_s)
+        self._lock = asyncio.Lock()
+        self._models: Sequence[ModelInfo] | None = None
+        self._error: ModelError | None = None
+        self._asked_at = 0.0
+
+    async def models(self, fresh_s: float | None = None) -> Sequence[ModelInfo]:
+        """The models, asked for again when the last answer is older than `fresh_s`. Raises ModelError."""
+        fresh_s = self._fresh_s if fresh_s is None else fresh_s
+        async with self._lock:
+            if self._age() > (min(self._retry_s, fresh_s) if self._error else fresh_s):
+                await self._ask()
+            if self._models is None:
+                assert self._error is not None
+                raise _again(self._error)
+            return self._models
+
+    async def find(self, handle: str, *, renew: bool = False) -> ModelInfo | None:
+        """The model with this handle; a listing that lacks it is renewed first. Raises ModelError."""
+        for fresh_s in (-1.0,) if renew else (self._fresh_s, self._retry_s):
+            for model in await self.models(fresh_s):
+                if model.handle == handle:
+                    return model
+        return None
+
+    def known(self, handle: str) -> ModelInfo | None:
+        """The model with this handle in the last listing, however old."""
+        return next((model for model in self._models or () if model.handle == handle), None)
+
+    def _age(self) -> float:
+        never = self._models is None and self._error is None
+        return float("inf") if never else asyncio.get_running_loop().time() - self._asked_at
+
+    async def _ask(self) -> None:
+        try:
+            self._models, self._error = await self.provider.models(), None
+        except ModelError as error:
+            self._error = error
+            if self._models is not None:
+                _log.warning("a listing could not be renewed, the old one is used", provider=self.provider.name)
+        finally:
+            self._asked_at = asyncio.get_running_loop().time()
+
+
+def _again(error: ModelError) -> ModelError:
+    """The remembered failure as an exception of its own: one object must not be raised in several tasks."""
+    return ModelError(
+        error.kind, error.message, detail=error.detail, hint=error.hint, retry_after_s=error.retry_after_s
+    )

@@ -1,0 +1,293 @@
+"""The models on offer: what each provider lists, who answers to a handle, and the care of local models.
+
+A handle is `provider/model`; only the first slash counts. Listings are kept for some minutes, so that finding a model
+needs no network; a provider that cannot be listed hides only its own models.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from kelpie.core.conversations.messages import Message, Role, Text
+from kelpie.core.errors import InvalidInput, ModelError, NotFound
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.core.models.prices import parse_prices
+from kelpie.core.settings.settings import Settings
+from kelpie.core.time import MICROS_PER_SECOND, Micros
+from kelpie.llm.catalog import known_models
+from kelpie.llm.catalog.price_list import Prices
+from kelpie.llm.limits.limited_provider import PRICES_VARIABLE, Bounded
+from kelpie.llm.local.probing import Progress
+from kelpie.llm.local.server import LocalServer
+from kelpie.llm.provider.interface import (
+    EmbeddingInfo,
+    Embeds,
+    Hidden,
+    ModelInfo,
+    Prepared,
+    Provider,
+    Reply,
+    Request,
+    Wired,
+)
+from kelpie.llm.routing import response_forms
+from kelpie.llm.routing.fallback import Chain, Speaker
+from kelpie.llm.routing.model_listing import Listing
+from kelpie.llm.routing.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
+from kelpie.llm.wire.image_visibility import in_sight
+from kelpie.observe import logs
+from kelpie.world.world import World
+
+HANDLES_TOLD_MAX = 50
+OWN = "kelpie"  # the provider that is built in
+CHECK = "Answer with the one word: ready"
+CHECK_TOKENS_MAX = 256
+
+_log = logs.get("llm")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One provider as it is now: what it offers, what it keeps back and why, or why it cannot be asked at all."""
+
+    provider: str
+    server: str | None  # the kind of local server that answered
+    models: tuple[ModelInfo, ...] = ()
+    hidden: tuple[Hidden, ...] = ()
+    error: ModelError | None = None
+
+
+class Models:
+    """All providers of this server. Raises ConfigurationError when a provider's settings are wrong."""
+
+    def __init__(self, world: World, settings: Settings, providers: Sequence[Provider] | None = None) -> None:
+        self._world = world
+        self.prices = Prices(parse_prices(PRICES_VARIABLE, settings.model_prices))
+        made = make_providers(world, settings, self.prices) if providers is None else providers
+        self._listings = {
+            provider.name: Listing(provider, settings.model_listing_fresh_s, settings.model_listing_retry_s)
+            for provider in made
+        }
+        self._fallbacks = fallbacks(settings, tuple(self._listings))
+
+    async def report(self) -> list[Report]:
+        """Every provider with its models, shown and hidden, or its error."""
+        return list(await asyncio.gather(*(_report(listing) for listing in self._listings.values())))
+
+    def absent(self) -> dict[str, str]:
+        """Providers that are not set up, each with what to set."""
+        return {offer.name: how_to_have(offer.name) for offer in ALL_OFFERS if offer.name not in self._listings}
+
+    async def embeddings(self) -> list[EmbeddingInfo]:
+        """Every embedding model that can be had; a provider that fails is logged and left out."""
+        found: list[EmbeddingInfo] = []
+        for name, listing in self._listings.items():
+            try:
+                if _local(listing.provider) is not None:
+                    await listing.models()  # which remembers for a while that a server does not answer
+                found += await listing.provider.embeddings()
+            except ModelError as error:
+                _log.warning("the embedding models of a provider cannot be listed", provider=name, error=error.message)
+        return found
+
+    async def resolve(self, handle: str) -> ModelInfo:
+        """The model with this handle, fetched first if it is local, missing and may be.
+
+        Raises InvalidInput, NotFound, or ModelError when its provider fails.
+        """
+        provider_name, name = _split("model", handle)
+        listing = self._listings.get(provider_name)
+        found = await listing.find(handle) if listing else None
+        local = _local(listing.provider) if listing else None
+        if found is None and listing is not None and local is not None and local.pull_missing and local.command(name):
+            _log.info("a missing model is pulled", handle=handle)
+            await local.fetch(name)
+            found = await listing.find(handle, renew=True)
+        if found is None:
+            raise _unknown(handle, [model.handle for model in await self.list()], local)
+        return found
+
+    def known(self, handle: str) -> ModelInfo | None:
+        """What can be said of a model without asking anyone; None when there is no such provider."""
+        provider, _, name = handle.partition("/")
+        listing = self._listings.get(provider)
+        return (listing.known(handle) or listing.provider.describe(name)) if listing else None
+
+    async def resolve_embedding(self, handle: str) -> EmbeddingInfo:
+        """The embedding model with this handle. Raises InvalidInput or NotFound."""
+        _split("embedding", handle)
+        known = await self.embeddings()
+        for info in known:
+            if info.handle == handle:
+                return info
+        raise _unknown(handle, [info.handle for info in known], None)
+
+    async def own_embedding(self) -> str | None:
+        """The handle of the embedding model on this machine, if it is there."""
+        own = self._listings.get(OWN)
+        found = await own.provider.embeddings() if own else ()
+        return found[0].handle if found else None
+
+    def why_no_own_embedding(self) -> str | None:
+        """What is missing to the embedding model of this machine, and how to get it; None when nothing is."""
+        embedder = self._world.embedder
+        return None if embedder is None else embedder.why_not()
+
+    async def embed(self, handle: str, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """One vector per text, as little-endian 32-bit floats; `patient` when nobody waits for them.
+
+        Raises InvalidInput, NotFound or ModelError.
+        """
+        info = await self.resolve_embedding(handle)
+        provider = self._find(handle)[0]
+        inner = provider.inner if isinstance(provider, Bounded) else provider
+        if not isinstance(inner, Embeds):
+            raise InvalidInput("embedding", f"the provider of '{handle[:80]}' has no way to embed texts")
+        return await inner.embed(info, texts, patient=patient)
+
+    def provider(self, handle: str) -> tuple[Speaker, str]:
+        """Whom to ask for this handle, its chain included, and the provider's own name for the model.
+
+        Raises InvalidInput or NotFound.
+        """
+        return Chain(self._find, handle, self._fallbacks, self._fit, self.prices.charged), self._find(handle)[1]
+
+    async def payload(self, handle: str, request: Request) -> bytes:
+        """What the model's provider would be sent. Raises InvalidInput, NotFound or ModelError."""
+        provider, _ = self._find(handle)
+        inner = provider.inner if isinstance(provider, Bounded) else provider
+        if not isinstance(inner, Wired):
+            raise InvalidInput("model", f"'{handle[:80]}' answers inside this server, so nothing is sent for it")
+        return await inner.payload(self._fit(handle, request))
+
+    async def check(self, handle: str) -> str:
+        """A word from the model itself, none standing in. Raises InvalidInput, NotFound or ModelError."""
+        info = await self.resolve(handle)
+        provider, name = self._find(info.handle)
+        ids = self._world.ids
+        asked = Message(ids.new(MessageId), ids.new(AgentId), Role.user, self._world.clock.now(), (Text(CHECK),))
+        request = Request(model=name, system="", messages=(Prepared(asked),), max_tokens=CHECK_TOKENS_MAX)
+        said = ""
+        async with aclosing(provider.stream(request)) as events:
+            async for event in events:
+                if isinstance(event, Reply):
+                    said = "".join(part.text for part in event.content if isinstance(part, Text))
+        return said
+
+    async def pull(self, handle: str) -> AsyncGenerator[Progress, None]:
+        """Fetches a local model, telling how far it is. Raises InvalidInput, NotFound or ModelError."""
+        local, name = self._cared_for(handle)
+        async with aclosing(local.pull(name)) as steps:
+            async for step in steps:
+                yield step
+        await self._listings[local.name].find(handle, renew=True)
+
+    async def remove(self, handle: str) -> None:
+        """Deletes a local model. Raises InvalidInput, NotFound or ModelError."""
+        local, name = self._cared_for(handle)
+        await local.remove(name)
+        await self._listings[local.name].find(handle, renew=True)
+
+    @property
+    def counts_money(self) -> bool:
+        """Whether a provider's money is limited, so that `remember` is of use."""
+        return any(bounded.limiter.bounds.dollars for bounded in self._bounded())
+
+    def remember(self, spent: Iterable[tuple[str, Micros, int]]) -> None:
+        """Counts what models have cost before this server started (handle, when, millionths of a dollar), oldest
+        first: a restart must not fill the purse again."""
+        bounded = {each.name: each for each in self._bounded()}
+        now = self._world.clock.now()
+        for handle, at, micros in spent:
+            provider = handle.partition("/")[0]
+            if provider in bounded:
+                bounded[provider].limiter.remember(micros, max(0, now - at) / MICROS_PER_SECOND)
+
+    async def list(self) -> list[ModelInfo]:
+        """Every chat model that can be had now; a provider that fails is logged and left out."""
+        reports = await self.report()
+        for report in reports:
+            if report.error is not None:
+                _log.warning(
+                    "the models of a provider cannot be listed",
+                    provider=report.provider,
+                    kind=report.error.kind.value,
+                    error=report.error.message,
+                    detail=report.error.detail,
+                    hint=report.error.hint,
+                )
+        return [model for report in reports for model in report.models]
+
+    async def close(self) -> None:
+        for listing in self._listings.values():
+            await listing.provider.close()
+
+    def _bounded(self) -> Sequence[Bounded]:
+        providers = (listing.provider for listing in self._listings.values())
+        return [provider for provider in providers if isinstance(provider, Bounded)]
+
+    def _fit(self, handle: str, request: Request) -> Request:
+        """The request as this model can be asked it: the images that it may be shown, the form that it can keep."""
+        pictures = any(row.pictures for row in request.messages)
+        if not pictures and not request.options.get(response_forms.OPTION):
+            return request
+        info = self.known(handle)
+        if pictures:
+            request = replace(request, messages=in_sight(request.messages, sees=info is None or info.vision))
+        able = info is None or info.structured_output or not known_models.knows(info.name)
+        return response_forms.formed(request, able=able)
+
+    def _find(self, handle: str) -> tuple[Provider, str]:
+        provider_name, model_name = _split("model", handle)
+        listing = self._listings.get(provider_name)
+        if listing is None:
+            raise _unknown(handle, [f"{name}/..." for name in self._listings], None)
+        return listing.provider, model_name
+
+    def _cared_for(self, handle: str) -> tuple[LocalServer, str]:
+        provider, name = self._find(handle)
+        local = _local(provider)
+        if local is None:
+            raise InvalidInput("model", f"'{handle[:80]}' is not on a local server; only their models come and go")
+        return local, name
+
+
+async def _report(listing: Listing) -> Report:
+    provider = listing.provider.inner if isinstance(listing.provider, Bounded) else listing.provider
+    server: str | None = None
+    try:
+        models: Sequence[ModelInfo] = await listing.models()
+        error = None
+    except ModelError as failure:
+        models, error = (), failure
+    if isinstance(provider, LocalServer):
+        server = provider.server
+    hidden: Sequence[Hidden] = getattr(provider, "hidden", ())
+    return Report(provider.name, server, tuple(models), tuple(hidden), error)
+
+
+def _local(provider: Provider) -> LocalServer | None:
+    inner = provider.inner if isinstance(provider, Bounded) else provider
+    return inner if isinstance(inner, LocalServer) else None
+
+
+def _split(field: str, handle: str) -> tuple[str, str]:
+    provider, slash, model = handle.partition("/")
+    if not (provider and slash and model):
+        raise InvalidInput(field, f"'{handle[:80]}' is not a handle of the form provider/model, such as kelpie/demo")
+    return provider, model
+
+
+def _unknown(handle: str, known: Sequence[str], local: LocalServer | None) -> NotFound:
+    more = ", ..." if len(known) > HANDLES_TOLD_MAX else ""
+    text = f"Handle {handle[:200]} not found, must be one of [{', '.join(known[:HANDLES_TOLD_MAX])}{more}]"
+    provider, _, name = handle.partition("/")
+    set_up = any(one.startswith(f"{provider}/") for one in known)
+    if local is not None and (command := local.command(name)):
+        text += f". Type `{command[:200]}`, or set KELPIE_PULL_MISSING_MODELS=true"
+    elif not set_up and any(offer.name == provider for offer in ALL_OFFERS):
+        text += f". {how_to_have(provider)}"
+    error = NotFound("Handle", handle)
+    error.args = (text,)
+    return error

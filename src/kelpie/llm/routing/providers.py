@@ -1,0 +1,174 @@
+"""Which providers the settings bring up, by the names that Letta's users have set: one table, and what makes them.
+
+A provider is there when its key or its address is set. The table also tells what to set for one that is not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from kelpie.core.errors import ConfigurationError
+from kelpie.core.models.provider_limits import Bounds, parse_handles, parse_limits
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.catalog.price_list import Prices
+from kelpie.llm.demo.provider import DemoProvider
+from kelpie.llm.limits.limited_provider import LIMITS_VARIABLE, Bounded
+from kelpie.llm.limits.limiter import Limiter
+from kelpie.llm.local.server import LocalServer
+from kelpie.llm.openai.chat import OpenAIChat
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.interface import EmbeddingInfo, Provider
+from kelpie.llm.provider.retry import Limits
+from kelpie.llm.routing import provider_kinds
+from kelpie.world.world import World
+
+FALLBACKS_VARIABLE = "KELPIE_MODEL_FALLBACKS"
+_RESPONSES = {"auto": None, "always": True, "never": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A provider that can be set up. Its key and address are the fields of Settings named after it."""
+
+    name: str
+    kind: str
+    variable: str  # what to set to have it
+    url: str | None = None  # where it is, unless a setting tells
+    url_variable: str = ""
+
+
+OFFERS = (
+    Offer("openai", "openai", "OPENAI_API_KEY", url_variable="OPENAI_BASE_URL"),
+    Offer("anthropic", "anthropic", "ANTHROPIC_API_KEY", url_variable="ANTHROPIC_BASE_URL"),
+    Offer("azure", "azure", "AZURE_API_KEY", url_variable="AZURE_BASE_URL"),
+    Offer("groq", "hosted", "GROQ_API_KEY", "https://api.groq.com/openai/v1"),
+    Offer("together", "hosted", "TOGETHER_API_KEY", "https://api.together.xyz/v1"),
+    Offer("deepseek", "hosted", "DEEPSEEK_API_KEY", "https://api.deepseek.com/v1"),
+    Offer("xai", "hosted", "XAI_API_KEY", "https://api.x.ai/v1"),
+    Offer("openrouter", "hosted", "OPENROUTER_API_KEY", "https://openrouter.ai/api/v1"),
+)
+LOCAL_OFFERS = (
+    Offer("ollama", "ollama", "OLLAMA_BASE_URL"),
+    Offer("lmstudio", "lmstudio", "LMSTUDIO_BASE_URL"),
+    Offer("vllm", "vllm", "VLLM_API_BASE"),
+    Offer("llamacpp", "llamacpp", "LLAMACPP_BASE_URL"),
+    Offer("localai", "localai", "LOCALAI_BASE_URL"),
+)
+ALL_OFFERS = (*OFFERS, *LOCAL_OFFERS)
+
+
+class Hosted(OpenAIChat):
+    """A hosting service that speaks OpenAI's protocol under its own name."""
+
+    def __init__(self, world: World, endpoint: Endpoint, limits: Limits) -> None:
+        super().__init__(world, endpoint, limits)
+        self.kind = endpoint.provider
+
+    async def embeddings(self) -> Sequence[EmbeddingInfo]:
+        """None: what they offer is not OpenAI's, and of no known size."""
+        return []
+
+
+def make_providers(world: World, settings: Settings, prices: Prices) -> list[Provider]:
+    """The providers that are set up, within their limits. Raises ConfigurationError."""
+    bounds = _bounds(settings)
+    made: list[Provider] = [DemoProvider(embedder=world.embedder)]
+    for offer in ALL_OFFERS:
+        endpoint = _endpoint(offer, settings)
+        if endpoint is not None:
+            make = _maker(world, offer, endpoint, settings)
+            made.append(_within(make, offer.name, bounds.get(offer.name), prices, settings, world.random))
+    return made
+
+
+def fallbacks(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
+    """The server's chain of models. Raises ConfigurationError when one of them is of a provider that is not there."""
+    chain = parse_handles(FALLBACKS_VARIABLE, settings.model_fallbacks)
+    for handle in chain:
+        provider = handle.partition("/")[0]
+        if provider not in names:
+            raise ConfigurationError(FALLBACKS_VARIABLE, f"'{handle}' cannot be asked. {how_to_have(provider)}")
+    return chain
+
+
+def how_to_have(provider: str) -> str:
+    """What to set so that a provider is there."""
+    offer = next((each for each in ALL_OFFERS if each.name == provider), None)
+    if offer is None:
+        return f"There is no provider '{provider[:80]}'; the names are {', '.join(each.name for each in ALL_OFFERS)}"
+    if offer.name == "openai":
+        return "Set OPENAI_API_KEY (or OPENAI_BASE_URL for a compatible server) to have the models of openai"
+    if offer.name == "azure":
+        return "Set AZURE_API_KEY and AZURE_BASE_URL to have the models of azure"
+    return f"Set {offer.variable} to have the models of {offer.name}"
+
+
+def _endpoint(offer: Offer, settings: Settings) -> Endpoint | None:
+    """Where the provider is and how to be let in; None when it is not set up."""
+    key: str | None = getattr(settings, f"{offer.name}_api_key", None)
+    url: str | None = offer.url or getattr(settings, f"{offer.name}_base_url")
+    local = offer in LOCAL_OFFERS
+    compatible = offer.name == "openai" and (url or "").rstrip("/") != Settings().openai_base_url
+    if not url or not (key or compatible or local):
+        return None
+    made = Endpoint(
+        offer.name,
+        url,
+        key,
+        offer.variable,
+        offer.url_variable or offer.variable,
+        window_unknown=settings.context_window_unknown,
+        output_tokens=settings.output_tokens,
+    )
+    if local:
+        return replace(made, speaks=f"a server such as {offer.name}")
+    if offer.name == "azure":
+        return replace(made, api_version=settings.azure_api_version, models=settings.azure_deployments)
+    return replace(made, responses=_RESPONSES[settings.openai_responses]) if offer.name == "openai" else made
+
+
+def _maker(world: World, offer: Offer, endpoint: Endpoint, settings: Settings) -> Callable[[Limits], Provider]:
+    if offer in LOCAL_OFFERS:
+        pull = settings.pull_missing_models
+        return lambda limits: LocalServer(world, endpoint, offer.kind, limits, pull_missing=pull)
+    if offer.kind == "hosted":
+        return lambda limits: Hosted(world, endpoint, limits)
+    return lambda limits: provider_kinds.make(offer.kind, world, endpoint, limits)
+
+
+def _within(
+    make: Callable[[Limits], Provider],
+    name: str,
+    bounds: Bounds | None,
+    prices: Prices,
+    settings: Settings,
+    random: Random,
+) -> Provider:
+    limits = _limits(settings)
+    if bounds is None:
+        return make(limits)
+    limiter = Limiter(name, bounds, settings.provider_wait_s)
+    return Bounded(make(replace(limits, attempts=1)), limiter, limits, prices, random)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        attempts=settings.model_attempts,
+        total_s=settings.model_timeout_s,
+        first_byte_s=settings.model_first_byte_s,
+        idle_s=settings.model_silence_s,
+        backoff_s=settings.model_backoff_s,
+        retry_after_s_max=settings.model_retry_after_s,
+        connect_s=settings.model_connect_s,
+        listing_s=settings.model_listing_s,
+        pull_s=settings.model_pull_s,
+    )
+
+
+def _bounds(settings: Settings) -> dict[str, Bounds]:
+    bounds = parse_limits(LIMITS_VARIABLE, settings.provider_limits)
+    known = {offer.name for offer in ALL_OFFERS}
+    for name in bounds:
+        if name not in known:
+            raise ConfigurationError(LIMITS_VARIABLE, how_to_have(name))
+    return bounds

@@ -1,0 +1,1 @@
+"""HTTP exchanges with providers, shared by all wire formats."""

@@ -1,0 +1,165 @@
+"""One provider's HTTP connection: requests out, answers in, every wait and every size bounded.
+
+Whatever goes wrong in it leaves as a ModelError. It never asks twice; that is the business of `retry`.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import httpx
+import orjson
+
+from kelpie import __version__
+from kelpie.core.errors import ModelError, ModelFault
+from kelpie.llm.provider import errors as provider_errors
+from kelpie.llm.provider.errors import Endpoint
+from kelpie.llm.provider.retry import Patience, retry_after_s
+from kelpie.world.world import World
+
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
+ERROR_BYTES_MAX = 64 * 1024
+
+
+class PatientStream(httpx.AsyncByteStream):
+    """A response body that is given up when it pauses too long or grows too large."""
+
+    def __init__(self, inner: httpx.AsyncByteStream, patience: Patience, pause_s_max: float, whom: str) -> None:
+        self.pause_s_max = pause_s_max  # may be changed while reading
+        self._inner = inner
+        self._patience = patience
+        self._whom = whom
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        chunks = aiter(self._inner)
+        while True:
+            try:
+                chunk = await self._patience.wait(
+                    anext(chunks), self.pause_s_max, f"{self._whom} sent nothing more of its reply"
+                )
+            except StopAsyncIteration:
+                return
+            size += len(chunk)
+            if size > ANSWER_BYTES_MAX:
+                raise ModelError(
+                    ModelFault.malformed, f"{self._whom} sent a reply of more than {ANSWER_BYTES_MAX} bytes."
+                )
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class Channel:
+    """Speaks HTTP with one endpoint. The connection pool is made with the first request."""
+
+    def __init__(self, world: World, endpoint: Endpoint, headers: Mapping[str, str] | None = None) -> None:
+        """`headers` are what this provider asks for beside the usual ones; without them a key is a bearer token."""
+        self.endpoint = endpoint
+        self._world = world
+        bearer = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+        self._headers = bearer if headers is None else headers
+        self._transport: httpx.AsyncBaseTransport | None = None
+
+    @asynccontextmanager
+    async def open(
+        self,
+        path: str,
+        patience: Patience,
+        *,
+        body: bytes | None = None,
+        model: str | None = None,
+        streams: bool = False,
+        method: str | None = None,
+    ) -> AsyncGenerator[tuple[httpx.Response, PatientStream], None]:
+        """A successful answer whose body is yet to be read: POST with a body, GET without, or as told.
+
+        Raises ModelError.
+        """
+        url = self.endpoint.url(path)
+        limits = patience.limits
+        try:
+            request = self._request(method or ("GET" if body is None else "POST"), url, body, streams, limits.connect_s)
+            response = await patience.wait(
+                self._connection().handle_async_request(request),
+                limits.first_byte_s if streams else limits.total_s,
+                f"{self.endpoint.provider} did not begin to answer",
+            )
+            try:
+                assert isinstance(response.stream, httpx.AsyncByteStream)
+                pause_s_max = limits.idle_s if streams else limits.total_s
+                patient = PatientStream(response.stream, patience, pause_s_max, self.endpoint.provider)
+                response.stream = patient
+                if response.status_code != 200:
+                    raise await self._refusal(response, model)
+                yield response, patient
+            finally:
+                await response.aclose()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise provider_errors.unreachable(self.endpoint, url, error) from error
+
+    async def read_json(self, response: httpx.Response) -> dict[str, Any]:
+        """The JSON object that the body holds. Raises ModelError (malformed) for anything else."""
+        kind = response.headers.get("content-type", "application/json")
+        body = await response.aread()
+        if "json" not in kind:
+            raise provider_errors.unreadable(self.endpoint, f"its content type is {kind}, not JSON", body)
+        return self.parse(body)
+
+    def parse(self, text: bytes | str) -> dict[str, Any]:
+        """The JSON object in the text. Raises ModelError (malformed)."""
+        try:
+            data = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise provider_errors.unreadable(self.endpoint, f"it is not JSON ({error})", text) from None
+        if isinstance(data, list):
+            return {"data": data}  # some servers list their models without the envelope
+        if not isinstance(data, dict):
+            raise provider_errors.unreadable(self.endpoint, "it is not a JSON object", text)
+        return data
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            await self._transport.aclose()
+
+    def _connection(self) -> httpx.AsyncBaseTransport:
+        """The transport itself: redirects, cookies and auth flows, which a client adds, have no place here."""
+        if self._transport is None:
+            self._transport = self._world.http.transport()
+        return self._transport
+
+    def _request(self, method: str, url: str, body: bytes | None, streams: bool, connect_s: float) -> httpx.Request:
+        headers = {
+            "accept": "text/event-stream" if streams else "application/json",
+            "accept-encoding": "gzip, deflate",
+            "user-agent": f"kelpie/{__version__}",
+        }
+        if body is not None:
+            headers["content-type"] = "application/json"
+        headers.update(self._headers)
+        timeout = {"connect": connect_s, "read": None, "write": None, "pool": None}  # those are bounded by `Patience`
+        return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
+
+    async def _refusal(self, response: httpx.Response, model: str | None) -> ModelError:
+        return provider_errors.refused(
+            self.endpoint,
+            response.status_code,
+            await _beginning(response),
+            model=model,
+            retry_after_s=retry_after_s(response.headers, self._world.clock.now()),
+        )
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    """As much of an error's text as can be had; its status is known already and matters more."""
+    text = bytearray()
+    try:
+        async with aclosing(response.aiter_bytes()) as chunks:  # pyright: ignore[reportArgumentType]
+            async for chunk in chunks:
+                text += chunk
+                if len(text) >= ERROR_BYTES_MAX:
+                    break
+    except (httpx.HTTPError, ModelError):
+        return bytes(text)
+    return bytes(text[:ERROR_BYTES_MAX])

@@ -1,0 +1,196 @@
+"""Vectors that are missing, made up for a little at a time: of what was stored while no model could be had, of every
+message, and of a scope whose model was changed.
+
+A scope is searched by its old vectors until all of the new ones are there. It works in small pieces with pauses between
+them, because whoever talks to an agent must not feel it; what is left to do is in the database and not in memory.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kelpie.core.errors import KelpieError
+from kelpie.memory.embeddings import Meaning
+from kelpie.observe import logs
+from kelpie.search import embedding_coverage, vector_rows
+from kelpie.search.text.fulltext import Kind
+from kelpie.search.vector_rows import Vector
+from kelpie.storage.archives import embedding_models, passages
+from kelpie.storage.conversations import messages
+from kelpie.storage.memory import facts
+from kelpie.storage.tools import search as tool_search
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+# Texts that are embedded in one go, of whichever scopes, and how long they are together. Their vectors are written in
+# one transaction, behind which turns wait: with four times as many their 99th percentile was half as long again.
+PIECE, PIECE_CHARS = 8, 20_000
+PAGE, PAGES_MAX = 500, 20  # of items that are looked through for one whose model works
+SCOPES_MAX = 100
+DROPPED = 200  # vectors that are deleted in one transaction
+LOOK_EVERY_S = 5.0
+START_S = 5.0  # after the server: a start is busy enough, and one that soon ends again need not load a model
+START_BUSY_S = 30.0  # more, while agents are at work from the start
+RETRY_S = 60.0  # after a model that failed
+REST = 4.0  # pauses are so many times as long as the work
+REST_BUSY = 20.0  # while agents are at work
+_KINDS: tuple[Kind, ...] = ("passage", "fact", "message", "tool")
+_NS = 1e9
+_LAST = 2**62
+
+_log = logs.get("memory")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Items to be embedded by one model, and what they say; `scope` is set when it is changing to that model."""
+
+    kind: Kind
+    model: str
+    items: list[str]
+    texts: dict[str, str]
+    also: str | None = None  # the model that their scope is searched by meanwhile
+    scope: str | None = None
+    last: int | None = None  # the number of the last of them; None when none is left
+
+
+class Embedding:
+    """The background work on vectors of one server."""
+
+    def __init__(self, world: World, meaning: Meaning, busy: Callable[[], bool] = lambda: False) -> None:
+        """`busy` tells whether agents are at work just now."""
+        self._world = world
+        self._meaning = meaning
+        self._busy = busy
+        self._reached: dict[tuple[Kind, str, str], int] = {}  # how far a scope has come on its way to a model
+        self._failed: dict[str, int] = {}  # models that failed, and when they are asked again
+
+    async def run(self) -> None:
+        """Works for ever."""
+        await asyncio.sleep(START_S)
+        for _ in range(int(START_BUSY_S)):
+            if not self._busy():
+                break
+            await asyncio.sleep(1.0)
+        while True:
+            started = self._world.clock.monotonic_ns()
+            try:
+                worked, pause_s = await self.work(), LOOK_EVERY_S
+            except KelpieError as error:
+                worked, pause_s = False, RETRY_S
+                _log.warning("vectors could not be made up for yet", error=str(error))
+            if worked:
+                rest = REST_BUSY if self._busy() else REST
+                pause_s = rest * (self._world.clock.monotonic_ns() - started) / _NS
+            await asyncio.sleep(pause_s)
+
+    async def work(self) -> bool:
+        """Does one piece of what is to be done; False when there is nothing. Raises StorageError."""
+        default = await self._meaning.default()
+        for kind in _KINDS:
+            if kind == "tool" and not self._meaning.asked:
+                continue  # every server has some: for their sake alone no model is loaded
+            piece = await self._world.database.read(lambda tx, kind=kind: self._next(tx, kind, default))
+            if piece is not None:
+                await self._embed(piece)
+                return True
+        return False
+
+    def _next(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
+        """What lacks any vector goes first: it cannot be found by meaning at all."""
+        return self._bare(tx, kind, default) or self._changing(tx, kind, default)
+
+    def _bare(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
+        before = _LAST
+        for _ in range(PAGES_MAX):
+            found = embedding_coverage.bare(tx, kind, before, PAGE)
+            scopes = list(dict.fromkeys(scope for _, scope, _ in found))
+            meant = embedding_models.meant_for(tx, kind, scopes, default)
+            used = vector_rows.models_of(tx, kind, scopes)
+            for scope in scopes:
+                model = meant.get(scope)
+                if model is not None and self._works(model):
+                    alike = {each for each in scopes if (meant.get(each), used.get(each)) == (model, used.get(scope))}
+                    some = [item for _, of, item in found if of in alike][:PIECE]
+                    return _piece(tx, kind, model, some, used.get(scope))
+            if len(found) < PAGE:
+                return None
+            before = found[-1][0]
+        return None
+
+    def _changing(self, tx: Tx, kind: Kind, default: str | None) -> _Piece | None:
+        for scope, model in embedding_models.changing(tx, kind, default, SCOPES_MAX).items():
+            if self._works(model):
+                after = self._reached.get((kind, scope, model), 0)
+                lacking = embedding_coverage.without(tx, kind, scope, model, after, PIECE)
+                piece = _piece(tx, kind, model, [item for _, item in lacking])
+                numbers = {item: number for number, item in lacking}
+                return replace(piece, scope=scope, last=numbers[piece.items[-1]] if lacking else None)
+        return None
+
+    def _works(self, model: str) -> bool:
+        """Whether a model has not failed just now."""
+        return self._failed.get(model, 0) <= self._world.clock.monotonic_ns()
+
+    async def _embed(self, piece: _Piece) -> None:
+        if piece.scope is not None and piece.last is None:
+            await self._change_over(piece.kind, piece.scope, piece.model)
+            return
+        meant = await self._meaning.of_backlog((piece.also, piece.model), list(piece.texts.values()))
+        made = {item: meant.vectors.get(text, ()) for item, text in piece.texts.items()}
+        if meant.lacking is not None and any(_lacks(made[item], piece.model) for item in made):
+            self._failed[piece.model] = self._world.clock.monotonic_ns() + int(RETRY_S * _NS)
+            return
+
+        def write(tx: Tx) -> None:
+            vector_rows.put_many(tx, piece.kind, made)
+            embedding_coverage.mark(tx, piece.kind, [item for item in piece.items if not made.get(item)], piece.model)
+
+        await self._world.database.transact(write)
+        if piece.scope is not None and piece.last is not None:
+            self._reached[piece.kind, piece.scope, piece.model] = piece.last
+
+    async def _change_over(self, kind: Kind, scope: str, model: str) -> None:
+        """Every item has its new vector: the scope is searched by them, and the old ones go."""
+        self._reached.pop((kind, scope, model), None)
+
+        def write(tx: Tx) -> str | None:
+            before = vector_rows.models_of(tx, kind, (scope,)).get(scope)
+            if before is None or embedding_coverage.without(tx, kind, scope, model, 0, 1):
+                return None  # it is gone, or something was added meanwhile
+            vector_rows.search_by(tx, kind, scope, model)
+            return before
+
+        before = await self._world.database.transact(write)
+        if before is None:
+            return
+        while not await self._world.database.transact(
+            lambda tx: vector_rows.remove_others(tx, kind, scope, model, DROPPED)
+        ):
+            pass
+        _log.info("vectors are of one model now", kind=kind, scope=scope, model=model, before=before)
+
+
+def _piece(tx: Tx, kind: Kind, model: str, ids: Sequence[str], also: str | None = None) -> _Piece:
+    """As many of the items as are not too long together; at least one."""
+    texts, some, chars = _texts(tx, kind, ids), list[str](), 0
+    for item in ids:
+        chars += len(texts.get(item, ""))
+        if some and chars > PIECE_CHARS:
+            break
+        some.append(item)
+    return _Piece(kind, model, some, {item: texts[item] for item in some if item in texts}, also)
+
+
+def _lacks(made: Sequence[Vector], model: str) -> bool:
+    return all(vector.model != model for vector in made)
+
+
+def _texts(tx: Tx, kind: Kind, ids: Sequence[str]) -> dict[str, str]:
+    if kind == "passage":
+        return passages.texts(tx, ids)
+    if kind == "fact":
+        return facts.texts(tx, ids)
+    if kind == "tool":
+        return tool_search.texts(tx, ids)
+    return {message.id: message.said for message in messages.get_many(tx, ids)}

@@ -1,0 +1,130 @@
+"""Texts as vectors, for whoever stores or looks for something: by which model, and why there are none.
+
+A model that fails or is missing never keeps anything from being stored or found: then there are no vectors, words alone
+count, and whoever asked is told why. What is missing is made up for later (`embedding`).
+"""
+
+import asyncio
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kelpie.core.errors import CallerError, ModelError, StorageError
+from kelpie.core.settings.settings import Settings
+from kelpie.llm.routing.models import Models
+from kelpie.memory.search_slots import Looking
+from kelpie.observe import logs
+from kelpie.search.items import NearestItems
+from kelpie.search.vector_rows import Vector
+
+STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
+LOOK_S = 10.0
+BACKLOG_S = 120.0  # of what nobody waits for: it steps back behind everything else, so it may take long
+NO_MODEL = "no embedding model is set or found"
+NOT_YET = "nothing there has been embedded yet"
+
+_log = logs.get("memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """Vectors by text, in the space of each model that could be asked, and why others could not."""
+
+    vectors: dict[str, tuple[Vector, ...]] = field(default_factory=dict[str, tuple[Vector, ...]])
+    lacking: str | None = None
+
+    def by_model(self, text: str) -> dict[str, Vector]:
+        return {vector.model: vector for vector in self.vectors.get(text, ())}
+
+
+class Meaning:
+    """The embedding models of this server, as memory uses them."""
+
+    def __init__(self, models: Models, settings: Settings, finder: NearestItems | None = None) -> None:
+        self._models = models
+        self._given = settings.default_embedding
+        self._finder = finder
+        self.looking = Looking()
+        self.asked = False  # whether anything was to be embedded since the server started
+        self._told: str | None = None  # the trouble that the log tells of already
+
+    @property
+    def finder(self) -> NearestItems:
+        """What finds by meaning; loaded when it is first used."""
+        if self._finder is None:
+            self._finder = _nearest().Nearest()
+        assert self._finder is not None
+        return self._finder
+
+    def failed(self, error: StorageError) -> str:
+        """Why a search has to do without meaning although vectors are there: it was tried and failed."""
+        _log.error("a search by meaning failed; its words alone count", error=str(error))
+        return f"the search by meaning failed: {error}"
+
+    async def default(self) -> str | None:
+        """The model of who names none: the one that is set, else the one on this machine, if there is one."""
+        return self._given or await self._models.own_embedding()
+
+    async def why_not(self) -> str | None:
+        """Why there is no model for who names none, and the remedy; None when there is one."""
+        if await self.default() is not None:
+            return None
+        why = self._models.why_no_own_embedding()
+        lacking = NO_MODEL if why is None else f"{NO_MODEL}. {why.rstrip('.')}"
+        self._tell(lacking)
+        return lacking
+
+    async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str]) -> Meant:
+        """The vectors of texts that are about to be stored."""
+        return await self._of(handles, texts, STORE_S)
+
+    async def of_backlog(self, handles: Iterable[str | None], texts: Sequence[str]) -> Meant:
+        """The vectors of texts that were stored before, for which nobody waits."""
+        return await self._of(handles, texts, BACKLOG_S, patient=True)
+
+    async def of_query(self, handles: Iterable[str | None], text: str) -> Meant:
+        """The vectors of what is looked for."""
+        return await self._of(handles, (text,), LOOK_S)
+
+    async def _of(
+        self, handles: Iterable[str | None], texts: Sequence[str], seconds: float, *, patient: bool = False
+    ) -> Meant:
+        wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
+        distinct = [text for text in dict.fromkeys(texts) if text.strip()]
+        self.asked = self.asked or bool(distinct)
+        if not wanted:
+            return Meant(lacking=await self.why_not() or NOT_YET)
+        asked = (self._by_one(handle, distinct, seconds, patient) for handle in (wanted if distinct else ()))
+        found: dict[str, tuple[Vector, ...]] = {}
+        lacking: str | None = None
+        for vectors in await asyncio.gather(*asked):  # at once, so that one that hangs costs no more than its time
+            if isinstance(vectors, str):
+                lacking = vectors
+                continue
+            for text, vector in zip(distinct, vectors, strict=True):
+                found[text] = (*found.get(text, ()), vector)
+        self._tell(lacking)
+        return Meant(found, lacking)
+
+    async def _by_one(self, handle: str, texts: Sequence[str], seconds: float, patient: bool) -> list[Vector] | str:
+        """The vectors of one model, or why there are none."""
+        try:
+            async with asyncio.timeout(seconds):
+                values = await self._models.embed(handle, texts, patient=patient)
+            return [_nearest().vector(handle, each) for each in values]
+        except TimeoutError:
+            return f"{handle} did not answer within {seconds:g} s"
+        except (ModelError, CallerError, ValueError) as error:
+            return f"{handle}: {error}"
+
+    def _tell(self, lacking: str | None) -> None:
+        """In the log, once for each trouble: every search and every message would tell of it again."""
+        if lacking and lacking != self._told:
+            _log.warning("texts could not be embedded; their words alone count for now", why=lacking)
+        self._told = lacking
+
+
+def _nearest() -> Any:
+    """The module that needs numpy."""
+    return importlib.import_module("kelpie.search.vector_search")

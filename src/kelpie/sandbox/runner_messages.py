@@ -1,0 +1,102 @@
+"""What is asked of the runners inside a cell and what they answer: JSON both ways. Pure.
+
+Python and Node (`world/cell_programs/`) take the same request:
+    source        the whole text of the tool
+    function      its function that is called; null: the source only runs
+    arguments     an object; Python gets them by name, Node by place, in the order of `order`
+    order         names of the parameters, as the tool's schema has them
+    agent_state   the agent as JSON; given to a function that has a parameter of this name
+    paths         directories in the cell to look for packages in
+    typescript    (Node) whether types must be taken out first
+    check         (Node) whether the source is only looked at, for errors in its syntax
+The answer is {"ok": true, "text": str, "value": JSON} or {"ok": false, "error": "ValueError: what", "traceback": str},
+in this order: foreign code may write in the runner's place, and a value that nobody asked for is not even parsed.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+VALUE_CHARS_MAX = 256 * 1024  # of JSON; more is read as text alone, as small values can make much of a few characters
+_BEGINNING = re.compile(r'\{"ok": ?(?:true, ?"text"|false, ?"error"): ?"')
+_DECODER = json.JSONDecoder()
+_VALUE = re.compile(r', ?"value": ?')
+_TRACEBACK = re.compile(r', ?"traceback": ?"')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the foreign code gave: `written` is JSON, `text` is how its language writes it, or what went wrong."""
+
+    ok: bool
+    text: str
+    written: str = ""
+    traceback: str = ""
+
+    @property
+    def value(self) -> Any:
+        """What the JSON says; the text where it is too much, or none."""
+        if len(self.written) > VALUE_CHARS_MAX:
+            return self.text
+        try:
+            return orjson.loads(self.written)
+        except orjson.JSONDecodeError:
+            return self.text
+
+
+def function_call(
+    source: str,
+    function: str | None,
+    arguments: Mapping[str, Any],
+    *,
+    order: Sequence[str] = (),
+    agent_state: Mapping[str, Any] | None = None,
+    paths: Sequence[str] = (),
+    typescript: bool = False,
+    check: bool = False,
+) -> bytes:
+    """The request of a job that calls a function."""
+    request = {
+        "source": source,
+        "function": function,
+        "arguments": dict(arguments),
+        "order": list(order),
+        "agent_state": agent_state,
+        "paths": list(paths),
+        "typescript": typescript,
+        "check": check,
+    }
+    return json.dumps(request).encode()
+
+
+def read_answer(result: bytes) -> Answer | None:
+    """What a runner answered; None when foreign code wrote in its place and nothing can be made of it."""
+    try:
+        said = result.decode()
+        if (beginning := _BEGINNING.match(said)) is None:
+            return None
+        ok = "true" in beginning[0]
+        text, at = _string(said, beginning.end())
+        going_on = (_VALUE if ok else _TRACEBACK).match(said, at)
+        if going_on is None or not said.endswith("}"):
+            return None
+        if ok:
+            return Answer(True, _sound(text), written=said[going_on.end() : -1])
+        return Answer(False, _sound(text), traceback=_sound(_string(said, going_on.end())[0]))
+    except ValueError:
+        return None
+
+
+def _string(said: str, at: int) -> tuple[str, int]:
+    """The string whose quotation mark stands before this place, and where it ends. Raises ValueError."""
+    found, end = _DECODER.raw_decode(said, at - 1)
+    return str(found), end
+
+
+def _sound(text: str) -> str:
+    """Without halves of characters, which cannot be stored, and without NUL."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

@@ -1,0 +1,60 @@
+"""How far items are embedded: which of them lack a vector, of a model or at all, and how many do not.
+
+It is told by the item's row, which knows the model of its last vector; the vectors themselves are not looked at.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from kelpie.search.tables import search_items
+from kelpie.search.text.fulltext import Kind
+
+_I = search_items.c
+_WITHOUT = (
+    select(_I.id, _I.item_id)
+    .where(_I.kind == bindparam("the_kind"), _I.scope == bindparam("the_scope"), _I.id > bindparam("after"))
+    .where(_I.model.is_distinct_from(bindparam("the_model")))
+    .order_by(_I.id)
+    .limit(bindparam("most"))
+)
+
+
+def without(tx: Connection, kind: Kind, scope: str, model: str, after: int, most: int) -> list[tuple[int, str]]:
+    """Items of a scope that have no vector of this model yet, with their numbers, those after a number."""
+    wanted = {"the_kind": kind, "the_scope": scope, "the_model": model, "after": after, "most": most}
+    return [(row.id, row.item_id) for row in tx.execute(_WITHOUT, wanted)]
+
+
+_BARE = (
+    select(_I.id, _I.scope, _I.item_id)
+    .where(_I.kind == bindparam("the_kind"), _I.model.is_(None), _I.id < bindparam("before"))
+    .order_by(_I.id.desc())
+    .limit(bindparam("most"))
+)
+
+
+def bare(tx: Connection, kind: Kind, before: int, most: int) -> list[tuple[int, str, str]]:
+    """Items that have no vector at all, the newest first, before a number: number, scope and id of each."""
+    rows = tx.execute(_BARE, {"the_kind": kind, "before": before, "most": most})
+    return [(row.id, row.scope, row.item_id) for row in rows]
+
+
+_MARK = update(search_items).where(_I.kind == bindparam("the_kind"), _I.item_id.in_(bindparam("ids", expanding=True)))
+_MARK = _MARK.values(model=bindparam("new_model"))
+
+
+def mark(tx: Connection, kind: Kind, item_ids: Sequence[str], model: str) -> None:
+    """Items that say nothing which could be embedded count as embedded."""
+    if item_ids:
+        tx.execute(_MARK, {"the_kind": kind, "ids": list(item_ids), "new_model": model})
+
+
+_ALL_OF_SCOPE = (_I.kind == bindparam("the_kind")) & (_I.scope == bindparam("the_scope"))
+_PROGRESS = select(func.count(), func.count().filter(_I.model == bindparam("the_model"))).where(_ALL_OF_SCOPE)
+
+
+def progress(tx: Connection, kind: Kind, scope: str, model: str | None) -> tuple[int, int]:
+    """How many items of a scope have a vector of this model, and how many there are."""
+    total, done = tx.execute(_PROGRESS, {"the_kind": kind, "the_scope": scope, "the_model": model}).one()
+    return done, total

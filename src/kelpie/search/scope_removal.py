@@ -1,0 +1,56 @@
+"""Scopes whose owner is gone, taken out of every index: at once when they are small, else piece by piece later.
+
+Nobody can find their items meanwhile, because nobody asks for such a scope any more.
+"""
+
+from sqlalchemy import Connection, Integer, bindparam, delete, insert, select
+
+from kelpie.search import items, vector_rows
+from kelpie.search.tables import search_items, search_removed
+from kelpie.search.text import fulltext, segment_queue
+from kelpie.search.text.fulltext import Kind
+
+PIECE = 500  # items that are taken out in one transaction: about 5 ms
+SEGMENTS = 8  # of the text index, likewise
+
+_I, _R = search_items.c, search_removed.c
+_SOME_NUMBERS = (
+    select(_I.id)
+    .where(_I.kind == bindparam("the_kind"), _I.scope == bindparam("the_scope"))
+    .limit(bindparam("most", type_=Integer))
+)
+_GIVE_UP = insert(search_removed)
+_GIVEN_UP = select(search_removed).order_by(_R.kind, _R.scope).limit(1)
+_FORGET = delete(search_removed).where(_R.kind == bindparam("the_kind"), _R.scope == bindparam("the_scope"))
+
+
+def give_up_scope(tx: Connection, kind: Kind, scope: str) -> None:
+    """The owner of the scope is gone: its items are taken out now, or, when they are many, piece by piece later."""
+    if len(_some_of(tx, kind, scope)) < PIECE:
+        items.remove_scope(tx, kind, scope)
+        items.forget_scope(tx, kind, scope)
+    else:
+        tx.execute(_GIVE_UP, {"kind": kind, "scope": scope})
+
+
+def is_unswept(tx: Connection) -> bool:
+    """Whether there is something left of a scope that was given up."""
+    return tx.execute(_GIVEN_UP).first() is not None
+
+
+def sweep(tx: Connection) -> None:
+    """Takes out a piece of what a given-up scope has left, and with its last the memory of it."""
+    found = tx.execute(_GIVEN_UP).first()
+    if found is None:
+        return
+    if numbers := _some_of(tx, found.kind, found.scope):
+        vector_rows.remove_numbers(tx, numbers)
+        fulltext.remove_numbers(tx, numbers)
+    if len(numbers) < PIECE and segment_queue.forget(tx, found.kind, found.scope, SEGMENTS):
+        vector_rows.forget_scope(tx, found.kind, found.scope)
+        tx.execute(_FORGET, {"the_kind": found.kind, "the_scope": found.scope})
+
+
+def _some_of(tx: Connection, kind: str, scope: str) -> list[int]:
+    wanted = {"the_kind": kind, "the_scope": scope, "most": PIECE}
+    return [row.id for row in tx.execute(_SOME_NUMBERS, wanted)]

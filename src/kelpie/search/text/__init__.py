@@ -1,0 +1,1 @@
+"""The text index: tokens, postings, segments, BM25."""

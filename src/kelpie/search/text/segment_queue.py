@@ -1,0 +1,96 @@
+"""Which scopes have loose items enough for a segment, or segments to be merged: noted when they grow or shrink.
+
+To note it costs next to nothing: on average every 32nd item that is written looks how many loose ones there are. The
+work itself is done by `sealing`, in the background; only who writes very many items at once puts them in order too.
+"""
+
+import importlib
+from collections.abc import Collection, Sequence
+from zlib import crc32
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, true, update
+
+from kelpie.search.tables import search_items, search_postings, search_segments, search_unordered
+
+LOOSE_MAX = 256  # items that may stay loose
+LOOKS = 32
+BITS_MAX = 12  # rows of postings in a segment, as a power of two
+GONE_MAX = 0.5  # of a segment's items
+
+_I, _S, _U, _P = search_items.c, search_segments.c, search_unordered.c, search_postings.c
+_LOOSE = _I.kind == bindparam("the_kind"), _I.scope == bindparam("the_scope"), _I.loose == true()
+_IS_LOOSE = select(_I.id).where(*_LOOSE).limit(1).offset(bindparam("others"))
+_OF_SCOPE = _S.kind == bindparam("the_kind"), _S.scope == bindparam("the_scope")
+_NOTED = select(_U.kind).where(_U.kind == bindparam("the_kind"), _U.scope == bindparam("the_scope"))
+_NOTE = insert(search_unordered)
+_DONE = delete(search_unordered).where(_U.kind == bindparam("the_kind"), _U.scope == bindparam("the_scope"))
+_NEXT = select(_U.kind, _U.scope).order_by(_U.kind, _U.scope).limit(1)
+_LOSE = (
+    update(search_segments)
+    .where(*_OF_SCOPE, _S.first <= bindparam("of_item"), _S.last >= bindparam("of_item"))
+    .values(gone=_S.gone + 1)
+)
+_WASTED = select(_S.id).where(*_OF_SCOPE, _S.gone > GONE_MAX * _S.size).limit(1)
+_SEGMENTS = select(_S.id).where(*_OF_SCOPE).order_by(_S.id)
+_DROP_SEGMENT = delete(search_segments).where(_S.id == bindparam("of_segment"))
+_DROP_POSTINGS = delete(search_postings).where(_P.place >= bindparam("low"), _P.place < bindparam("high"))
+
+
+def grown(tx: Connection, kind: str, scope: str, item_ids: Collection[str]) -> None:
+    """Items were written into a scope."""
+    if len(item_ids) < LOOSE_MAX and all(crc32(each.encode()) % LOOKS for each in item_ids):
+        return
+    if is_loose(tx, kind, scope):
+        note(tx, kind, scope)
+        if len(item_ids) >= LOOSE_MAX:
+            importlib.import_module("kelpie.search.text.segment_merge").seal(tx, kind, scope)  # it needs numpy
+
+
+def shrunk(tx: Connection, kind: str, gone: Sequence[tuple[str, int]]) -> None:
+    """Items that a segment holds were removed: the scope and the number of each."""
+    if not gone:
+        return
+    tx.execute(_LOSE, [{"the_kind": kind, "the_scope": scope, "of_item": number} for scope, number in gone])
+    for scope in dict.fromkeys(scope for scope, _ in gone):
+        if tx.execute(_WASTED, {"the_kind": kind, "the_scope": scope}).first() is not None:
+            note(tx, kind, scope)
+
+
+def is_loose(tx: Connection, kind: str, scope: str) -> bool:
+    """Whether there are more loose items in a scope than should be."""
+    bound = {"the_kind": kind, "the_scope": scope, "others": LOOSE_MAX}
+    return tx.execute(_IS_LOOSE, bound).first() is not None
+
+
+def note(tx: Connection, kind: str, scope: str) -> None:
+    """There is something to be put in order in a scope."""
+    if tx.execute(_NOTED, {"the_kind": kind, "the_scope": scope}).first() is None:
+        tx.execute(_NOTE, {"kind": kind, "scope": scope})
+
+
+def done(tx: Connection, kind: str, scope: str) -> None:
+    """There is nothing more to be put in order in a scope."""
+    tx.execute(_DONE, {"the_kind": kind, "the_scope": scope})
+
+
+def unordered(tx: Connection) -> tuple[str, str] | None:
+    """A scope in which something is to be put in order, with its kind."""
+    found = tx.execute(_NEXT).first()
+    return None if found is None else (found.kind, found.scope)
+
+
+def forget(tx: Connection, kind: str, scope: str, most: int | None = None) -> bool:
+    """Drops segments of a scope that has no items any more; False when there are more than so many."""
+    rows = tx.execute(_SEGMENTS, {"the_kind": kind, "the_scope": scope}).all()
+    drop(tx, [row.id for row in rows[:most]])
+    if most is not None and len(rows) > most:
+        return False
+    done(tx, kind, scope)
+    return True
+
+
+def drop(tx: Connection, segments: Sequence[int]) -> None:
+    """Drops segments with their postings."""
+    for segment in segments:
+        tx.execute(_DROP_POSTINGS, {"low": segment << BITS_MAX, "high": (segment + 1) << BITS_MAX})
+        tx.execute(_DROP_SEGMENT, {"of_segment": segment})

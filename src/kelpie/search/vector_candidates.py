@@ -1,0 +1,111 @@
+"""The vectors of the few items that may be nearest: read, checked by their checksums, and compared with the query.
+
+They are read as one row, because with every row that is fetched a thread lets go of the interpreter and asks for it
+again, and a turn that runs beside it waits as often. A vector that does not match its checksum is told and never
+counted.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import xor
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from sqlalchemy import Connection, LargeBinary, Select, cast, column, func, select, text
+from sqlalchemy.sql.expression import TextualSelect
+
+from kelpie.core.errors import StorageError
+from kelpie.observe import logs
+from kelpie.search.items import Near
+from kelpie.search.vector_rows import Vector
+
+Rows = NDArray[np.float32]
+
+_log = logs.get("search")
+
+
+def products(rows: NDArray[np.float32 | np.uint8], query: Vector) -> NDArray[np.float32]:
+    """Each row times the query. `@` would wake a thread per core, which costs more than it does and is felt by all."""
+    return np.einsum("ij,j->i", rows, np.frombuffer(query.values, "<f4"))
+
+
+def other_numbers(query: Vector) -> StorageError:
+    """What is said when a model gives other vectors under the name that it has always had."""
+    return StorageError(
+        f"{query.model} gives vectors of {len(query.values) // 4} numbers now, and others of it are stored. Choose "
+        "another embedding model and then this one again, so that all is embedded anew."
+    )
+
+
+class Candidates:
+    """A statement that gives items, their vectors and the checksums of these; it is built once."""
+
+    def __init__(self, each: Select[Any, Any, Any] | TextualSelect) -> None:
+        found = each.subquery().c
+        self._each = each
+        self._together = select(
+            func.json_group_array(found.item),
+            func.json_group_array(found.checksum),
+            cast(func.group_concat(found.vector, ""), LargeBinary),
+        )
+
+    def nearest(
+        self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int, most: int | None = None
+    ) -> list[Near] | None:
+        """The items whose vectors are nearest, best first; of equals, the one that is read first. None when there are
+        more than `most`."""
+        listed, checked, joined = tx.execute(self._together, bound).one()
+        items, checksums = orjson.loads(listed), orjson.loads(checked)
+        if most is not None and len(items) > most:
+            return None
+        if not items:
+            return []
+        if len(joined) == len(items) * len(query.values):
+            rows = np.frombuffer(joined, "<f4").reshape(len(items), -1)
+            scores, at = _ranked(rows, query, limit)
+            if _are_sound(rows, checksums) and all(crc32(rows[each].tobytes()) == checksums[each] for each in at):
+                return [(items[each], float(scores[each])) for each in at]
+        return self._one_by_one(tx, bound, query, limit)
+
+    def _one_by_one(self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int) -> list[Near]:
+        """The same, when one of them is damaged. Raises StorageError when they are of another length than the query."""
+        items, sound = list[int](), list[bytes]()
+        for item, vector, checksum in tx.execute(self._each, bound).all():
+            if crc32(vector) == checksum:
+                items.append(item)
+                sound.append(vector)
+            else:
+                _log.error("a stored vector is damaged and left out", item=item, model=query.model)
+        if not items:
+            return []
+        if any(len(each) != len(query.values) for each in sound):
+            raise other_numbers(query)
+        scores, at = _ranked(np.frombuffer(b"".join(sound), "<f4").reshape(len(items), -1), query, limit)
+        return [(items[each], float(scores[each])) for each in at]
+
+
+def _ranked(rows: Rows, query: Vector, limit: int) -> tuple[NDArray[np.float32], list[int]]:
+    """How near each is, and which are nearest."""
+    scores = products(rows, query)
+    return scores, np.argsort(-scores, kind="stable")[:limit].tolist()
+
+
+def _are_sound(rows: Rows, checksums: Sequence[int]) -> bool:
+    """Whether no vector is damaged, asked of all at once; only damage that is the same to the bit in an even number of
+    them is not seen. The checksum of texts of one length that are combined by XOR is that of their checksums, but for
+    the checksum of zeros when they are even in number."""
+    combined = np.bitwise_xor.reduce(rows.view("<u4"), axis=0).tobytes()
+    zeros = 0 if len(checksums) % 2 else crc32(bytes(len(combined)))
+    return crc32(combined) ^ zeros == reduce(xor, checksums)
+
+
+# The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch.
+NUMBERED = Candidates(
+    text(
+        "SELECT v.item, v.vector, v.checksum FROM json_each(:numbers) AS n JOIN search_vectors AS v"
+        " ON v.item = n.value AND v.model = :the_model"
+    ).columns(column("item"), column("vector"), column("checksum"))
+)

@@ -1,0 +1,201 @@
+"""The items nearest to a query in meaning: every item's signs first, then the vectors of the few that may be best.
+
+The signs are looked at twice: all of them against the query's signs, which is fast, and the best of those against its
+numbers, which is sharp; so few vectors must be read, and reading them is what takes the time. Only the signs (48 bytes
+for 384 numbers) stay in memory, for the scopes used last. It runs where the database's reads run, off the event loop.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, bindparam, select
+
+from kelpie.search.cache import Held
+from kelpie.search.item_lookup import listed
+from kelpie.search.items import Near
+from kelpie.search.tables import search_scopes, search_sketches, search_vectors
+from kelpie.search.text.fulltext import Kind
+from kelpie.search.vector_candidates import NUMBERED, Candidates, other_numbers, products
+from kelpie.search.vector_rows import Vector
+
+# How many are kept after each look, and at least how many for each item asked for. With 100,000 vectors of real
+# sentences and mixtures of them, and these numbers, 0.990 of the 10 nearest were found (bench/search.py).
+BY_SIGNS, BY_SIGNS_PER_RESULT = 1500, 30
+BY_NUMBERS, BY_NUMBERS_PER_RESULT = 200, 4
+HELD_BYTES_MAX = 64 * 1024 * 1024
+
+Numbers = NDArray[np.int64]
+Signs = NDArray[np.uint64]  # a column for each item: going through all of them row by row is what is fast
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The signs of one scope in the space of one model, as of a version."""
+
+    version: int
+    rewrites: int
+    items: Numbers
+    signs: Signs
+
+    @property
+    def bytes(self) -> int:
+        return self.items.nbytes + self.signs.nbytes
+
+
+_NONE = _Held(-1, -1, np.empty(0, np.int64), np.empty((0, 0), np.uint64))
+_S, _V, _N = search_sketches.c, search_vectors.c, search_scopes.c
+_VERSIONS = select(_N.scope, _N.version, _N.rewrites).where(
+    _N.kind == bindparam("the_kind"), _N.scope.in_(listed("scopes"))
+)
+_OF_SCOPE = (
+    _S.kind == bindparam("the_kind"),
+    _S.scope == bindparam("the_scope"),
+    _S.model == bindparam("the_model"),
+)
+_SKETCHES = select(_S.item, _S.sketch).where(*_OF_SCOPE, _S.item > bindparam("after")).order_by(_S.item)
+_ALL = Candidates(
+    select(_V.item, _V.vector, _V.checksum)
+    .join(search_sketches, (_V.item == _S.item) & (_V.model == _S.model))
+    .where(*_OF_SCOPE)
+    .order_by(_S.item)
+    .limit(bindparam("most"))
+)
+
+
+def vector(model: str, values: bytes) -> Vector:
+    """The vector with its signs. Raises ValueError when it has no length or numbers that are none."""
+    floats = np.frombuffer(values, "<f4")
+    length = float(np.linalg.norm(floats))
+    if not np.isfinite(length) or length == 0.0:
+        raise ValueError("a vector must be of finite numbers that are not all zero")
+    unit = (floats / length).astype("<f4")
+    return Vector(model, unit.tobytes(), np.packbits(unit > 0).tobytes())
+
+
+class Nearest:
+    """Finds the nearest items; holds the signs of the scopes used last that are not small, within a bound."""
+
+    def __init__(self, held_bytes_max: int = HELD_BYTES_MAX) -> None:
+        self._held: Held[tuple[str, str, str], _Held] = Held(held_bytes_max)
+
+    def search(
+        self,
+        tx: Connection,
+        kind: Kind,
+        scopes: Sequence[str],
+        query: Vector,
+        limit: int,
+        only: Collection[int] | None = None,
+    ) -> list[Near]:
+        """The numbers of the items of these scopes nearest to the query, with their cosine, best first.
+
+        `only` are the numbers of the items that may be found at all; without it, all of the scopes. Raises StorageError
+        when the model gives other vectors than those that are stored.
+        """
+        few = max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
+        if len(scopes) == 1 and only is None and self._held.get((kind, scopes[0], query.model)) is None:
+            of_scope = {"the_kind": kind, "the_scope": scopes[0], "the_model": query.model, "most": few + 1}
+            near = _ALL.nearest(tx, of_scope, query, limit, few)
+            if near is not None:  # a small scope: no signs are needed
+                return near
+        held = self._scopes(tx, kind, scopes, query.model)
+        if not held:
+            return []
+        if any(each.signs.shape[0] != _height(query.sketch) for each in held):
+            raise other_numbers(query)
+        items = held[0].items if len(held) == 1 else np.concatenate([each.items for each in held])
+        allowed = None
+        if only is not None:
+            allowed = np.isin(items, np.fromiter(only, np.int64, len(only)))
+            items = items[allowed]
+        if items.size > few:
+            signs = held[0].signs if len(held) == 1 else np.concatenate([each.signs for each in held], axis=1)
+            items = _likely(items, signs if allowed is None else signs[:, allowed], query, limit)
+        wanted = {"the_model": query.model, "numbers": str(np.sort(items).tolist())}
+        return NUMBERED.nearest(tx, wanted, query, limit) or []
+
+    # --- what is held --------------------------------------------------------------------------------------------
+
+    def _scopes(self, tx: Connection, kind: Kind, scopes: Sequence[str], model: str) -> list[_Held]:
+        rows = tx.execute(_VERSIONS, {"the_kind": kind, "scopes": json.dumps(scopes)}).all()
+        versions = {row.scope: row for row in rows}
+        held = (self._current(tx, (kind, scope, model), versions[scope]) for scope in scopes if scope in versions)
+        return [each for each in held if each.items.size]
+
+    def _current(self, tx: Connection, key: tuple[str, str, str], now: Any) -> _Held:
+        known = self._held.get(key) or _NONE
+        if (known.version, known.rewrites) == (now.version, now.rewrites):
+            return known
+        # Older snapshots may ask after newer ones were held; what only grew since is a beginning of it.
+        grown = known if known.rewrites == now.rewrites and known.version < now.version else _NONE
+        found = _read(tx, key, grown, now)
+        if known.version < now.version:
+            self._held.put(key, found)
+        return found
+
+
+def _read(tx: Connection, key: tuple[str, str, str], known: _Held, now: Any) -> _Held:
+    kind, scope, model = key
+    after = int(known.items[-1]) if known.items.size else -1
+    rows = tx.execute(_SKETCHES, {"the_kind": kind, "the_scope": scope, "the_model": model, "after": after}).all()
+    if not rows:
+        return _Held(now.version, now.rewrites, known.items, known.signs)
+    items = np.fromiter((row.item for row in rows), np.int64, len(rows))
+    signs = _columns([row.sketch for row in rows])
+    if known.items.size:
+        items = np.concatenate([known.items, items])
+        alike = known.signs.shape[0] == signs.shape[0]
+        signs = np.concatenate([known.signs, signs], axis=1) if alike else _no_rows(items.size)
+    return _Held(now.version, now.rewrites, items, signs)
+
+
+def _height(sketch: bytes) -> int:
+    """How many rows it takes."""
+    return -(-len(sketch) // 8)
+
+
+def _columns(sketches: Sequence[bytes]) -> Signs:
+    """The sketches, eight bytes a row; what is missing to a whole number of rows is filled up alike everywhere. Those
+    of several lengths have no rows."""
+    width = 8 * max(map(_height, (sketches[0], sketches[-1])))
+    joined = b"".join(each.ljust(width, b"\0") for each in sketches)
+    if len(joined) != width * len(sketches):
+        return _no_rows(len(sketches))
+    return np.ascontiguousarray(np.frombuffer(joined, np.uint64).reshape(len(sketches), -1).T)
+
+
+def _no_rows(items: int) -> Signs:
+    """What is held of vectors that cannot be compared: no query has so few signs."""
+    return np.empty((0, items), np.uint64)
+
+
+def _likely(items: Numbers, signs: Signs, query: Vector, limit: int) -> Numbers:
+    """The items whose signs say that they may be among the nearest."""
+    first, then = max(BY_SIGNS, BY_SIGNS_PER_RESULT * limit), max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
+    if items.size > first:
+        best = _least(_differing(signs, query.sketch), first)
+        items, signs = items[best], signs[:, best]
+    bits = np.unpackbits(np.ascontiguousarray(signs.T).view(np.uint8), axis=1, count=len(query.values) // 4)
+    agreeing = products(bits, query)
+    return items[np.argpartition(-agreeing, then)[:then]]
+
+
+def _differing(signs: Signs, query: bytes) -> NDArray[np.uint16]:
+    """In how many signs each item differs from the query."""
+    count = signs.shape[1]
+    differing, bits, each = np.zeros(count, np.uint16), np.empty(count, np.uint64), np.empty(count, np.uint8)
+    for row, asked in zip(signs, _columns([query]), strict=True):
+        differing += np.bitwise_count(np.bitwise_xor(row, asked, out=bits), out=each)
+    return differing
+
+
+def _least(differing: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
+    """Where the lowest numbers are, so many of them. There are few different ones, and to try some is fast."""
+    bound = bisect_left(range(differing.max()), count, key=lambda most: np.count_nonzero(differing <= most))
+    among = np.flatnonzero(differing <= bound)
+    return among[np.argsort(differing[among], kind="stable")[:count]]

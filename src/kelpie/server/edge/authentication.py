@@ -1,0 +1,100 @@
+"""Lets in who may come in, as plain ASGI: after it, a request has a pass and a caller, and endpoints need not ask.
+
+Health is for everyone. Preflights never get here: they carry no credential, and CORS answers them.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from kelpie.core.access.credential_scopes import Pass
+from kelpie.core.access.hosts import origin_of
+from kelpie.core.errors import Forbidden, InvalidId, InvalidInput, KelpieError
+from kelpie.core.ids import UserId
+from kelpie.observe import logs
+from kelpie.server.edge import cell_listener
+from kelpie.server.edge.cell_refusals import recording
+from kelpie.server.http import errors, route_access
+
+if TYPE_CHECKING:
+    from kelpie.app import Kelpie
+
+EXEMPT = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/"})
+
+_READ = frozenset({b"authorization", b"x-bare-password", b"user_id", b"origin"})
+
+_log = logs.get("server")
+
+
+class Auth:
+    """Puts `pass` and `caller` into the scope, or answers 401, 403 or 429."""
+
+    def __init__(self, app: ASGIApp, kelpie: "Kelpie") -> None:
+        self._app = app
+        self._kelpie = kelpie
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (passport := scope.get(cell_listener.CELL)) is not None:
+            send = recording(self._kelpie, scope, receive, send, passport)
+        if scope["type"] == "http" and scope["path"] not in EXEMPT:
+            try:
+                await self._admit(scope)
+            except KelpieError as error:
+                told = errors.answer(error)
+                if told.status_code >= 500:
+                    _log.error("nobody could be let in", status=told.status_code, exc_info=error)
+                await told(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        headers = {name: _text(value) for name, value in scope["headers"] if name in _READ}
+        if cell_listener.CELL in scope:
+            await cell_listener.admit(self._kelpie, scope, credential_of(headers))
+            return
+        gate = self._kelpie.gate
+        given = await gate.admit(credential_of(headers), address_of(scope))
+        _check_origin(given, headers.get(b"origin"))
+        route_access.check(given, scope["method"], scope["path"])
+        scope["pass"] = given
+        scope["caller"] = await gate.caller(given, _named_user(headers))
+
+
+def credential_of(headers: Mapping[bytes, str]) -> str | None:
+    """The password, key or token of a request: `Authorization: Bearer ...` or `X-BARE-PASSWORD: password ...`."""
+    kind, _, value = headers.get(b"authorization", "").partition(" ")
+    if kind.lower() != "bearer" or not value:
+        kind, _, value = headers.get(b"x-bare-password", "").partition(" ")
+        if kind != "password":
+            return None
+    return value.strip() or None
+
+
+def address_of(scope: Scope) -> str:
+    """Where a request comes from; what a proxy says about that is not believed."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _check_origin(given: Pass, origin: str | None) -> None:
+    """A page of another site may not use a token, even if it got hold of it. Programs send no Origin."""
+    if given.hostname is not None and origin is not None and origin_of(origin) != origin_of(given.hostname):
+        raise Forbidden("This token is for the pages of another site.")
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()  # clients send letters that are not ASCII as UTF-8
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def _named_user(headers: Mapping[bytes, str]) -> UserId | None:
+    text = headers.get(b"user_id")
+    if not text:
+        return None
+    try:
+        return UserId.parse(text)
+    except InvalidId:
+        raise InvalidInput("user_id", f"'{text[:80]}' is not of the form user-<uuid4>") from None

@@ -1,0 +1,133 @@
+"""Our API for code in a cell, over the listener that its cell handed out: the same application as for everybody, but
+only for who shows the passport of that very cell, whatever the server asks of others.
+
+What a cell has asked for ends with its call: nothing of it is begun or written any more when the call has its result.
+"""
+
+import asyncio
+import copy
+import hmac
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from kelpie.core.access.callers import Caller
+from kelpie.core.access.credential_scopes import ALL_ACCESS, Pass
+from kelpie.core.access.credential_scopes import Scope as AccessScope
+from kelpie.core.errors import Unauthorized
+from kelpie.observe import logs
+from kelpie.server.edge.cell_refusals import SEEN
+from kelpie.server.edge.http_config import http_config
+from kelpie.server.edge.http_protocol import BoundedProtocol
+from kelpie.server.http import route_access
+from kelpie.world.egress.broker import Listener, socket_of
+
+if TYPE_CHECKING:
+    from kelpie.app import Kelpie
+
+CELL = "kelpie.cell"  # in the scope of a request that came out of one: the passport that it must show
+CONNECTIONS_MAX = 64  # of one cell at once
+SETTLE_S = 30.0  # that a call waits at its end for commits of its code: more than a sound disk ever takes
+
+_log = logs.get("server")
+
+
+async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
+    """Puts the pass and the caller of a request out of a cell into its scope. Raises Unauthorized, Forbidden."""
+    shown = scope[CELL]
+    passport = kelpie.passports.find(shown)
+    if passport is None or given is None or not hmac.compare_digest(given.encode(), shown.encode()):
+        raise Unauthorized
+    route_access.check_passport(passport, scope["method"], scope["path"])
+    user, organization = passport.user_id, passport.organization_id
+    reached = {passport.agent_id: ALL_ACCESS}
+    scopes = frozenset({AccessScope.read, AccessScope.write})
+    scope["pass"] = Pass(user, organization, scopes, reached, expires_at=passport.expires_at)
+    scope["caller"] = caller = Caller(user, organization, sees_secrets=False, passport=passport)
+    if (needed := route_access.reached_by(scope["method"], scope["path"])) is not None:
+        await kelpie.doors(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
+
+
+class CellServer:
+    """Serves an application on the listeners of cells."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._config: uvicorn.Config | None = None
+
+    async def serve(self, listener: Listener, passport: str) -> "_Serving":
+        """Answers the listener until it is closed."""
+        config = copy.copy(self._loaded())
+        config.loaded_app = api = CellApi(self._app, passport)
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: _CellProtocol(config, state, {}), sock=socket_of(listener))
+        return _Serving(server, state, api)
+
+    def _loaded(self) -> uvicorn.Config:
+        if self._config is None:
+            self._config = http_config(self._app, limit_concurrency=CONNECTIONS_MAX)
+            self._config.load()
+        return self._config
+
+
+class _CellProtocol(BoundedProtocol):
+    """A connection out of a cell; those beyond the bound would take descriptors of the whole server."""
+
+    connections_max = CONNECTIONS_MAX
+
+
+class _Serving:
+    def __init__(self, server: asyncio.Server, state: ServerState, api: "CellApi") -> None:
+        self._server = server
+        self._state = state
+        self._api = api
+
+    async def close(self) -> None:
+        """Ends the listener, every connection that came through it, and what was asked for."""
+        self._server.close()
+        for connection in list(self._state.connections):
+            if (transport := connection.transport) is not None:
+                transport.abort()
+        await self._api.end()
+
+
+class CellApi:
+    """The application as one cell sees it, and what the cell has asked of it."""
+
+    def __init__(self, app: ASGIApp, passport: str) -> None:
+        self._app = app
+        self._passport = passport
+        self._under_way: dict[asyncio.Task[Any], bool] = {}  # and whether it is brought to its end
+        self._ended = False
+        self._refused: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if self._ended:
+            return  # it was under way to us when the call ended
+        self._under_way[task] = route_access.only_writes(scope["method"], scope["path"])
+        try:
+            await self._app({**scope, CELL: self._passport, SEEN: self._refused}, receive, send)
+        except asyncio.CancelledError:
+            if not self._ended:
+                raise
+        finally:
+            del self._under_way[task]
+
+    async def end(self) -> None:
+        """Ends what the cell has asked for; a write is waited for, because nobody can take it back.
+
+        An agent that was asked goes on with its turn; a tool that was called is ended.
+        """
+        self._ended = True
+        for task, only_writes in self._under_way.items():
+            if not only_writes:
+                task.cancel()
+        if self._under_way:
+            _, late = await asyncio.wait(list(self._under_way), timeout=SETTLE_S)
+            if late:
+                _log.warning("requests of a cell go on behind its call", requests=len(late), waited_s=SETTLE_S)

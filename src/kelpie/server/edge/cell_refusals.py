@@ -1,0 +1,55 @@
+"""What the code of a tool was refused, in the record of calls: it is written down before the code is told.
+
+Where it cannot be written down the code is told of that instead, so that nobody knows of a refusal of which the record
+does not. Code that asks for the same again and again fills no table.
+"""
+
+from typing import TYPE_CHECKING
+
+from starlette.types import Message, Receive, Scope, Send
+
+from kelpie.core.access.callers import Caller
+from kelpie.core.errors import StorageError
+from kelpie.server.http import errors
+
+if TYPE_CHECKING:
+    from kelpie.app import Kelpie
+
+SEEN = "kelpie.refused"  # in the scope of a request out of a cell: what of its call is recorded already
+RECORDED_MAX = 16  # of one call, each another request
+ASKED_CHARS_MAX = 200
+
+_FORBIDDEN = 403
+
+
+def recording(kelpie: "Kelpie", scope: Scope, receive: Receive, send: Send, passport: str) -> Send:
+    """Sends what it is given, and records it if it is a refusal."""
+    replaced = False
+
+    async def told(message: Message) -> None:
+        nonlocal replaced
+        if message["type"] == "http.response.start" and message["status"] == _FORBIDDEN:
+            try:
+                await _record(kelpie, scope, passport)
+            except StorageError as error:
+                replaced = True
+                await errors.answer(error)(scope, receive, send)
+        if not replaced:
+            await send(message)
+
+    return told
+
+
+async def _record(kelpie: "Kelpie", scope: Scope, shown: str) -> None:
+    seen: set[str] = scope[SEEN]
+    passport = kelpie.passports.find(shown)
+    asked = f"{scope['method']} {scope['path']}"[:ASKED_CHARS_MAX]
+    if passport is None or asked in seen or len(seen) >= RECORDED_MAX:
+        return
+    seen.add(asked)
+    caller = Caller(passport.user_id, passport.organization_id, sees_secrets=False, passport=passport)
+    try:
+        await kelpie.doors(caller).permissions.refused(passport, asked)
+    except StorageError:
+        seen.discard(asked)
+        raise

@@ -1,0 +1,175 @@
+"""What stands between the network and the endpoints, as plain ASGI.
+
+`Trace` gives every request an id and a line in the log, and turns what nobody caught into a 500. `Guard` decides who
+may ask and how much: a web page must not drive a server that trusts its own machine, so the Host must be a name of
+this machine (a rebound DNS name is not) and an Origin must be local, unless the server asks for a credential, which no
+page has by itself; bodies are bounded in size and in time.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterable
+
+from fastapi import HTTPException
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kelpie.core.access.hosts import LOOPBACK, is_loopback
+from kelpie.observe import logs
+from kelpie.server.http.errors import UNKNOWN
+from kelpie.server.http.json_answer import Answer
+from kelpie.world.ids import Ids
+
+BODY_STALL_S = 60.0  # how long a client may pause within a body
+
+HEADER_BYTES_MAX = 64 * 1024
+
+_HEADERS_TOO_LARGE = f"The headers are larger than {HEADER_BYTES_MAX} bytes; send fewer or shorter ones."
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+CUT_OFF = (
+    "The server is stopping, and this request was cut off. A turn that had begun goes on when the server is back: "
+    "look at the agent's messages before you send again."
+)
+
+_log = logs.get("server")
+
+
+class Trace:
+    """Names each request (`X-Request-Id`, taken over or made), logs it, and catches what nobody else did."""
+
+    def __init__(self, app: ASGIApp, ids: Ids) -> None:
+        self._app = app
+        self._ids = ids
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else self._ids.uuid()
+        with logs.bind(request_id=request_id):
+            await self._traced(scope, receive, send, request_id)
+
+    async def _traced(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        status = 0
+
+        async def send_named(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_named)
+        except asyncio.CancelledError:
+            if not status:  # the server stops before the request was done; a turn it began will go on
+                await Answer({"detail": CUT_OFF}, 503, {"x-should-retry": "false", "Connection": "close"})(
+                    scope, receive, send_named
+                )
+            raise
+        except Exception:  # the last one who can answer: what nobody expected is logged and told as a 500
+            _log.exception("request failed", method=scope["method"], path=scope["path"])
+            if status:
+                raise  # too late for an answer; the connection has to go
+            await Answer({"detail": UNKNOWN}, 500)(scope, receive, send_named)
+        finally:
+            took_ms = round((loop.time() - started) * 1000, 1)
+            _log.info("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)
+
+
+class Guard:
+    """Refuses strangers and excess before anything is parsed."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Iterable[str],
+        body_bytes_max: int,
+        *,
+        stall_s: float = BODY_STALL_S,
+        protected: bool = False,
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in (*LOOPBACK, *hosts))
+        self._body_bytes_max = body_bytes_max
+        self._stall_s = stall_s
+        self._protected = protected
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif refused := self._refusal(scope):
+            await refused(scope, receive, send)
+        else:
+            await self._app(scope, _bounded(receive, self._body_bytes_max, self._stall_s), send)
+
+    def _refusal(self, scope: Scope) -> Answer | None:
+        headers = Headers(scope=scope)
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES_MAX:
+            return Answer({"detail": _HEADERS_TOO_LARGE}, 431, {"Connection": "close"})
+        if not self._protected and not self._is_ours(host_of(headers.get("host", ""))):
+            return Answer(
+                {"detail": "This server answers only to the names of its own machine; see the host setting."}, 403
+            )
+        if not self._protected and not self._may_ask(scope["method"], headers):
+            return Answer({"detail": "A web page of another site may not use this server."}, 403)
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            return Answer({"detail": "The address holds a NUL character; remove it."}, 400)
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit():
+            return Answer({"detail": "Content-Length: must be a whole number."}, 400, {"Connection": "close"})
+        if len(length) > 18 or int(length) > self._body_bytes_max:
+            return Answer({"detail": _too_large(self._body_bytes_max)}, 413, {"Connection": "close"})
+        return None
+
+    def _may_ask(self, method: str, headers: Headers) -> bool:
+        origin = headers.get("origin")
+        if origin is not None:
+            return self._is_ours(host_of(origin.partition("://")[2]))
+        # Without an Origin a browser still says where the request comes from; following a link to the docs is fine.
+        if headers.get("sec-fetch-site") == "cross-site":
+            return method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
+        return True
+
+    def _is_ours(self, host: str) -> bool:
+        return host in self._hosts or is_loopback(host)
+
+
+def host_of(authority: str) -> str:
+    """The host of `host[:port]`, without brackets and in lower case; empty when there is none."""
+    text = authority.strip().lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0]
+
+
+def _bounded(receive: Receive, bytes_max: int, stall_s: float) -> Receive:
+    seen = 0
+    complete = False
+
+    async def receive_bounded() -> Message:
+        nonlocal seen, complete
+        if complete:
+            return await receive()  # waits for the client to go away, for as long as it stays
+        try:
+            async with asyncio.timeout(stall_s):
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, "The body stopped coming; send it again.", {"Connection": "close"}) from None
+        seen += len(message.get("body", b""))
+        complete = not message.get("more_body", False)
+        if seen > bytes_max:
+            raise HTTPException(413, _too_large(bytes_max), {"Connection": "close"})
+        return message
+
+    return receive_bounded
+
+
+def _too_large(bytes_max: int) -> str:
+    return f"The body is larger than {bytes_max} bytes; send less, or raise KELPIE_BODY_BYTES_MAX."

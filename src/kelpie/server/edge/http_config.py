@@ -1,0 +1,24 @@
+"""How our application is served over HTTP, wherever it listens: nothing but plain requests, and no logs but ours."""
+
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from kelpie.server.edge.http_protocol import BoundedProtocol
+
+
+def http_config(app: ASGIApp, **own: Any) -> uvicorn.Config:
+    """What all listeners have in common, with the `own` options of one."""
+    return uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        **own,
+    )

@@ -1,0 +1,210 @@
+"""Where the error tree of `core/errors.py` meets HTTP, and the only place that does.
+
+Every refusal has one of four bodies, as Letta's clients know them: `{"detail": text}`, `{"detail": {...}}` while calls
+wait for an answer, `{"error": {...}}` for failures of a model provider, and `{"trace_id", "detail", "examples"?}` for a
+request that does not validate.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import Request
+
+from kelpie.core.errors import (
+    ActivationFailed,
+    CallerError,
+    CommitUnknown,
+    ConfigurationError,
+    Conflict,
+    ConversationBusy,
+    Damaged,
+    Forbidden,
+    Gone,
+    InvalidInput,
+    KelpieError,
+    ModelError,
+    ModelFault,
+    NotFound,
+    Overloaded,
+    PendingApproval,
+    StorageError,
+    TurnBroken,
+    Unauthorized,
+)
+from kelpie.observe import logs
+from kelpie.server.http.json_answer import Answer
+
+UNKNOWN = "An unknown error occurred"
+INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
+ERRORS_MAX = 50  # that one answer tells
+
+_log = logs.get("server")
+
+
+class Unprocessable(CallerError):
+    """The parts of the request contradict each other."""
+
+
+class Halfway(KelpieError):
+    """What failed after a part of it was done, such as a turn with history: sending it again could do it twice."""
+
+    def __init__(self, cause: KelpieError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+_STATUS: dict[type[KelpieError], int] = {
+    Unprocessable: 422,
+    InvalidInput: 400,
+    Unauthorized: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    Gone: 410,
+    Conflict: 409,
+    Overloaded: 429,
+    CallerError: 400,
+    ConfigurationError: 400,
+    Damaged: 500,
+    StorageError: 503,
+    ActivationFailed: 503,
+    TurnBroken: 503,
+}
+
+_MODEL_FAULTS: dict[ModelFault, tuple[int, str]] = {
+    ModelFault.authentication: (401, "llm_authentication"),
+    ModelFault.insufficient_credits: (402, "llm_insufficient_credits"),
+    ModelFault.rate_limit: (429, "llm_rate_limit"),
+    ModelFault.bad_request: (400, "llm_bad_request"),
+    ModelFault.context_overflow: (400, "llm_context_overflow"),
+    ModelFault.instructions_overflow: (400, "context_window_overflow_in_system_prompt"),
+    ModelFault.timeout: (504, "llm_timeout"),
+    ModelFault.connection: (500, "llm_error"),
+    ModelFault.server: (500, "llm_error"),
+    ModelFault.malformed: (500, "llm_error"),
+}
+
+_STORAGE_RETRY_S = 1.0
+_NOT_AGAIN = {"x-should-retry": "false"}  # the SDKs repeat a 409, 429 or 5xx by themselves unless this says no
+_ID_PATTERN = re.compile(r"\^([a-z_-]+)-\[0-9a-f\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An error as a client sees it."""
+
+    status: int
+    type: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def refusal(error: KelpieError) -> Refusal:
+    """How an error is told, by status and words. Bugs of ours keep their words to the log."""
+    if isinstance(error, Halfway):
+        told = refusal(error.cause)
+        return replace(told, headers={**told.headers, **_NOT_AGAIN})
+    if isinstance(error, ModelError):
+        status, kind = _MODEL_FAULTS[error.kind]
+        headers = _retry_after(error.retry_after_s) if error.retry_after_s is not None else {}
+        return Refusal(status, kind, error.message, error.detail, error.hint, headers)
+    for kind in type(error).__mro__:
+        if kind in _STATUS:
+            family = "storage_error" if isinstance(error, StorageError) else "internal_error"
+            return Refusal(_STATUS[kind], family, str(error), headers=_headers(error))
+    return Refusal(500, "internal_error", UNKNOWN)
+
+
+def answer(error: KelpieError) -> Answer:
+    """The HTTP answer for an error of ours."""
+    told = refusal(error)
+    if isinstance(error, PendingApproval):
+        pending = {"code": "PENDING_APPROVAL", "message": told.message, "pending_request_id": error.request_id}
+        return Answer({"detail": pending}, told.status, told.headers)
+    if isinstance(error.cause if isinstance(error, Halfway) else error, ModelError):
+        body: dict[str, Any] = {"type": told.type, "message": told.message, "detail": told.detail}
+        if told.hint:
+            body["hint"] = told.hint
+        return Answer({"error": body}, told.status, told.headers)
+    facts = {"run_id": error.run_id} if isinstance(error, ConversationBusy) else {}
+    return Answer({"detail": told.message, **facts}, told.status, told.headers)
+
+
+def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
+    """The same error inside a stream, whose status has long been sent."""
+    told = refusal(error)
+    frame: dict[str, Any] = {
+        "message_type": "error_message",
+        "run_id": run_id,
+        "error_type": told.type,
+        "message": told.message,
+        "detail": told.detail or told.message,
+        "seq_id": None,
+    }
+    if told.hint:
+        frame["hint"] = told.hint
+    return frame
+
+
+def invalid_request(errors: Sequence[Any]) -> Answer:
+    """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
+    shown = [_shown(error) for error in errors[:ERRORS_MAX]]
+    body: dict[str, Any] = {"trace_id": "", "detail": repr(shown)}  # there are no traces yet; see X-Request-Id
+    examples = [example for error in shown if (example := _example_id(error))]
+    if examples:
+        body["examples"] = examples
+    if len(errors) > ERRORS_MAX:
+        body["detail"] += f" and {len(errors) - ERRORS_MAX} more"
+    return Answer(body, 422)
+
+
+def register(app: FastAPI) -> None:
+    """Hangs the handlers into the app. What is in none of them ends as a 500 in `guard.Trace`."""
+    app.add_exception_handler(KelpieError, _on_kelpie_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+
+
+async def _on_kelpie_error(request: Request, error: Exception) -> Answer:
+    assert isinstance(error, KelpieError)
+    told = answer(error)
+    if told.status_code >= 500:
+        _log.error("request failed", path=request.url.path, status=told.status_code, exc_info=error)
+    return told
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Answer:
+    assert isinstance(error, RequestValidationError)
+    return invalid_request(error.errors())
+
+
+def _headers(error: KelpieError) -> Mapping[str, str]:
+    if isinstance(error, Overloaded | ActivationFailed):
+        return _retry_after(error.retry_after_s)
+    if isinstance(error, Unauthorized):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, Conflict | CommitUnknown | Damaged):
+        return _NOT_AGAIN
+    return _retry_after(_STORAGE_RETRY_S) if isinstance(error, StorageError) else {}
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}
+
+
+def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
+    """One validation error without its documentation link and without an echo of megabytes."""
+    shown = {key: value for key, value in error.items() if key != "url"}
+    if "input" in shown and len(text := repr(shown["input"])) > INPUT_CHARS_MAX:
+        shown["input"] = text[:INPUT_CHARS_MAX] + "…"
+    return shown
+
+
+def _example_id(error: Mapping[str, Any]) -> str | None:
+    match = _ID_PATTERN.match(str(error.get("ctx", {}).get("pattern", "")))
+    return f"{match[1]}-123e4567-e89b-42d3-8456-426614174000" if match else None

@@ -1,0 +1,148 @@
+"""How far a pass reaches, by method and path: what a scope allows, and what a credential for some agents may touch.
+
+Whoever is confined to some agents is refused everything that is not named here: a new route is closed to them until
+somebody decides that it is theirs.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import HTTPException
+
+from kelpie.core.access.credential_scopes import Access, Pass, Scope
+from kelpie.core.access.passports import Passport
+from kelpie.core.errors import Forbidden
+from kelpie.core.ids import AgentId
+from kelpie.core.permissions.tool_permissions import Capability
+
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_ADMIN = (
+    "/v1/admin/",
+    "/v1/kelpie/data",
+    "/v1/kelpie/keys",
+    "/v1/kelpie/models/pull",
+    "/v1/kelpie/models/remove",
+    "/v1/kelpie/policy",
+)
+# What only reads although it is sent: searches, streams of what there is already, previews.
+_READING_POSTS = ("/search", "/preview-raw-payload", "/export", "/v1/tools/generate-schema")
+_STREAMS_OF = ("/v1/runs/", "/v1/conversations/")
+
+_HOLDS = frozenset({"kelpie_permissions", "kelpie_limits", "kelpie_budget"})  # fields of an agent
+
+_BOTH = frozenset({Access.read_agent, Access.read_messages})
+# Under /v1/agents/{agent_id}: what is about messages, and what shows the agent and its messages together.
+_OF_MESSAGES = frozenset({"messages", "reset-messages", "summarize", "generate"})
+_SHOWS_BOTH = frozenset({"context", "export", "preview-raw-payload", "checkpoint"})
+
+# What the code of a tool may ask of any agent, and which parts of its own agent it may change.
+_SENDING = frozenset({("messages",), ("messages", "stream"), ("messages", "async")})
+_REMEMBERED = frozenset({"core-memory", "archival-memory", "working-memory"})
+_HANGING = frozenset({"attach", "detach"})
+
+
+def check(given: Pass, method: str, path: str) -> None:
+    """Raises Forbidden when the pass does not reach this."""
+    if given.operator:
+        return
+    if given.grants is not None:
+        _check_grants(given, method, path)
+    if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:
+        raise Forbidden(f"This needs a key with the scope '{scope}'.")
+
+
+def check_passport(passport: Passport, method: str, path: str) -> None:
+    """Raises Forbidden when the code of a tool has no business there.
+
+    It may read its own agent, change what the agent remembers, run the agent's tools, and send messages to any agent of
+    the organisation. It may not change what the agent is or may do.
+    """
+    parts = [part for part in path.split("/") if part]
+    if parts[:2] != ["v1", "agents"] or len(parts) < 3:
+        raise Forbidden("The code of a tool reaches agents only, under /v1/agents/{agent_id}.")
+    agent_id, rest = parts[2], parts[3:]
+    if method == "POST" and tuple(rest) in _SENDING:
+        return
+    if agent_id != passport.agent_id:
+        raise Forbidden("The code of a tool reaches its own agent; to others it can send messages.")
+    remembers = bool(rest) and rest[0] in _REMEMBERED and not _HANGING & set(rest)
+    if method in _READING or remembers or (method == "POST" and _only_reads(path.rstrip("/"))):
+        return
+    if method == "POST" and len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run"):
+        return
+    raise Forbidden("The code of a tool may change what its agent remembers, and nothing else about it.")
+
+
+def reached_by(method: str, path: str) -> Capability | None:
+    """What the code of a tool needs for a request that its passport allows; None where its own call is enough."""
+    rest = [part for part in path.split("/") if part][3:]
+    if method == "POST" and tuple(rest) in _SENDING:
+        return Capability.messaging
+    changes = method not in _READING and not _only_reads(path.rstrip("/"))
+    return Capability.memory if changes and rest and rest[0] in _REMEMBERED else None
+
+
+def only_writes(method: str, path: str) -> bool:
+    """Whether what the code of a tool asks for is a write that waits for nobody: neither an agent nor another tool."""
+    rest = tuple(part for part in path.split("/") if part)[3:]
+    reads = method in _READING or (method == "POST" and _only_reads(path.rstrip("/")))
+    runs_a_tool = len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run")
+    return not reads and not runs_a_tool and (rest not in _SENDING or rest == ("messages", "async"))
+
+
+def check_body(given: Pass | None, document: Any) -> None:
+    """Raises HTTPException when a credential for some agents brings in what belongs to the whole organisation, or lets
+    an agent do or spend more.
+
+    To give an agent a block or an archive is to read it, so that is not theirs to do; and what runs for an agent with
+    such a credential must not loosen what the agent is held to. FastAPI reads bodies itself and lets no other kind of
+    error through.
+    """
+    if given is None or given.grants is None or not isinstance(document, dict):
+        return
+    for name, value in document.items():
+        if name.endswith("_ids") and value:
+            raise HTTPException(403, f"{name}: a credential for some agents may not attach anything to them.")
+        if name in _HOLDS:
+            raise HTTPException(403, f"{name}: a credential for some agents may not change what they are held to.")
+
+
+def scope_for(method: str, path: str) -> Scope:
+    """The scope that a request needs."""
+    if path.startswith(_ADMIN):
+        return Scope.admin
+    if method in _READING or (method == "POST" and _only_reads(path.rstrip("/"))):
+        return Scope.read
+    return Scope.write
+
+
+def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
+    """What must be granted for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
+    parts = [part for part in rest if part]
+    if "attach" in parts or parts == ["memory", "restore"]:  # which hangs blocks and an archive on the agent
+        return None
+    if parts and parts[-1] in _SHOWS_BOTH:
+        return _BOTH
+    of_messages = bool(parts) and parts[0] in _OF_MESSAGES
+    if method in _READING:
+        return frozenset({Access.read_messages if of_messages else Access.read_agent})
+    return frozenset({Access.write_messages if of_messages else Access.write_agent})
+
+
+def _check_grants(given: Pass, method: str, path: str) -> None:
+    assert given.grants is not None
+    parts = path.split("/")
+    if parts[:3] != ["", "v1", "agents"] or len(parts) < 4 or not parts[3].startswith("agent-"):
+        raise Forbidden("This credential is for some agents only, under /v1/agents/{agent_id}.")
+    granted = given.grants.get(AgentId(parts[3]))
+    if granted is None:
+        raise Forbidden("This credential is not for that agent.")
+    needed = access_for(method, parts[4:])
+    if needed is None:
+        raise Forbidden("A credential for some agents may not attach anything to them.")
+    if missing := sorted(needed - granted):
+        raise Forbidden(f"This credential lacks {' and '.join(missing)} for that agent.")
+
+
+def _only_reads(path: str) -> bool:
+    return path.endswith(_READING_POSTS) or (path.startswith(_STREAMS_OF) and path.endswith("/stream"))

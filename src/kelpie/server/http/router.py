@@ -1,0 +1,10 @@
+"""How every resource's router is made: under /v1, with our way of reading bodies and the check of who asks."""
+
+from fastapi import APIRouter, Depends
+
+from kelpie.server.http.json_body import JsonRoute
+from kelpie.server.http.user_header import actor
+
+
+def resource(prefix: str, tag: str) -> APIRouter:
+    return APIRouter(prefix=f"/v1{prefix}", tags=[tag], route_class=JsonRoute, dependencies=[Depends(actor)])

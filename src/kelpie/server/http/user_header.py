@@ -1,0 +1,21 @@
+"""The header that names the user a request acts for. `server/auth.py` reads it; here it is only told to the schema."""
+
+from typing import Annotated
+
+from fastapi import Header
+
+from kelpie.server.http.dependencies import schema_only
+
+
+@schema_only
+async def actor(
+    user_id: Annotated[
+        str | None,
+        Header(
+            alias="user_id",
+            convert_underscores=False,
+            description="The user to act for, `user-<uuid4>`; an unknown one is the default user.",
+        ),
+    ] = None,
+) -> None:
+    """Never called."""

@@ -1,0 +1,1 @@
+"""Users, organizations, access tokens and authentication: requests and responses."""

@@ -1,0 +1,79 @@
+"""Access tokens for pages in a browser. The text of a token is shown once; lists show its id in its place."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query
+from pydantic import BaseModel, Field
+
+from kelpie.core.access.credential_scopes import Access, AccessToken, Grant
+from kelpie.core.ids import AgentId
+from kelpie.core.time import from_datetime
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import timestamp
+
+router = resource("/client-side-access-tokens", "access tokens")
+
+LIST_MAX = 1000
+OFFSET_MAX = 1_000_000
+
+
+class PolicyBody(BaseModel):
+    """What the token may do with one agent."""
+
+    type: Literal["agent"]
+    id: str = Field(description="The id of the agent.")
+    access: list[Access] = Field(min_length=1, max_length=len(Access))
+
+
+class CreateToken(BaseModel):
+    hostname: str = Field(
+        max_length=2000, description="The site whose pages use the token, such as `https://app.example.com`."
+    )
+    policy: list[PolicyBody] = Field(max_length=1000)
+    expires_at: datetime | None = Field(None, description="When it ends; without it, after five minutes.")
+
+
+@router.post("", summary="Create a token for some agents", response_model=None)
+async def create(kelpie: House, body: CreateToken) -> Answer:
+    policy = [Grant(AgentId.parse(each.id), tuple(each.access)) for each in body.policy]
+    expires = None if body.expires_at is None else from_datetime(body.expires_at)
+    token, text = await kelpie.tokens.create(body.hostname, policy, expires)
+    return Answer(token_shape(token, text))
+
+
+@router.get("", summary="List the tokens that have not expired", response_model=None)
+async def list_tokens(
+    kelpie: House,
+    agent_id: Annotated[str | None, Query(alias="agentId", description="Only tokens for this agent.")] = None,
+    limit: Annotated[float, Query(ge=1, le=LIST_MAX)] = 10,
+    offset: Annotated[float, Query(ge=0, le=OFFSET_MAX)] = 0,
+) -> Answer:
+    wanted = None if agent_id is None else AgentId.parse(agent_id)
+    found, more = await kelpie.tokens.list(wanted, int(limit), int(offset))
+    return Answer({"tokens": [token_shape(each, each.id) for each in found], "hasNextPage": more})
+
+
+@router.delete("/{token}", summary="End a token", response_model=None)
+async def delete(
+    kelpie: House, token: Annotated[str, Path(max_length=200, description="The token itself, or its id.")]
+) -> Answer:
+    await kelpie.tokens.delete(token)
+    return Answer({})
+
+
+def token_shape(token: AccessToken, named: str) -> dict[str, Any]:
+    return {
+        "token": named,
+        "hostname": token.hostname,
+        "expiresAt": timestamp(token.expires_at),
+        "policy": {
+            "version": "1",
+            "data": [
+                {"type": "agent", "id": grant.agent_id, "access": [each.value for each in grant.access]}
+                for grant in token.policy
+            ],
+        },
+    }

@@ -1,0 +1,126 @@
+"""Users and organisations, for whoever runs the server."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.access.callers import NAME_CHARS_MAX, Organization, User
+from kelpie.core.ids import OrganizationId, UserId
+from kelpie.core.paging import Page
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import After, limit_query, page_of
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import timestamp
+
+organization_router = resource("/admin/orgs", "organizations")
+user_router = resource("/admin/users", "users")
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+
+
+class CreateOrganization(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name | None = Field(None, description="Without it, one is made up.")
+    privileged_tools: bool | None = False
+
+
+class UpdateOrganization(BaseModel):
+    """Changes to an organisation; what is left out or null stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name | None = None
+    privileged_tools: bool | None = None
+
+
+class CreateUser(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    organization_id: str
+
+
+class UpdateUser(BaseModel):
+    """Changes to a user; what is left out or null stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    name: Name | None = None
+    organization_id: str | None = Field(
+        None, description="To move the user; keys and tokens of the user end when this changes."
+    )
+
+
+OrgId = Annotated[str, Query(alias="org_id", description="The id of the organization.")]
+UserQuery = Annotated[str, Query(alias="user_id", description="The id of the user.")]
+
+
+def _page(after: str | None, limit: int | None) -> Page:
+    return page_of(None, after, limit, "asc")
+
+
+@organization_router.get("/", summary="List organizations", response_model=None)
+async def list_organizations(kelpie: House, after: After = None, limit: int | None = limit_query(50)) -> Answer:
+    return Answer([organization_shape(each) for each in await kelpie.organizations.list(_page(after, limit))])
+
+
+@organization_router.post("/", summary="Create an organization", response_model=None)
+async def create_organization(kelpie: House, body: CreateOrganization) -> Answer:
+    made = await kelpie.organizations.create(body.name, privileged_tools=bool(body.privileged_tools))
+    return Answer(organization_shape(made))
+
+
+@organization_router.patch("/", summary="Change an organization", response_model=None)
+async def update_organization(kelpie: House, organization: OrgId, body: UpdateOrganization) -> Answer:
+    wanted = OrganizationId.parse(organization)
+    return Answer(organization_shape(await kelpie.organizations.update(wanted, body.name, body.privileged_tools)))
+
+
+@organization_router.delete("/", summary="Remove an empty organization", response_model=None)
+async def delete_organization(kelpie: House, organization: OrgId) -> Answer:
+    return Answer(organization_shape(await kelpie.organizations.delete(OrganizationId.parse(organization))))
+
+
+@user_router.get("/", summary="List users", response_model=None)
+async def list_users(kelpie: House, after: After = None, limit: int | None = limit_query(50)) -> Answer:
+    return Answer([user_shape(each) for each in await kelpie.users.list(_page(after, limit))])
+
+
+@user_router.post("/", summary="Create a user", response_model=None)
+async def create_user(kelpie: House, body: CreateUser) -> Answer:
+    return Answer(user_shape(await kelpie.users.create(body.name, OrganizationId.parse(body.organization_id))))
+
+
+@user_router.put("/", summary="Change a user", response_model=None)
+async def update_user(kelpie: House, body: UpdateUser) -> Answer:
+    moved_to = None if body.organization_id is None else OrganizationId.parse(body.organization_id)
+    return Answer(user_shape(await kelpie.users.update(UserId.parse(body.id), body.name, moved_to)))
+
+
+@user_router.delete("/", summary="Remove a user, with all keys and tokens", response_model=None)
+async def delete_user(kelpie: House, user: UserQuery) -> Answer:
+    return Answer(user_shape(await kelpie.users.delete(UserId.parse(user))))
+
+
+def organization_shape(organization: Organization) -> dict[str, Any]:
+    return {
+        "id": organization.id,
+        "name": organization.name,
+        "created_at": timestamp(organization.created_at),
+        "privileged_tools": organization.privileged_tools,
+    }
+
+
+def user_shape(user: User) -> dict[str, Any]:
+    return {
+        "id": user.id,
+        "organization_id": user.organization_id,
+        "name": user.name,
+        "created_at": timestamp(user.created_at),
+        "updated_at": timestamp(user.updated_at),
+        "is_deleted": False,
+    }

@@ -1,0 +1,1 @@
+"""Agents: requests and responses."""

@@ -1,0 +1,24 @@
+"""What clients say about the extraction of an agent's facts, and how it is shown to them. Letta has no such field."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.memory.facts import EVERY_TURNS_MAX, FactSettings, settings_to_json
+
+
+class FactSettingsBody(BaseModel):
+    """Whether facts are extracted from the agent's conversations, how often, and by which model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    enabled: bool = True
+    every_turns: Annotated[int, Field(ge=1, le=EVERY_TURNS_MAX)] = Field(1, description="After how many turns.")
+    model: str | None = Field(None, description="The handle of the model that is asked; null is the agent's own.")
+
+    def settings(self) -> FactSettings:
+        return FactSettings(self.enabled, self.every_turns, self.model)
+
+
+def fact_settings_shape(settings: FactSettings | None) -> dict[str, Any] | None:
+    return settings_to_json(settings)

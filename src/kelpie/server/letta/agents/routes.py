@@ -1,0 +1,215 @@
+"""The agents resource: make, list, read, change, remove; and our own start, stop and restart of an activation."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Query
+from pydantic import BaseModel
+
+from kelpie.core.agents.agent import EVERYTHING, AgentQuery, AgentView, Include
+from kelpie.core.conversations.runs import StopReason
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
+from kelpie.server.http.path_ids import AgentPath
+from kelpie.server.http.request_limits import Part, Several
+from kelpie.server.http.router import resource
+from kelpie.server.http.sdk_version import SdkV1
+from kelpie.server.letta.agents.body import CreateAgent, UpdateAgent, agent_changes, new_agent
+from kelpie.server.letta.agents.shape import Facts, agent_shape, memory_shape, status_shape
+from kelpie.server.letta.blocks.shape import block_shape
+
+router = resource("/agents", "agents")
+
+Relation = Literal[
+    "agent.blocks",
+    "agent.identities",
+    "agent.managed_group",
+    "agent.pending_approval",
+    "agent.secrets",
+    "agent.sources",
+    "agent.tags",
+    "agent.tools",
+]
+OrderBy = Literal["created_at", "updated_at", "last_run_completion"]
+
+_NOTHING = Include()
+_OLD_NAMES = {  # what `include_relationships` called the relations
+    "memory": "agent.blocks",
+    "blocks": "agent.blocks",
+    "tools": "agent.tools",
+    "tags": "agent.tags",
+    "secrets": "agent.secrets",
+    "identities": "agent.identities",
+    "multi_agent_group": "agent.managed_group",
+    "managed_group": "agent.managed_group",
+    "tool_exec_environment_variables": "agent.secrets",
+}
+
+
+async def included(
+    sdk_v1: SdkV1,
+    include: Annotated[list[Relation] | None, Query(description="Relations to load with the agent.")] = None,
+    include_relationships: Annotated[list[str] | None, Query(deprecated=True)] = None,
+) -> Include:
+    """Which relations a client gets: those it names; otherwise none for the 1.x SDKs and all for older clients."""
+    asked = {*(include or ()), *(_OLD_NAMES.get(name, name) for name in include_relationships or ())}
+    if not asked:
+        return _NOTHING if sdk_v1 or include_relationships is not None else EVERYTHING
+    return Include(
+        blocks="agent.blocks" in asked,
+        tools="agent.tools" in asked,
+        tags="agent.tags" in asked or "agent.blocks" in asked,
+        secrets="agent.secrets" in asked,
+        identities="agent.identities" in asked,
+        managed_group="agent.managed_group" in asked,
+        pending_approval="agent.pending_approval" in asked,
+    )
+
+
+Included = Annotated[Include, Depends(included)]
+
+
+async def filters(
+    name: str | None = None,
+    query_text: Part = None,
+    tags: Several = None,
+    match_all_tags: bool = False,
+    project_id: str | None = None,
+    template_id: str | None = None,
+    base_template_id: str | None = None,
+    created_by_id: str | None = None,
+    last_stop_reason: StopReason | None = None,
+    identity_id: str | None = None,
+    identifier_keys: Several = None,
+) -> AgentQuery:
+    """Which agents are meant, hidden ones included."""
+    return AgentQuery(
+        name=name,
+        query_text=query_text,
+        tags=tuple(tags or ()),
+        match_all_tags=match_all_tags,
+        project_id=project_id,
+        template_id=template_id,
+        base_template_id=base_template_id,
+        created_by_id=created_by_id,
+        last_stop_reason=last_stop_reason,
+        identity_id=identity_id,
+        identifier_keys=tuple(identifier_keys or ()),
+        show_hidden=True,
+    )
+
+
+Filters = Annotated[AgentQuery, Depends(filters)]
+
+
+async def selection(
+    query: Filters,
+    show_hidden_agents: bool = False,
+    before: Before = None,
+    after: After = None,
+    limit: int | None = limit_query(50),
+    order: Order = "desc",
+    order_by: OrderBy = "created_at",
+    ascending: Annotated[bool, Query(deprecated=True)] = False,
+    sort_by: Annotated[OrderBy | None, Query(deprecated=True)] = None,
+) -> AgentQuery:
+    page = page_of(
+        before, after, limit, "asc" if ascending else order, (order_by == "created_at" and sort_by) or order_by
+    )
+    return replace(query, page=page, show_hidden=show_hidden_agents)
+
+
+async def shapes(kelpie: House, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
+    """Agents for the wire. What is not known of a model without asking its provider is left out."""
+    embeds = any(view.agent.embedding for view in views)
+    embeddings = {info.handle: info for info in await kelpie.models.embeddings()} if embeds else {}
+    known = Facts(cache(kelpie.models.known), embeddings)  # most agents of a page share their model
+    found = [agent_shape(view, known) for view in views]
+    if not include.tags:
+        for agent in found:
+            agent["tags"] = []  # a relation like the others, although it is always at hand
+    if not kelpie.caller.sees_secrets:
+        for agent in found:
+            agent["secrets"] = agent["tool_exec_environment_variables"] = []
+    return found
+
+
+async def shape(kelpie: House, view: AgentView, include: Include = EVERYTHING) -> dict[str, Any]:
+    return (await shapes(kelpie, [view], include))[0]
+
+
+@router.post("/", summary="Make an agent", response_model=None)
+async def create_agent(kelpie: House, body: CreateAgent) -> Answer:
+    return Answer(await shape(kelpie, await kelpie.agents.create(new_agent(body))))
+
+
+@router.get("/", summary="List agents", response_model=None)
+async def list_agents(
+    kelpie: House,
+    include: Included,
+    query: Annotated[AgentQuery, Depends(selection)],
+) -> Answer:
+    return Answer(await shapes(kelpie, await kelpie.agents.list(query, include), include))
+
+
+@router.get("/count", summary="Count agents", response_model=None)
+async def count_agents(kelpie: House, query: Filters) -> Answer:
+    return Answer(await kelpie.agents.count(query))
+
+
+@router.get("/{agent_id}", summary="Read an agent", response_model=None)
+async def retrieve_agent(kelpie: House, agent_id: AgentPath, include: Included) -> Answer:
+    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, include), include))
+
+
+@router.patch("/{agent_id}", summary="Change an agent", response_model=None)
+async def update_agent(kelpie: House, agent_id: AgentPath, body: UpdateAgent) -> Answer:
+    return Answer(await shape(kelpie, await kelpie.agents.update(agent_id, agent_changes(body))))
+
+
+@router.delete("/{agent_id}", summary="Remove an agent and its messages", response_model=None)
+async def delete_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    await kelpie.agents.delete(agent_id)
+    return Answer({"message": f"Agent id={agent_id} successfully deleted"})
+
+
+@router.get("/{agent_id}/core-memory", summary="Read an agent's memory", deprecated=True, response_model=None)
+async def retrieve_memory(kelpie: House, agent_id: AgentPath) -> Answer:
+    view = await kelpie.agents.get(agent_id, Include(blocks=True))
+    return Answer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks]))
+
+
+class ResetMessages(BaseModel):
+    add_default_initial_messages: bool = False
+
+
+@router.patch("/{agent_id}/reset-messages", summary="Empty an agent's history", response_model=None)
+async def reset_messages(kelpie: House, agent_id: AgentPath, body: ResetMessages | None = None) -> Answer:
+    add_default_initial = body is not None and body.add_default_initial_messages
+    return Answer(await shape(kelpie, await kelpie.histories.reset(agent_id, add_default_initial)))
+
+
+@router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)
+@router.post("/{agent_id}/system-prompt/recompile", deprecated=True, response_model=None)
+async def recompile(
+    kelpie: House, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False
+) -> Answer:
+    return Answer(await kelpie.histories.recompile(agent_id, dry_run))
+
+
+@router.post("/{agent_id}/start", summary="Let a stopped agent work again (Kelpie)", response_model=None)
+async def start_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(status_shape(await kelpie.agents.start(agent_id)))
+
+
+@router.post("/{agent_id}/stop", summary="Stop an agent until it is started (Kelpie)", response_model=None)
+async def stop_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(status_shape(await kelpie.agents.stop(agent_id)))
+
+
+@router.post("/{agent_id}/restart", summary="Put an agent away and load it afresh (Kelpie)", response_model=None)
+async def restart_agent(kelpie: House, agent_id: AgentPath) -> Answer:
+    return Answer(status_shape(await kelpie.agents.restart(agent_id)))

@@ -1,0 +1,30 @@
+"""The tags resource: what agents and blocks are tagged with. The cursors are tags."""
+
+from typing import Annotated, Literal
+
+from fastapi import Query
+
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
+from kelpie.server.http.router import resource
+
+PART_CHARS_MAX = 1000
+
+router = resource("/tags", "tags")
+
+Part = Annotated[str | None, Query(max_length=PART_CHARS_MAX, description="Only tags that have this in them.")]
+
+
+@router.get("/", summary="List the tags of agents and blocks", response_model=None)
+async def list_tags(
+    kelpie: House,
+    before: Before = None,
+    after: After = None,
+    limit: int | None = limit_query(50),
+    order: Order = "asc",
+    order_by: Literal["name"] = "name",
+    name: Part = None,
+    query_text: Annotated[Part, Query(deprecated=True)] = None,
+) -> Answer:
+    return Answer(await kelpie.tags.list(page_of(before, after, limit, order), name or query_text))

@@ -1,0 +1,112 @@
+"""Agents, blocks and groups that were made from a template: each carries the ids of its template and deployment."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, Query
+
+from kelpie.core.agents.deployments import KINDS, Deployed
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.router import resource
+from kelpie.server.letta.agents.body import CreateAgent, new_agent
+from kelpie.server.letta.agents.routes import shape
+from kelpie.server.letta.blocks.body import CreateBlock, new_block
+from kelpie.server.letta.blocks.shape import block_shape
+from kelpie.server.letta.groups.body import CreateGroup, new_group
+from kelpie.server.letta.groups.shape import group_shape
+
+router = resource("/_internal_templates", "templates")
+
+BATCH_MAX = 1000
+
+
+# What is optional elsewhere must be given here, which the checker takes for a mistake.
+# pyright: reportIncompatibleVariableOverride=false, reportGeneralTypeIssues=false
+
+
+class TemplateGroup(CreateGroup):
+    base_template_id: str
+    template_id: str
+    deployment_id: str
+
+
+class TemplateAgent(CreateAgent):
+    template_id: str
+    base_template_id: str
+    deployment_id: str
+    entity_id: str
+
+
+class TemplateBlock(CreateBlock):
+    value: str
+    template_id: str
+    base_template_id: str
+    deployment_id: str
+    entity_id: str
+
+
+Batch = Annotated[list[TemplateBlock], Body(max_length=BATCH_MAX)]
+Kinds = Annotated[list[Literal["block", "agent", "group"]] | None, Query(description="Only these kinds.")]
+
+
+@router.post("/groups", summary="Make a group for a deployment", response_model=None)
+async def create_template_group(kelpie: House, body: TemplateGroup) -> Answer:
+    ids = {name: getattr(body, name) for name in ("base_template_id", "template_id", "deployment_id")}
+    return Answer(group_shape(await kelpie.groups.create(replace(new_group(body), **ids))))
+
+
+@router.post("/agents", summary="Make an agent for a deployment", response_model=None)
+async def create_template_agent(kelpie: House, body: TemplateAgent) -> Answer:
+    new = replace(new_agent(body), deployment_id=body.deployment_id, entity_id=body.entity_id)
+    return Answer(await shape(kelpie, await kelpie.agents.create(new)))
+
+
+@router.post("/blocks", summary="Make a block for a deployment", response_model=None)
+async def create_template_block(kelpie: House, body: TemplateBlock) -> Answer:
+    return Answer(block_shape(await kelpie.blocks.create(new_block(body))))
+
+
+@router.post("/blocks/batch", summary="Make blocks for a deployment, all or none", response_model=None)
+async def create_template_blocks(kelpie: House, body: Batch) -> Answer:
+    return Answer([block_shape(block) for block in await kelpie.blocks.create_many([new_block(one) for one in body])])
+
+
+@router.get("/deployment/{deployment_id}", summary="List what belongs to a deployment", response_model=None)
+async def list_deployment(kelpie: House, deployment_id: str, entity_types: Kinds = None) -> Answer:
+    found = await kelpie.deployments.list(deployment_id, [kind for kind in KINDS if kind in (entity_types or KINDS)])
+    return Answer(
+        {
+            "entities": [_shape(one) for one in found],
+            "total_count": len(found),
+            "deployment_id": deployment_id,
+            "message": f"{len(found)} belong to the deployment {deployment_id}.",
+        }
+    )
+
+
+@router.delete("/deployment/{deployment_id}", summary="Remove what belongs to a deployment", response_model=None)
+async def delete_deployment(kelpie: House, deployment_id: str) -> Answer:
+    gone = await kelpie.deployments.delete(deployment_id)
+    return Answer(
+        {
+            **{f"deleted_{kind}s": _ids(gone, kind) for kind in KINDS},
+            "message": f"{len(gone)} were removed with the deployment {deployment_id}.",
+        }
+    )
+
+
+def _ids(found: Sequence[Deployed], kind: str) -> list[str]:
+    return [one.id for one in found if one.kind == kind]
+
+
+def _shape(one: Deployed) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "type": one.kind,
+        "name": one.name,
+        "description": one.description,
+        "entity_id": one.entity_id,
+        "project_id": one.project_id,
+    }

@@ -1,0 +1,86 @@
+"""What a client may say about archives and passages, and what it may look for."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.memory.passages import CHUNK_SIZE, TAGS_MAX, NewArchive, NewPassage
+from kelpie.server.http.times import moment
+from kelpie.server.letta.models.body import EmbeddingConfig
+
+NAME_CHARS_MAX = 500
+BATCH_MAX = 1000
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+Tags = Annotated[list[str], Field(max_length=TAGS_MAX)]
+
+
+class CreateArchive(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: Name
+    description: str | None = None
+    embedding: str | None = Field(None, description="The handle of the embedding model it is meant for.")
+    embedding_config: EmbeddingConfig | None = Field(None, json_schema_extra={"deprecated": True})
+
+
+class UpdateArchive(BaseModel):
+    """Changes to an archive; what is left out or null stays."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Name | None = None
+    description: str | None = None
+    embedding: str | None = Field(None, description="Kelpie's own: another embedding model; new vectors are made.")
+
+
+class PassageBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    text: str
+    metadata: dict[str, Any] | None = None
+    tags: Tags | None = None
+    created_at: datetime | None = Field(None, description="When it is from; without it, now.")
+
+
+class PassageBatch(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    passages: Annotated[list[PassageBody], Field(max_length=BATCH_MAX)]
+
+
+class MemoryBody(BaseModel):
+    """A passage for an agent's archive."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    text: str
+    tags: Tags | None = None
+    created_at: datetime | None = Field(None, description="When it is from; without it, now.")
+
+
+def new_archive(body: CreateArchive) -> NewArchive:
+    """Raises InvalidInput for what is no handle."""
+    config = body.embedding_config
+    handle = body.embedding or (config.asked()["embedding"] if config else None)
+    if handle is not None and "/" not in handle:
+        raise InvalidInput("embedding", "must have the form provider/model")
+    chunk_size = config.embedding_chunk_size if config else None
+    return NewArchive(body.name, body.description, handle, chunk_size or CHUNK_SIZE)
+
+
+def archive_changes(body: UpdateArchive) -> dict[str, Any]:
+    return body.model_dump(exclude_none=True)
+
+
+def new_passage(body: PassageBody | MemoryBody, within: str = "") -> NewPassage:
+    """Raises InvalidInput for a date that cannot be; `within` tells whose."""
+    metadata = (body.metadata or {}) if isinstance(body, PassageBody) else {}
+    return NewPassage(body.text, tuple(body.tags or ()), metadata, moment(f"{within}created_at", body.created_at))
+
+
+def new_passages(batch: PassageBatch) -> list[NewPassage]:
+    """Raises InvalidInput, which names the passage."""
+    return [new_passage(body, f"passages[{at}].") for at, body in enumerate(batch.passages)]

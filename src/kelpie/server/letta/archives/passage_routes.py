@@ -1,0 +1,131 @@
+"""An agent's archival memory, and the search for passages.
+
+A search says how it was made (`search_mode`), and when it could not be made by meaning, why (`search_note`): both keys
+are Kelpie's own. Where the answer is a list, which may be empty, headers say it too.
+"""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.agents.agent import Include
+from kelpie.core.ids import AgentId, ArchiveId
+from kelpie.core.memory.passages import PassageQuery
+from kelpie.core.search_hits import SearchMode
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import After, Before, limit_query, page_of
+from kelpie.server.http.path_ids import AgentPath, PassagePath
+from kelpie.server.http.router import resource
+from kelpie.server.http.search_headers import how_shape
+from kelpie.server.http.times import moment
+from kelpie.server.letta.archives.body import MemoryBody, Tags, new_passage
+from kelpie.server.letta.archives.routes import passage_shapes
+from kelpie.server.letta.archives.shape import memory_shape, ranks, told
+
+QUERY_CHARS_MAX = 10_000
+TOP_K = 5
+TOP_K_MAX = 1000
+
+router = resource("/passages", "passages")
+agent_router = resource("/agents/{agent_id}/archival-memory", "passages")
+
+TagMatch = Literal["any", "all"]
+
+
+@agent_router.get("", summary="List what an agent has stored", response_model=None)
+async def list_memory(
+    kelpie: House,
+    agent_id: AgentPath,
+    after: After = None,
+    before: Before = None,
+    limit: int | None = limit_query(100),
+    search: Annotated[str | None, Query(max_length=QUERY_CHARS_MAX, description="Part of the text.")] = None,
+    ascending: bool | None = True,
+) -> Answer:
+    page = page_of(before, after, limit, "desc" if ascending is False else "asc")
+    return Answer(await passage_shapes(kelpie, await kelpie.archives.of_agent(agent_id, page, search)))
+
+
+@agent_router.post("", summary="Store a passage for an agent", response_model=None)
+async def create_memory(kelpie: House, agent_id: AgentPath, body: MemoryBody) -> Answer:
+    archive, made = await kelpie.archives.remember(agent_id, new_passage(body))
+    return Answer(await passage_shapes(kelpie, [made], archive))
+
+
+@agent_router.get("/search", summary="Search what an agent has stored", response_model=None)
+async def search_memory(
+    kelpie: House,
+    agent_id: AgentPath,
+    query: Annotated[str, Query(max_length=QUERY_CHARS_MAX)],
+    tags: Annotated[Tags | None, Query()] = None,
+    tag_match_mode: TagMatch = "any",
+    top_k: Annotated[int | None, Query(ge=1, le=TOP_K_MAX)] = None,
+    start_datetime: datetime | None = None,
+    end_datetime: datetime | None = None,
+    search_mode: Annotated[SearchMode, Query(description="Kelpie's own: by words, by meaning, or both.")] = "hybrid",
+) -> Answer:
+    zone = ZoneInfo((await kelpie.agents.get(agent_id, Include())).agent.timezone)
+    wanted = PassageQuery(
+        text=query,
+        limit=top_k or TOP_K,
+        tags=tuple(tags or ()),
+        match_all_tags=tag_match_mode == "all",
+        since=moment("start_datetime", start_datetime, zone),
+        until=moment("end_datetime", end_datetime, zone),
+        mode=search_mode,
+    )
+    searched = await kelpie.archives.search_of_agent(agent_id, wanted)
+    found = [memory_shape(each.passage, zone) for each in searched.found]
+    return Answer({"results": found, "count": len(found), **told(searched)})
+
+
+@agent_router.delete("/{memory_id}", summary="Remove a passage of an agent", response_model=None)
+async def delete_memory(kelpie: House, agent_id: AgentPath, memory_id: PassagePath) -> Answer:
+    await kelpie.archives.forget_of_agent(agent_id, memory_id)
+    return Answer({"message": f"Memory id={memory_id} successfully deleted"})
+
+
+class SearchBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    query: Annotated[str, Field(max_length=QUERY_CHARS_MAX)] | None = None
+    agent_id: str | None = Field(None, description="Only what this agent uses; goes before `archive_id`.")
+    archive_id: str | None = None
+    tags: Tags | None = None
+    tag_match_mode: TagMatch = "any"
+    limit: Annotated[int, Field(ge=1, le=100)] = 50
+    start_date: datetime | None = None
+    end_date: datetime | None = None
+    search_mode: SearchMode = Field("hybrid", description="Kelpie's own: by words, by meaning, or both.")
+
+
+@router.post("/search", summary="Search an agent's archive, one archive, or all", response_model=None)
+async def search_passages(kelpie: House, body: SearchBody) -> Answer:
+    wanted = PassageQuery(
+        text=body.query or "",
+        limit=body.limit,
+        tags=tuple(body.tags or ()),
+        match_all_tags=body.tag_match_mode == "all",
+        since=moment("start_date", body.start_date),
+        until=moment("end_date", body.end_date),
+        oldest_first=True,
+        mode=body.search_mode,
+    )
+    if body.agent_id is not None:
+        searched = await kelpie.archives.search_of_agent(AgentId.parse(body.agent_id), wanted)
+    else:
+        archive = None if body.archive_id is None else ArchiveId.parse(body.archive_id)
+        searched = await kelpie.archives.search(archive, wanted)
+    shown = await passage_shapes(kelpie, [each.passage for each in searched.found])
+    metadata = told(searched) if wanted.text.strip() else {}
+    return Answer(
+        [
+            {"passage": passage, "score": each.hit.score if each.hit else 0.0, "metadata": metadata | ranks(each.hit)}
+            for passage, each in zip(shown, searched.found, strict=True)
+        ],
+        headers=how_shape(searched.mode, searched.lacking, searched.lost),
+    )

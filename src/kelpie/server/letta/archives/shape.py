@@ -1,0 +1,75 @@
+"""Archives and passages as Letta's clients see them. Vectors stay inside: `embedding` is null."""
+
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Any
+
+from kelpie.core.memory.passages import Archive, Passage
+from kelpie.core.search_hits import Hit
+from kelpie.core.time import as_datetime
+from kelpie.memory.passage_search import Searched
+from kelpie.server.http.search_headers import search_notes
+from kelpie.server.http.times import timestamp
+from kelpie.server.letta.models.shape import EmbeddingFacts, embedding_config
+
+Embeddings = Mapping[str, EmbeddingFacts]
+
+
+def archive_shape(archive: Archive, embeddings: Embeddings) -> dict[str, Any]:
+    return {
+        "created_by_id": archive.created_by_id,
+        "last_updated_by_id": archive.last_updated_by_id,
+        "created_at": timestamp(archive.created_at),
+        "updated_at": timestamp(archive.updated_at),
+        "name": archive.name,
+        "description": archive.description,
+        "organization_id": archive.organization_id,
+        "vector_db_provider": "native",
+        "embedding_config": embedding_config(archive.embedding, archive.embedding_chunk_size, embeddings),
+        "metadata": None if archive.metadata is None else dict(archive.metadata),
+        "id": archive.id,
+    }
+
+
+def passage_shape(passage: Passage, archive: Archive | None, embeddings: Embeddings) -> dict[str, Any]:
+    config = embedding_config(archive.embedding, archive.embedding_chunk_size, embeddings) if archive else None
+    return {
+        "created_by_id": passage.created_by_id,
+        "last_updated_by_id": passage.last_updated_by_id,
+        "created_at": timestamp(passage.created_at),
+        "updated_at": timestamp(passage.updated_at),
+        "is_deleted": False,
+        "organization_id": passage.organization_id,
+        "archive_id": passage.archive_id,
+        "source_id": None,
+        "file_id": None,
+        "file_name": None,
+        "metadata": dict(passage.metadata),
+        "tags": list(passage.tags) or None,
+        "id": passage.id,
+        "text": passage.text,
+        "embedding": None,
+        "embedding_config": config,
+    }
+
+
+def memory_shape(passage: Passage, zone: tzinfo) -> dict[str, Any]:
+    """A passage as a search of an agent's memory shows it, with the time where the agent lives."""
+    return {
+        "id": passage.id,
+        "timestamp": as_datetime(passage.created_at).astimezone(zone).isoformat(),
+        "content": passage.text,
+        "tags": list(passage.tags),
+    }
+
+
+def told(searched: Searched) -> dict[str, Any]:
+    """How a search was made, and why not as asked: keys of our own."""
+    notes = search_notes(searched.mode, searched.lacking, searched.lost)
+    return {"search_mode": searched.mode, **({"search_note": " ".join(notes)} if notes else {})}
+
+
+def ranks(hit: Hit | None) -> dict[str, Any]:
+    """The places of a passage in the rankings it was found in."""
+    places = {} if hit is None else {"fts_rank": hit.words_rank, "vector_rank": hit.meaning_rank}
+    return {name: place for name, place in places.items() if place is not None}

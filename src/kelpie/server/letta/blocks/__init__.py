@@ -1,0 +1,1 @@
+"""Memory blocks: requests and responses."""

@@ -1,0 +1,1 @@
+"""What clients of Letta expect and Kelpie answers differently or not at all."""

@@ -1,0 +1,1 @@
+"""Conversations of an agent, their context windows, previews and cancelling."""

@@ -1,0 +1,70 @@
+"""Background runs over HTTP: sends that nobody waits for, and streams that are taken up again."""
+
+from dataclasses import replace
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from kelpie.agent.turn.send_request import NOBODY_WAITS
+from kelpie.core.access.hosts import check_callback
+from kelpie.core.conversations.runs import Run
+from kelpie.core.ids import RunId
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath, ThreadPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.sse import EventStream
+from kelpie.server.letta.conversations.routes import thread_of
+from kelpie.server.letta.messages.background_stream import following
+from kelpie.server.letta.messages.body import AsyncBody, send_command
+from kelpie.server.letta.runs.shape import run_shape
+
+router = resource("", "runs")
+
+NUMBER_MAX = 2**53
+
+
+class FollowBody(BaseModel):
+    """From where a stream is read. News is told as it comes, so how often to look for it need not be said."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    starting_after: int = Field(0, ge=0, le=NUMBER_MAX, description="The number of the last frame that is known.")
+    include_pings: bool | None = True
+    poll_interval: float | None = Field(None, ge=0, description="Accepted and not needed.")
+    batch_size: int | None = Field(None, ge=1, description="Accepted and not needed.")
+    agent_id: str | None = Field(None, description="Whose conversation is meant, where the path says `default`.")
+    run_id: str | None = Field(None, description="The run; without it, the one of `otid` or the newest under way.")
+    otid: str | None = Field(None, description="The id that the client gave one of the run's messages.")
+
+
+_FROM_THE_START = FollowBody.model_validate({})
+
+
+@router.post("/runs/{run_id}/stream", summary="Read the stream of a background run", response_model=None)
+async def follow_run(kelpie: House, run_id: str, body: FollowBody | None = None) -> Response:
+    return _resumed(kelpie, await kelpie.streams.find(RunId.parse(run_id)), body or _FROM_THE_START)
+
+
+@router.post(
+    "/conversations/{conversation_id}/stream", summary="Read the stream of a conversation", response_model=None
+)
+async def follow_conversation(kelpie: House, conversation_id: ThreadPath, body: FollowBody | None = None) -> Response:
+    body = body or _FROM_THE_START
+    if body.run_id is not None:
+        return _resumed(kelpie, await kelpie.streams.find(RunId.parse(body.run_id)), body)
+    agent_id, lane = await kelpie.conversations.lane(thread_of(conversation_id, body.agent_id))
+    return _resumed(kelpie, await kelpie.streams.latest(agent_id, lane, body.otid), body)
+
+
+@router.post("/agents/{agent_id}/messages/async", summary="Send messages without waiting", response_model=None)
+async def send_async(kelpie: House, agent_id: AgentPath, body: AsyncBody) -> Answer:
+    send = send_command(body, streaming=False, max_steps=kelpie.settings.max_steps)
+    if body.callback_url is not None:
+        check_callback(body.callback_url, private=kelpie.settings.callback_private)
+    send = replace(send, run_type=NOBODY_WAITS, callback_url=body.callback_url)
+    return Answer(run_shape(await kelpie.streams.accept(agent_id, send)))
+
+
+def _resumed(kelpie: House, run: Run, body: FollowBody) -> EventStream:
+    return following(kelpie, run, include_pings=body.include_pings is not False, after=body.starting_after)

@@ -1,0 +1,62 @@
+"""What clients say of a conversation when they open or change one."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.core.conversations.conversations import NewConversation
+from kelpie.core.time import Micros, from_datetime
+from kelpie.server.letta.models.body import ModelSettings, settings_asked
+
+_Window = Annotated[int, Field(gt=0, le=2**53)]
+
+
+class CreateConversation(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    summary: str | None = None
+    description: str | None = None
+    model: str | None = None
+    model_settings: ModelSettings | None = None
+    context_window_limit: _Window | None = None
+    hidden: bool = False
+    isolated_block_labels: Annotated[
+        list[str] | None, Field(description="Blocks of the agent of which the conversation gets a copy of its own.")
+    ] = None
+
+
+class UpdateConversation(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    summary: str | None = None
+    description: str | None = None
+    model: str | None = None
+    model_settings: ModelSettings | None = None
+    context_window_limit: _Window | None = None
+    archived: bool | None = None
+    last_message_at: datetime | None = None
+
+
+def new_conversation(body: CreateConversation) -> NewConversation:
+    return NewConversation(
+        summary=body.summary,
+        description=body.description,
+        model=body.model,
+        model_settings=settings_asked(body.model_settings) if body.model_settings else None,
+        context_window_limit=body.context_window_limit,
+        hidden=body.hidden,
+        isolated_labels=tuple(body.isolated_block_labels or ()),
+    )
+
+
+def conversation_changes(body: UpdateConversation, now: Micros) -> dict[str, Any]:
+    """What was really sent, by the name of the field it is kept in; null clears it."""
+    changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
+    if body.model_settings is not None:
+        changes["model_settings"] = settings_asked(body.model_settings)
+    if body.last_message_at is not None:
+        changes["last_message_at"] = from_datetime(body.last_message_at)
+    if "archived" in changes:
+        changes["archived_at"] = now if changes.pop("archived") else None
+    return changes

@@ -1,0 +1,36 @@
+"""Cancelling runs, of an agent or of a conversation. The answer says of each run whether it is over."""
+
+from pydantic import BaseModel, ConfigDict
+
+from kelpie.core.ids import AgentId
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath, ThreadPath
+from kelpie.server.http.request_limits import Links
+from kelpie.server.http.router import resource
+from kelpie.server.letta.conversations.routes import OfAgent, thread_of
+
+router = resource("", "messages")
+
+
+class CancelBody(BaseModel):
+    """Which runs to cancel; all that have not ended when none are named."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    run_ids: Links | None = None
+
+
+@router.post("/agents/{agent_id}/messages/cancel", summary="Cancel runs of an agent", response_model=None)
+async def cancel_runs(kelpie: House, agent_id: AgentPath, body: CancelBody | None = None) -> Answer:
+    return Answer(await kelpie.cancelling.of_agent(agent_id, body.run_ids if body else None))
+
+
+@router.post(
+    "/conversations/{conversation_id}/cancel", summary="Cancel what runs in a conversation", response_model=None
+)
+async def cancel_conversation(kelpie: House, conversation_id: ThreadPath, agent_id: OfAgent = None) -> Answer:
+    thread = thread_of(conversation_id, agent_id)
+    if isinstance(thread, AgentId):
+        return Answer(await kelpie.cancelling.of_default(thread))
+    return Answer(await kelpie.cancelling.of_conversation(thread))

@@ -1,0 +1,67 @@
+"""An agent's model outside of a turn: the payload that a message would make, and questions without memory."""
+
+from typing import Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath, ThreadPath
+from kelpie.server.http.router import resource
+from kelpie.server.letta.conversations.routes import thread_of
+from kelpie.server.letta.messages.body import SendBody, send_command
+from kelpie.server.letta.messages.stream_shape import usage_shape
+
+router = resource("", "messages")
+
+
+class ThreadSend(SendBody):
+    """A message for a conversation, which streams unless told otherwise."""
+
+    agent_id: str | None = None
+    streaming: bool = True
+
+
+class Generate(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    prompt: str
+    system_prompt: str | None = None
+    override_model: str | None = None
+    response_schema: dict[str, Any] | None = None
+
+
+@router.post(
+    "/agents/{agent_id}/messages/preview-raw-payload", summary="Show what a message would send", response_model=None
+)
+async def preview_payload(kelpie: House, agent_id: AgentPath, body: SendBody) -> Response:
+    command = send_command(body, streaming=body.streaming)
+    payload = await kelpie.drafts.payload(agent_id, command.messages, deltas=command.deltas)
+    return Answer(orjson.Fragment(payload))
+
+
+@router.post(
+    "/conversations/{conversation_id}/messages/preview-raw-payload",
+    summary="Show what a message in a conversation would send",
+    response_model=None,
+)
+async def preview_conversation_payload(kelpie: House, conversation_id: ThreadPath, body: ThreadSend) -> Response:
+    thread = thread_of(conversation_id, body.agent_id)
+    command = send_command(body, streaming=body.streaming)
+    return Answer(orjson.Fragment(await kelpie.drafts.payload(thread, command.messages, deltas=command.deltas)))
+
+
+@router.post(
+    "/agents/{agent_id}/generate", summary="Ask an agent's model without the agent's memory", response_model=None
+)
+async def generate(kelpie: House, agent_id: AgentPath, body: Generate) -> Answer:
+    found = await kelpie.drafts.generate(
+        agent_id,
+        body.prompt,
+        system=body.system_prompt,
+        model=body.override_model,
+        schema=body.response_schema,
+    )
+    return Answer({"content": found.content, "model": found.model, "usage": usage_shape(found.usage, 0, None)})

@@ -1,0 +1,171 @@
+"""The conversations resource: threads of an agent, their records and what is said in them.
+
+An agent's own thread goes by the name `default`.
+"""
+
+from typing import Annotated, Literal
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict
+from starlette.responses import Response
+
+from kelpie.core.conversations.conversations import ArchiveStatus, ConversationQuery, ThreadQuery
+from kelpie.core.conversations.messages import MessageQuery
+from kelpie.core.errors import InvalidId, NotFound
+from kelpie.core.ids import AgentId, ConversationId, MessageId
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import LIMIT_MAX, After, Order, limit_query, message_cursor, page_of
+from kelpie.server.http.path_ids import ConversationPath, ThreadPath
+from kelpie.server.http.request_limits import Part
+from kelpie.server.http.router import resource
+from kelpie.server.letta.conversations.body import (
+    CreateConversation,
+    UpdateConversation,
+    conversation_changes,
+    new_conversation,
+)
+from kelpie.server.letta.conversations.shape import conversation_shape
+from kelpie.server.letta.messages.body import ThreadSendBody
+from kelpie.server.letta.messages.routes import STREAMS, respond
+from kelpie.server.letta.messages.shape import View, messages
+
+router = resource("/conversations", "conversations")
+
+OfAgent = Annotated[str | None, Query(description="The agent whose default conversation is meant.")]
+
+
+class ThreadBody(BaseModel):
+    """Whose default conversation is meant, where the path says `default`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    agent_id: str | None = None
+
+
+@router.post("/", summary="Open a conversation with an agent", response_model=None)
+async def create_conversation(kelpie: House, agent_id: str, body: CreateConversation | None = None) -> Answer:
+    new = new_conversation(body or CreateConversation())
+    return Answer(conversation_shape(await kelpie.conversations.create(AgentId.parse(agent_id), new)))
+
+
+@router.get("/", summary="List conversations", response_model=None)
+async def list_conversations(
+    kelpie: House,
+    agent_id: str | None = None,
+    limit: int = limit_query(50),
+    after: After = None,
+    summary_search: Part = None,
+    archive_status: ArchiveStatus = ArchiveStatus.all,
+    show_hidden_conversations: Annotated[bool, Query(description="(Kelpie) Also those made with `hidden`.")] = False,
+    order: Order = "desc",
+    order_by: Literal["created_at", "last_run_completion", "last_message_at"] = "created_at",
+) -> Answer:
+    query = ConversationQuery(
+        page=page_of(None, after, limit, order, order_by),
+        agent_id=None if agent_id is None else AgentId.parse(agent_id),
+        summary_search=summary_search,
+        archive_status=archive_status,
+        show_hidden=show_hidden_conversations,
+    )
+    return Answer([conversation_shape(found) for found in await kelpie.conversations.list(query)])
+
+
+@router.get("/{conversation_id}", summary="Read a conversation", response_model=None)
+async def retrieve_conversation(kelpie: House, conversation_id: ConversationPath) -> Answer:
+    return Answer(conversation_shape(*await kelpie.conversations.get(conversation_id)))
+
+
+@router.patch("/{conversation_id}", summary="Change a conversation", response_model=None)
+async def update_conversation(kelpie: House, conversation_id: ConversationPath, body: UpdateConversation) -> Answer:
+    changes = conversation_changes(body, kelpie.world.clock.now())
+    return Answer(conversation_shape(await kelpie.conversations.update(conversation_id, changes)))
+
+
+@router.delete("/{conversation_id}", summary="Close a conversation for good", response_model=None)
+async def delete_conversation(kelpie: House, conversation_id: ConversationPath) -> Answer:
+    await kelpie.conversations.delete(conversation_id)
+    return Answer(None)
+
+
+@router.post("/{conversation_id}/fork", summary="Begin a conversation with what another holds", response_model=None)
+async def fork_conversation(
+    kelpie: House,
+    conversation_id: ThreadPath,
+    agent_id: OfAgent = None,
+    message_id: Annotated[str | None, Query(description="The last message that is taken over.")] = None,
+    hidden: bool = False,
+) -> Answer:
+    origin = thread_of(conversation_id, agent_id)
+    forked = await kelpie.conversations.fork(origin, up_to=message_cursor(message_id), hidden=hidden)
+    return Answer(conversation_shape(forked))
+
+
+@router.post("/{conversation_id}/recompile", summary="Build a conversation's system message anew", response_model=None)
+async def recompile_conversation(
+    kelpie: House, conversation_id: ThreadPath, dry_run: bool = False, body: ThreadBody | None = None
+) -> Answer:
+    thread = thread_of(conversation_id, body.agent_id if body else None)
+    if isinstance(thread, AgentId):
+        return Answer(await kelpie.histories.recompile(thread, dry_run))
+    return Answer(await kelpie.conversations.recompile(thread, dry_run))
+
+
+@router.post(
+    "/{conversation_id}/messages",
+    summary="Send messages in a conversation",
+    responses=STREAMS,
+    response_model=None,
+)
+async def send_in_conversation(kelpie: House, conversation_id: ThreadPath, body: ThreadSendBody) -> Response:
+    agent_id, lane = await kelpie.conversations.lane(thread_of(conversation_id, body.agent_id))
+    return await respond(kelpie, agent_id, body, streaming=body.streaming, conversation=lane)
+
+
+@router.get("/{conversation_id}/messages", summary="Read a conversation's messages", response_model=None)
+async def list_conversation_messages(
+    kelpie: House,
+    conversation_id: ThreadPath,
+    agent_id: OfAgent = None,
+    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
+    order: Order = "desc",
+    order_by: Literal["created_at"] = "created_at",
+    group_id: str | None = None,
+    include_err: bool | None = None,
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Answer:
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    if conversation_id == "default" and agent_id is None:
+        return Answer([])  # nobody's thread: as with a conversation that does not exist
+    thread, count, newest = thread_of(conversation_id, agent_id), 100 if limit is None else limit, order == "desc"
+    if isinstance(thread, AgentId):
+        page = MessageQuery(count, message_cursor(after), message_cursor(before), newest, conversation_id="default")
+        found = await kelpie.histories.messages(thread, page)
+        rows = [row for row in found if group_id is None or row.group_id == group_id]
+    else:
+        query = ThreadQuery(count, _known(after), _known(before), newest, group_id)
+        rows = await kelpie.conversations.messages(thread, query)
+    return Answer(messages(rows, View(types=types)))
+
+
+def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | AgentId:
+    """The conversation, or the agent whose default one is meant. Raises NotFound for a default one of nobody."""
+    if conversation_id.startswith("agent-"):
+        return AgentId(conversation_id)
+    if conversation_id != "default":
+        return ConversationId(conversation_id)
+    if agent_id is None:
+        missing = NotFound("Conversation", conversation_id)
+        missing.args = (f"{missing}. Name the agent_id whose default conversation is meant",)
+        raise missing
+    return AgentId.parse(agent_id)
+
+
+def _known(text: str | None) -> MessageId | None:
+    """A cursor that is ignored when it cannot be one."""
+    try:
+        return None if text is None else MessageId.parse(text)
+    except InvalidId:
+        return None

@@ -1,0 +1,52 @@
+"""Context windows: where they go, and compaction on request."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from kelpie.agent.compaction.compactor import Compacted
+from kelpie.core.ids import ConversationId
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath, ThreadPath
+from kelpie.server.http.router import resource
+from kelpie.server.letta.conversations.routes import thread_of
+from kelpie.server.letta.conversations.window_shape import overview_shape
+
+router = resource("", "context windows")
+
+
+class CompactionBody(BaseModel):
+    """How to compact this time, field by field over the agent's own settings."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    compaction_settings: dict[str, Any] | None = None
+    agent_id: str | None = Field(None, description="Whose default conversation is meant, where the path says so.")
+
+
+OfConversation = Annotated[str | None, Query(description="One of its conversations; without it the default one.")]
+
+
+@router.get("/agents/{agent_id}/context", summary="See where an agent's context window goes", response_model=None)
+async def context_of_agent(kelpie: House, agent_id: AgentPath, conversation_id: OfConversation = None) -> Answer:
+    thread = None if conversation_id in (None, "default") else ConversationId.parse(conversation_id)
+    return Answer(overview_shape(await kelpie.windows.overview(agent_id, thread)))
+
+
+@router.post("/agents/{agent_id}/summarize", summary="Compact an agent's context", response_model=None)
+async def compact_agent(kelpie: House, agent_id: AgentPath, body: CompactionBody | None = None) -> Answer:
+    return Answer(_shape(await kelpie.windows.compact(agent_id, body.compaction_settings if body else None)))
+
+
+@router.post("/conversations/{conversation_id}/compact", summary="Compact a conversation", response_model=None)
+async def compact_conversation(
+    kelpie: House, conversation_id: ThreadPath, body: CompactionBody | None = None
+) -> Answer:
+    thread = thread_of(conversation_id, body.agent_id if body else None)
+    return Answer(_shape(await kelpie.windows.compact(thread, body.compaction_settings if body else None)))
+
+
+def _shape(done: Compacted) -> dict[str, Any]:
+    return {"summary": done.summary, "num_messages_before": done.before, "num_messages_after": done.after}

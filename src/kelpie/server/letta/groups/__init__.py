@@ -1,0 +1,1 @@
+"""Groups of agents: requests and responses."""

@@ -1,0 +1,135 @@
+"""Writing to a group, as one answer or as a stream. Letta has no such route any more; ours answers as an agent does,
+and every message tells which of the agents speaks.
+
+A member that fails is told beside what the others say, as `kelpie_failures`: the stream's protocol knows errors only as
+its end.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response
+
+from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
+from kelpie.agent.multi_agent.group_chat import Ended, Failed, Listener, Spoke
+from kelpie.core.errors import InvalidInput, InvariantBroken
+from kelpie.server.http import sse
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.errors import Halfway, error_frame, refusal
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import GroupPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.sse import EventStream
+from kelpie.server.letta.messages.body import SendBody, send_command
+from kelpie.server.letta.messages.shape import View, envelope
+from kelpie.server.letta.messages.stream_shape import shown, stop_shape, usage_shape
+
+router = resource("/groups", "groups")
+
+_STREAMS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "What the group's agents say; with `streaming`, as server-sent events.",
+        "content": {"text/event-stream": {}},
+    }
+}
+_NOT_IN_GROUPS = ("background", "client_tools", "override_model", "override_system", "system", "stream_tokens")
+
+
+@router.post("/{group_id}/messages", summary="Send messages to a group", responses=_STREAMS, response_model=None)
+async def send_group_message(kelpie: House, group_id: GroupPath, body: SendBody) -> Response:
+    if body.streaming:
+        return await _streamed(kelpie, group_id, body)
+    return Answer(await _whole(await _sent(kelpie, group_id, body, streaming=False), body.view))
+
+
+@router.post(
+    "/{group_id}/messages/stream",
+    summary="Send messages to a group and stream what its agents say",
+    responses=_STREAMS,
+    response_model=None,
+)
+async def stream_group_message(kelpie: House, group_id: GroupPath, body: SendBody) -> Response:
+    return await _streamed(kelpie, group_id, body)
+
+
+async def _sent(kelpie: House, group_id: GroupPath, body: SendBody, *, streaming: bool) -> Listener:
+    for name in _NOT_IN_GROUPS:
+        if getattr(body, name, None):
+            raise InvalidInput(name, "has no meaning in a group; leave it out, or write to the agent itself")
+    send = send_command(body, streaming=streaming, max_steps=kelpie.settings.max_steps)
+    if send.answers:
+        raise InvalidInput("messages", "what a call waits for is sent to the agent that made it, not to its group")
+    return await kelpie.groups.send(group_id, send)
+
+
+async def _whole(ear: Listener, view: View) -> dict[str, Any]:
+    """The answer that is not streamed. Raises what the meeting failed with."""
+    found, failures = list[dict[str, Any]](), list[dict[str, Any]]()
+    async with aclosing(ear.events()) as events:
+        async for event in events:
+            match event:
+                case Spoke():
+                    found += _said(event, ear, view)
+                case Failed():
+                    failures.append(_failure(event))
+                case Ended():
+                    if event.error:
+                        raise Halfway(event.error) if found else event.error
+                    return {
+                        "messages": found,
+                        "stop_reason": stop_shape(event.stop_reason),
+                        "usage": usage_shape(event.usage, event.step_count, None, event.run_ids),
+                        "logprobs": None,
+                        "turns": None,
+                        "kelpie_failures": failures,
+                    }
+    raise InvariantBroken(f"{ear.group_id}: the events of a meeting ended without its end")
+
+
+async def _streamed(kelpie: House, group_id: GroupPath, body: SendBody) -> EventStream:
+    ear = await _sent(kelpie, group_id, body, streaming=True)
+    world, settings = kelpie.world, kelpie.settings
+
+    def ping() -> bytes:
+        return sse.frame(envelope("ping", f"ping-{world.ids.uuid()}", at=world.clock.now(), otid=None))
+
+    pings = ping if body.include_pings else None
+    return EventStream(_frames(ear, body.view), ping=pings, ping_s=settings.ping_s, stall_s=settings.stall_s)
+
+
+async def _frames(ear: Listener, view: View) -> AsyncIterator[bytes]:
+    failures: list[dict[str, Any]] = []
+    async with aclosing(ear.events()) as events:
+        async for event in events:
+            match event:
+                case Spoke():
+                    for message in _said(event, ear, view):
+                        yield sse.frame(message)
+                case Failed():
+                    failures.append(_failure(event))
+                case Ended():
+                    told = {"kelpie_failures": failures} if failures else {}
+                    yield sse.frame(stop_shape(event.stop_reason) | told)
+                    if event.error:
+                        yield sse.error(error_frame(event.error, None))
+                    else:
+                        yield sse.frame(usage_shape(event.usage, event.step_count, None, event.run_ids))
+                    yield sse.DONE
+
+
+def _said(spoke: Spoke, ear: Listener, view: View) -> list[dict[str, Any]]:
+    """What one of the agents says: its messages, each with who it is."""
+    match spoke.event:
+        case MessageCommitted():
+            who = {"sender_id": spoke.member.id, "group_id": ear.group_id}
+            return [m | who | {"name": m["name"] or spoke.member.name} for m in shown(spoke.event, view)]
+        case TurnEnded() | Lagged():
+            raise InvariantBroken(f"{spoke.run_id}: a meeting told of the end of a turn")
+        case _:
+            return []
+
+
+def _failure(failed: Failed) -> dict[str, Any]:
+    told = refusal(failed.error)
+    return {"agent_id": failed.member.id, "name": failed.member.name, "run_id": failed.run_id, "message": told.message}

@@ -1,0 +1,173 @@
+"""What a client may say about MCP servers, in the words of both of Letta's APIs for them."""
+
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.tools.mcp_servers import McpConfig, McpServerType, bare_token, check_address
+from kelpie.tools.registry.mcp_servers import Change
+
+ITEMS_MAX = 1000
+
+Texts = Annotated[list[str], Field(max_length=ITEMS_MAX)]
+Pairs = Annotated[dict[str, str], Field(max_length=ITEMS_MAX)]
+
+
+def _public(url: str) -> str:
+    try:
+        return check_address("server_url", url)
+    except InvalidInput as error:
+        raise ValueError(error.remedy) from None
+
+
+Address = Annotated[str, AfterValidator(_public)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StdioConfig(_Strict):
+    """A server that is a program on this machine. Registering it does not start it."""
+
+    mcp_server_type: Literal["stdio"] = "stdio"
+    command: str
+    args: Texts
+    env: Pairs | None = None
+
+
+class _NetworkConfig(_Strict):
+    server_url: Address
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: Pairs | None = None
+
+
+class SseConfig(_NetworkConfig):
+    mcp_server_type: Literal["sse"] = "sse"
+
+
+class HttpConfig(_NetworkConfig):
+    mcp_server_type: Literal["streamable_http"] = "streamable_http"
+
+
+class CreateServer(_Strict):
+    server_name: str
+    config: Annotated[StdioConfig | SseConfig | HttpConfig, Field(discriminator="mcp_server_type")]
+
+
+class StdioChange(_Strict):
+    mcp_server_type: Literal["stdio"] = "stdio"
+    command: str | None
+    args: Texts | None
+    env: Pairs | None = None
+
+
+class _NetworkChange(_Strict):
+    server_url: Address | None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: Pairs | None = None
+
+
+class SseChange(_NetworkChange):
+    mcp_server_type: Literal["sse"] = "sse"
+
+
+class HttpChange(_NetworkChange):
+    mcp_server_type: Literal["streamable_http"] = "streamable_http"
+
+
+class UpdateServer(_Strict):
+    """Changes to a server; what is left out or null stays."""
+
+    server_name: str | None = None
+    config: Annotated[StdioChange | SseChange | HttpChange, Field(discriminator="mcp_server_type")]
+
+
+class OldServer(BaseModel):
+    """A server in the words of the older API; without a `type`, what is given tells which kind it is."""
+
+    server_name: str
+    type: McpServerType | None = None
+    command: str | None = None
+    args: Texts | None = None
+    env: Pairs | None = None
+    server_url: Address | None = None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: Pairs | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> "OldServer":
+        if self.type is None:
+            self.type = McpServerType.sse if self.command is None else McpServerType.stdio
+        if self.type is McpServerType.stdio and (self.command is None or self.args is None):
+            raise ValueError("a stdio server needs command and args")
+        if self.type is not McpServerType.stdio and self.server_url is None:
+            raise ValueError("a server on the network needs server_url")
+        return self
+
+
+class OldChange(_Strict):
+    """Changes to a server in the words of the older API; what is left out or null stays."""
+
+    server_name: str | None = None
+    stdio_config: OldServer | None = None
+    server_url: Address | None = None
+    token: str | None = None
+    auth_header: str | None = None
+    auth_token: str | None = None
+    custom_headers: Pairs | None = None
+
+
+def new_config(body: StdioConfig | SseConfig | HttpConfig) -> McpConfig:
+    return replace(McpConfig(McpServerType(body.mcp_server_type)), **_values(body.model_dump()))
+
+
+def old_config(body: OldServer) -> McpConfig:
+    assert body.type is not None, "filled in when it was validated"
+    return replace(McpConfig(body.type), **_values(body.model_dump()))
+
+
+def config_change(body: StdioChange | SseChange | HttpChange) -> Change:
+    """What the body makes of a configuration. It raises InvalidInput when that is of another kind."""
+    wanted = McpServerType(body.mcp_server_type)
+
+    def change(before: McpConfig) -> McpConfig:
+        if before.server_type is not wanted:
+            raise InvalidInput(
+                "config.mcp_server_type",
+                f"the server is '{before.server_type}' and cannot become '{wanted}'; register another server",
+            )
+        return replace(before, **_values(body.model_dump(exclude_none=True)))
+
+    return change
+
+
+def old_change(body: OldChange) -> Change:
+    def change(before: McpConfig) -> McpConfig:
+        stdio = before.server_type is McpServerType.stdio
+        given = body.model_dump(exclude_none=True, exclude={"server_name", "stdio_config"})
+        if (body.stdio_config is not None and not stdio) or (stdio and given):
+            raise InvalidInput("type", f"the server is '{before.server_type}'; change only what such a server has")
+        if body.stdio_config is not None:
+            given = body.stdio_config.model_dump(exclude_none=True)
+        if "token" in given:
+            given["auth_token"] = given.pop("token")
+        return replace(before, **_values(given))
+
+    return change
+
+
+def _values(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `McpConfig` among those of a body."""
+    names = ("command", "env", "server_url", "auth_header", "custom_headers")
+    values = {name: given[name] for name in names if name in given}
+    if given.get("args") is not None:
+        values["args"] = tuple(given["args"])
+    if "auth_token" in given:
+        values["token"] = bare_token(given["auth_token"])
+    return values

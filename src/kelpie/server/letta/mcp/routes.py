@@ -1,0 +1,86 @@
+"""MCP servers as records, through Letta's newer API and its older one, which goes by names.
+
+A record starts nothing: what speaks to a server is refused until there is something that does.
+"""
+
+from starlette.responses import Response
+
+from kelpie.core.errors import InvalidInput, NotFound
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.router import resource
+from kelpie.server.letta.mcp.body import (
+    CreateServer,
+    OldChange,
+    OldServer,
+    UpdateServer,
+    config_change,
+    new_config,
+    old_change,
+    old_config,
+)
+from kelpie.server.letta.mcp.shape import old_shape, server_shape
+
+router = resource("/mcp-servers", "mcp-servers")
+old_router = resource("/tools/mcp/servers", "mcp-servers")
+
+
+@router.get("/", summary="List MCP servers", response_model=None)
+async def list_servers(kelpie: House) -> Answer:
+    return Answer([server_shape(server) for server in await kelpie.mcp_servers.list()])
+
+
+@router.post("/", summary="Register an MCP server, without starting it", response_model=None)
+async def create_server(kelpie: House, body: CreateServer) -> Answer:
+    return Answer(server_shape(await kelpie.mcp_servers.create(body.server_name, new_config(body.config))))
+
+
+@router.get("/{mcp_server_id}", summary="Read an MCP server", response_model=None)
+async def retrieve_server(kelpie: House, mcp_server_id: str) -> Answer:
+    return Answer(server_shape(await kelpie.mcp_servers.get(mcp_server_id)))
+
+
+@router.patch("/{mcp_server_id}", summary="Change an MCP server", response_model=None)
+async def update_server(kelpie: House, mcp_server_id: str, body: UpdateServer) -> Answer:
+    server = await kelpie.mcp_servers.update(mcp_server_id, body.server_name, config_change(body.config))
+    return Answer(server_shape(server))
+
+
+@router.delete("/{mcp_server_id}", summary="Remove an MCP server", status_code=204, response_model=None)
+async def delete_server(kelpie: House, mcp_server_id: str) -> Response:
+    try:
+        await kelpie.mcp_servers.delete(mcp_server_id)
+    except NotFound as error:
+        raise InvalidInput("mcp_server_id", str(error)) from None  # Letta's clients expect 400 here
+    return Response(status_code=204)
+
+
+@router.get("/{mcp_server_id}/tools", summary="List the tools stored for an MCP server", response_model=None)
+async def list_server_tools(mcp_server_id: str) -> Answer:
+    """None yet: they are stored when a server is spoken to. An unknown server has none either, as in Letta."""
+    return Answer([])
+
+
+# --- the older API --------------------------------------------------------------------------------------------------
+
+
+@old_router.get("", summary="MCP servers by name", response_model=None)
+async def map_servers(kelpie: House) -> Answer:
+    return Answer({server.server_name: old_shape(server) for server in await kelpie.mcp_servers.list()})
+
+
+@old_router.put("", summary="Register an MCP server, without starting it", response_model=None)
+async def put_server(kelpie: House, body: OldServer) -> Answer:
+    _, servers = await kelpie.mcp_servers.add(body.server_name, old_config(body))
+    return Answer([old_shape(server) for server in servers])
+
+
+@old_router.patch("/{mcp_server_name}", summary="Change an MCP server by name", response_model=None)
+async def update_server_by_name(kelpie: House, mcp_server_name: str, body: OldChange) -> Answer:
+    server = await kelpie.mcp_servers.update_by_name(mcp_server_name, body.server_name, old_change(body))
+    return Answer(old_shape(server))
+
+
+@old_router.delete("/{mcp_server_name}", summary="Remove an MCP server by name", response_model=None)
+async def delete_server_by_name(kelpie: House, mcp_server_name: str) -> Answer:
+    return Answer([old_shape(server) for server in await kelpie.mcp_servers.delete_by_name(mcp_server_name)])

@@ -1,0 +1,33 @@
+"""An MCP server as Letta's clients see it, through the newer API and the older one."""
+
+from typing import Any
+
+from kelpie.core.tools.mcp_servers import McpConfig, McpServer, McpServerType
+
+
+def server_shape(server: McpServer) -> dict[str, Any]:
+    return {
+        "mcp_server_type": server.config.server_type,
+        **_config(server.config),
+        "id": server.id,
+        "server_name": server.server_name,
+    }
+
+
+def old_shape(server: McpServer) -> dict[str, Any]:
+    return {"server_name": server.server_name, "type": server.config.server_type, **_config(server.config)}
+
+
+def _config(config: McpConfig) -> dict[str, Any]:
+    if config.server_type is McpServerType.stdio:
+        return {
+            "command": config.command,
+            "args": list(config.args),
+            "env": None if config.env is None else dict(config.env),
+        }
+    return {
+        "server_url": config.server_url,
+        "auth_header": config.auth_header,
+        "auth_token": config.shown_token,
+        "custom_headers": None if config.custom_headers is None else dict(config.custom_headers),
+    }

@@ -1,0 +1,73 @@
+"""Messages of all agents: read through, searched, and handed in from elsewhere.
+
+A search says in its headers how it was made, and when it could not be made as asked, why: its results are a bare list.
+"""
+
+from typing import Annotated
+
+from fastapi import Query
+
+from kelpie.core.conversations.messages import MessageQuery
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import LIMIT_MAX, Order, message_cursor
+from kelpie.server.http.path_ids import AgentPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.search_headers import how_shape
+from kelpie.server.letta.message_search.body import (
+    CaptureMessages,
+    SearchAgentMessages,
+    SearchMessages,
+    captured,
+    page_of,
+    search_of,
+)
+from kelpie.server.letta.message_search.shape import found_shape, ranked_shape
+from kelpie.server.letta.messages.shape import View, messages
+from kelpie.server.letta.runs.routes import conversation_of
+
+router = resource("", "messages")
+
+
+@router.get("/messages/", summary="Read the messages of all agents", response_model=None)
+async def list_all_messages(
+    kelpie: House,
+    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
+    order: Annotated[Order, Query(description="Whether the newest or the oldest are picked.")] = "desc",
+    conversation_id: str | None = None,
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Answer:
+    query = MessageQuery(
+        limit=100 if limit is None else limit,
+        after=message_cursor(after),
+        before=message_cursor(before),
+        descending=order == "desc",
+        conversation_id=conversation_of(conversation_id),
+    )
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    return Answer(messages(await kelpie.recall.list(query), View(types=types)))
+
+
+@router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
+async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
+    recalled = await kelpie.recall.search(search_of(body))
+    found = [found_shape(message) for message, _ in page_of(body, recalled.found)]
+    return Answer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
+
+
+@router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
+async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Answer:
+    recalled, user = await kelpie.recall.search(search_of(body)), kelpie.caller.user_id
+    places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
+    found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
+    return Answer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
+
+
+@router.post(
+    "/agents/{agent_id}/messages/capture", summary="Store what was said elsewhere in a history", response_model=None
+)
+async def capture_messages(kelpie: House, agent_id: AgentPath, body: CaptureMessages) -> Answer:
+    kept = await kelpie.recall.add(agent_id, captured(body))
+    return Answer({"success": True, "messages_created": len(kept), "run_ids": []})

@@ -1,0 +1,1 @@
+"""Messages to agents: requests, responses and streams."""

@@ -1,0 +1,189 @@
+"""What a client may send to an agent, and its translation into a command for the agent's lane."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kelpie.agent.turn.send_request import MAX_STEPS_DEFAULT, Send
+from kelpie.core.agents.turn_overrides import Override, Skill
+from kelpie.core.conversations.messages import NewMessage, Role
+from kelpie.core.errors import InvalidInput
+from kelpie.server.http.errors import Unprocessable
+from kelpie.server.letta.compatibility import unsupported
+from kelpie.server.letta.messages.approval_body import CLIENT_TOOLS_MAX, Answering, ClientToolBody, client_tools
+from kelpie.server.letta.messages.content_body import Content, content_parts
+from kelpie.server.letta.messages.shape import View
+
+MESSAGES_MAX = 1000
+STEPS_MAX = 10_000
+SKILLS_MAX = 200
+SKILL_CHARS_MAX = 2_000
+
+
+class MessageBody(Answering):
+    """One message. Approvals and results of client tools have their own type."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["message", "approval", "tool_return"] | None = "message"
+    role: Literal["user", "system", "assistant"] | None = None
+    content: Content | None = None
+    name: str | None = None
+    otid: str | None = Field(None, description="The client's own id for this message; made up when left out.")
+    sender_id: str | None = None
+    group_id: str | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "MessageBody":
+        if self.kind == "message" and (self.role is None or self.content is None):
+            raise ValueError("a message needs role and content")
+        return self
+
+    @property
+    def kind(self) -> str:
+        if self.approvals is not None or self.approve is not None:
+            return "approval"
+        return "tool_return" if self.tool_returns is not None else self.type or "message"
+
+
+class ClientSkill(BaseModel):
+    """A skill of the client's surroundings: where its description is, and what it is for."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(max_length=SKILL_CHARS_MAX)
+    description: str = Field(max_length=SKILL_CHARS_MAX)
+    location: str = Field(max_length=SKILL_CHARS_MAX)
+
+
+class SendBody(BaseModel):
+    """Messages for an agent: exactly one of `input` and `messages`."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input: Content | None = Field(None, description="What the user says: text or a list of parts.")
+    messages: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX)] | None = None
+    max_steps: int | None = Field(
+        None, ge=0, le=STEPS_MAX, description="Model calls at most; without it, the server's default."
+    )
+    use_assistant_message: bool = True
+    assistant_message_tool_name: str = "send_message"
+    assistant_message_tool_kwarg: str = "message"
+    include_return_message_types: list[str] | None = None
+    include_compaction_messages: bool = False
+    streaming: bool = Field(False, description="Answer with server-sent events.")
+    stream_tokens: bool = Field(False, description="Stream the model's words as they come, not whole messages.")
+    include_pings: bool = True
+    kelpie_stop_on_disconnect: bool = Field(
+        False, description="(Kelpie) Whether the turn is cancelled when the client leaves its stream."
+    )
+    background: bool = False
+    client_tools: Annotated[list[ClientToolBody], Field(max_length=CLIENT_TOOLS_MAX)] | None = Field(
+        None, description="Tools that the client runs: a call of one ends the turn and waits for its result."
+    )
+    client_skills: Annotated[list[ClientSkill], Field(max_length=SKILLS_MAX)] | None = Field(
+        None, description="What the client's surroundings know how to do; named in the prompt of this turn."
+    )
+    override_model: str | None = Field(None, description="The handle of another model, for this turn alone.")
+    override_system: str | None = Field(None, description="Another system prompt as it stands, for this turn alone.")
+    system: str | None = Field(None, description="The same as override_system.")
+    return_logprobs: bool = False
+    top_logprobs: int | None = None
+    return_token_ids: bool = False
+
+    @model_validator(mode="after")
+    def _has_one_input(self) -> "SendBody":
+        if (self.input is None) == (self.messages is None):
+            raise ValueError("give exactly one of 'input' and 'messages'")
+        return self
+
+    @property
+    def view(self) -> View:
+        types = self.include_return_message_types
+        return View(
+            self.use_assistant_message,
+            self.assistant_message_tool_name,
+            self.assistant_message_tool_kwarg,
+            None if types is None else frozenset(types),
+            self.include_compaction_messages,
+        )
+
+
+class AsyncBody(SendBody):
+    """The same for a send that nobody waits for."""
+
+    callback_url: str | None = Field(
+        None, max_length=2048, description="Who is told by a POST when the run has ended: an http or https address."
+    )
+
+
+class ThreadSendBody(SendBody):
+    """The same for a conversation, where the answer comes as a stream unless that is switched off."""
+
+    agent_id: str | None = Field(None, description="Whose conversation is meant, where the path says `default`.")
+    streaming: bool = Field(True, description="Answer with server-sent events.")
+
+
+def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_DEFAULT) -> Send:
+    """The command for the agent. Raises InvalidInput, or Unprocessable when options contradict each other."""
+    if not streaming:
+        _refuse_streaming_options(body)
+    unsupported.refuse({name: getattr(body, name) for name in unsupported.SEND_FIELDS}, unsupported.SEND_FIELDS)
+    if body.messages is not None and not body.messages:
+        raise Unprocessable("messages: must not be empty")
+    given = body.messages or ()
+    if body.input is not None:
+        messages = (NewMessage(Role.user, content_parts(body.input, "input")),)
+    else:
+        messages = tuple(new_message(message) for message in given if message.kind == "message")
+    answering = [message for message in given if message.kind != "message"]
+    answers = tuple(answer for message in answering for answer in message.answers())
+    if answering and not answers:
+        raise InvalidInput("approvals", "answer at least one of the tool calls that wait")
+    return Send(
+        messages,
+        answers=answers,
+        partial=any(message.partial for message in answering),
+        client_tools=client_tools(body.client_tools or []),
+        max_steps=max_steps if body.max_steps is None else body.max_steps,
+        deltas=streaming and body.stream_tokens,
+        run_type="send_message_streaming" if streaming else "send_message",
+        override=_override(body),
+        override_model=body.override_model or None,
+        request_config={
+            "use_assistant_message": body.use_assistant_message,
+            "assistant_message_tool_name": body.assistant_message_tool_name,
+            "assistant_message_tool_kwarg": body.assistant_message_tool_kwarg,
+            "include_return_message_types": body.include_return_message_types,
+            **({"include_compaction_messages": True} if body.include_compaction_messages else {}),
+        },
+    )
+
+
+def _override(body: SendBody) -> Override | None:
+    skills = tuple(Skill(each.name, each.description, each.location) for each in body.client_skills or ())
+    system = body.system if body.override_system is None else body.override_system
+    return Override(None, system, skills) if skills or system is not None else None
+
+
+def new_message(body: MessageBody) -> NewMessage:
+    """Raises InvalidInput."""
+    return NewMessage(
+        Role(body.role or Role.user),
+        content_parts(body.content or "", "content"),
+        name=body.name,
+        otid=body.otid,
+        sender_id=body.sender_id,
+        group_id=body.group_id,
+    )
+
+
+def _refuse_streaming_options(body: SendBody) -> None:
+    given = {
+        "stream_tokens": body.stream_tokens,
+        "background": body.background,
+        "include_pings": not body.include_pings,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise Unprocessable(f"{name}: only has a meaning with streaming=true")

@@ -1,0 +1,178 @@
+"""Sending messages to an agent, as one answer or as a stream, and reading its history."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import HTTPException, Query
+from starlette.responses import Response
+
+from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.turn_events import Compacting, Lagged, MessageCommitted, TurnEnded
+from kelpie.core.conversations.messages import MessageQuery
+from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.errors import Halfway, Unprocessable
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import LIMIT_MAX, Order
+from kelpie.server.http.path_ids import AgentPath, MessagePath
+from kelpie.server.http.router import resource
+from kelpie.server.http.sdk_version import SdkV1
+from kelpie.server.http.sse import EventStream
+from kelpie.server.letta.messages.background_stream import following
+from kelpie.server.letta.messages.body import SendBody, send_command
+from kelpie.server.letta.messages.shape import View, messages, wire_messages
+from kelpie.server.letta.messages.stream_shape import Frames, shown, stop_shape, told, usage_shape
+
+router = resource("", "messages")
+
+WRITE_BYTES = 64 * 1024  # of frames that go out together
+
+STREAMS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The agent's messages; with `streaming`, as server-sent events.",
+        "content": {"text/event-stream": {}},
+    }
+}
+
+
+@router.post("/agents/{agent_id}/messages", summary="Send messages to an agent", responses=STREAMS, response_model=None)
+async def send_message(kelpie: House, agent_id: AgentPath, body: SendBody, sdk_v1: SdkV1) -> Response:
+    if body.streaming and not sdk_v1:
+        raise Unprocessable("streaming: only clients of SDK 1.x may ask for it here; use /messages/stream")
+    return await respond(kelpie, agent_id, body, streaming=body.streaming)
+
+
+@router.post(
+    "/agents/{agent_id}/messages/stream",
+    summary="Send messages to an agent and stream its answer",
+    responses=STREAMS,
+    response_model=None,
+)
+async def stream_message(kelpie: House, agent_id: AgentPath, body: SendBody) -> Response:
+    return await respond(kelpie, agent_id, body, streaming=True)
+
+
+@router.get("/agents/{agent_id}/messages", summary="Read an agent's history", response_model=None)
+async def list_messages(
+    kelpie: House,
+    agent_id: AgentPath,
+    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
+    order: Annotated[Order, Query(description="Whether the newest or the oldest are picked.")] = "desc",
+    conversation_id: str | None = None,
+    group_id: str | None = None,
+    use_assistant_message: bool = True,
+    assistant_message_tool_name: str = "send_message",
+    assistant_message_tool_kwarg: str = "message",
+    include_return_message_types: Annotated[list[str] | None, Query()] = None,
+) -> Answer:
+    query = MessageQuery(
+        limit=100 if limit is None else limit,
+        after=_cursor(after),
+        before=_cursor(before),
+        descending=order == "desc",
+        conversation_id=conversation_id,
+    )
+    types = None if include_return_message_types is None else frozenset(include_return_message_types)
+    view = View(use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg, types)
+    rows = await kelpie.histories.messages(agent_id, query)
+    return Answer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
+
+
+@router.patch("/agents/{agent_id}/messages/{message_id}", summary="Refused: messages stay as they are", deprecated=True)
+async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
+    raise HTTPException(405, "Messages cannot be edited; send a new one.")
+
+
+@router.get("/messages/{message_id}", summary="Read one message", response_model=None)
+async def retrieve_message(kelpie: House, message_id: MessagePath) -> Answer:
+    return Answer(wire_messages(await kelpie.histories.message(message_id)))
+
+
+async def respond(
+    kelpie: House, agent_id: AgentId, body: SendBody, *, streaming: bool, conversation: str | None = None
+) -> Response:
+    """Hands messages to an agent and gives its answer, as a stream or whole.
+
+    Whoever names the conversation has it alone: while it has a turn, another is refused. Raises what sending raises.
+    """
+    send = send_command(body, streaming=streaming, max_steps=kelpie.settings.max_steps)
+    if conversation is not None:
+        send = replace(send, conversation=conversation, alone=True, run_type="send_conversation_message")
+    if body.background:
+        run = await kelpie.streams.accept(agent_id, send)
+        return following(kelpie, run, include_pings=body.include_pings)
+    turn = await kelpie.sending.send(agent_id, send)
+    return _streamed(kelpie, agent_id, body, turn) if streaming else Answer(await _whole(turn, body.view))
+
+
+async def _whole(turn: Turn, view: View) -> dict[str, Any]:
+    """The answer to a send that is not streamed. Raises what the turn failed with."""
+    found: list[dict[str, Any]] = []
+    began = False  # whether anything of the turn is in the history
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            match event:
+                case MessageCommitted():
+                    began = True
+                    found += shown(event, view)
+                case Compacting():
+                    found += told(event, view)
+                case TurnEnded():
+                    if event.error:
+                        raise Halfway(event.error) if began else event.error
+                    return {
+                        "messages": found,
+                        "stop_reason": stop_shape(event.stop_reason, event.detail, event.budget),
+                        "usage": usage_shape(event.usage, event.step_count, event.context_tokens, event.run_ids),
+                        "logprobs": None,
+                        "turns": None,
+                    }
+                case Lagged():
+                    # A status that the SDKs do not retry: the turn goes on, and a second one would double it.
+                    raise HTTPException(413, f"The answer is too large; read the messages of {event.run_id}.")
+                case _:
+                    pass
+    raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
+
+
+def _streamed(kelpie: House, agent_id: AgentId, body: SendBody, turn: Turn) -> EventStream:
+    frames = Frames(agent_id, turn.run_id, body.view)
+    world = kelpie.world
+    ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
+    settings = kelpie.settings
+    told = _until_left(turn, frames) if body.kelpie_stop_on_disconnect else _frames(turn, frames)
+    return EventStream(told, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
+
+
+async def _until_left(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:
+    """The same for a client that wants the turn to end with its stream."""
+    try:
+        async with aclosing(_frames(turn, frames)) as told:
+            async for data in told:
+                yield data
+    finally:
+        if not turn.has_ended:
+            turn.cancellation.wish()
+
+
+async def _frames(turn: Turn, frames: Frames) -> AsyncGenerator[bytes, None]:
+    """What is there already goes out in one write: the busier the server, the fewer writes a turn needs."""
+    pending = b""
+    async with aclosing(turn.events()) as events:
+        async for event in events:
+            pending += b"".join(frames.of(event))
+            if pending and not (turn.has_more and len(pending) < WRITE_BYTES):
+                yield pending
+                pending = b""
+
+
+def _cursor(text: str | None) -> MessageId | None:
+    try:
+        return None if text is None else MessageId.parse(text)
+    except InvalidId:
+        raise NotFound("Message", text or "") from None

@@ -1,0 +1,1 @@
+"""Models: requests and responses."""

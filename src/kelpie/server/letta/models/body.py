@@ -1,0 +1,113 @@
+"""How clients ask for a model's settings, new ways and old.
+
+Sending `model_settings` at all brings Letta's defaults for that provider with it; agents made without keep the
+model's own. The longest reply is only taken over when it was really sent.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from kelpie.core.models.response_formats import check_format
+
+BUDGET_TOKENS_MIN = 1024  # what Anthropic accepts at least
+
+# Those of the SDKs, whether or not there is such a provider here: settings outlive the model they were made for. Then
+# ours that the SDKs do not know.
+ProviderType = Literal[
+    "anthropic", "azure", "baseten", "bedrock", "cerebras", "chatgpt_oauth", "deepseek", "fireworks", "google_ai",
+    "google_vertex", "groq", "hugging-face", "letta", "lmstudio_openai", "minimax", "mistral", "moonshot",
+    "moonshot_coding", "ollama", "openai", "openrouter", "sglang", "together", "vllm", "xai", "zai", "zai_coding",
+    "kelpie", "llamacpp", "lmstudio", "localai",
+]  # fmt: skip
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "openai": {"temperature": 0.7, "reasoning": {"reasoning_effort": "high"}, "strict": True},
+    "anthropic": {"temperature": 1.0, "thinking": {"type": "enabled", "budget_tokens": 1024}, "strict": False},
+}
+_TEMPERATURE_DEFAULT = 0.7
+
+
+class Thinking(BaseModel):
+    """How a model of Anthropic's thinks before it answers."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal["enabled", "disabled", "adaptive"] = "enabled"
+    budget_tokens: Annotated[int, Field(ge=0, le=2**53)] = BUDGET_TOKENS_MIN
+
+    @model_validator(mode="after")
+    def _budget_is_enough(self) -> Self:
+        if self.type == "enabled" and self.budget_tokens < BUDGET_TOKENS_MIN:
+            raise ValueError(f"budget_tokens: use at least {BUDGET_TOKENS_MIN}, or the type 'disabled'")
+        return self
+
+
+def _checked(value: dict[str, Any]) -> dict[str, Any]:
+    check_format(value)
+    return value
+
+
+ResponseFormat = Annotated[dict[str, Any], AfterValidator(_checked)]
+"""`{"type": "text" | "json_object"}`, or `{"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}`."""
+
+
+class ModelSettings(BaseModel):
+    """Settings of a provider; further fields are kept as they are."""
+
+    model_config = ConfigDict(extra="allow")
+
+    provider_type: ProviderType
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_output_tokens: Annotated[int, Field(gt=0, le=2**53)] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: dict[str, Any] | None = None
+    thinking: Thinking | None = None
+    response_format: ResponseFormat | None = None
+    strict: bool | None = None
+
+
+def settings_asked(body: ModelSettings) -> dict[str, Any]:
+    """What was asked for, with the defaults that asking brings along."""
+    defaults = {"temperature": _TEMPERATURE_DEFAULT, "parallel_tool_calls": True} | _DEFAULTS.get(
+        body.provider_type, {}
+    )
+    return defaults | body.model_dump(exclude_none=True)
+
+
+class LlmConfig(BaseModel):
+    """The old way to choose a model; only what chooses one is read."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str
+    handle: str | None = None
+    model_endpoint_type: str | None = None
+    provider_name: str | None = None
+    context_window: Annotated[int, Field(gt=0, le=2**53)] | None = None
+    max_tokens: Annotated[int, Field(gt=0, le=2**53)] | None = None
+    parallel_tool_calls: bool | None = None
+
+    def asked(self) -> dict[str, Any]:
+        handle = self.handle or f"{self.provider_name or self.model_endpoint_type or 'openai'}/{self.model}"
+        fields = {
+            "model": handle,
+            "context_window_limit": self.context_window,
+            "max_tokens": self.max_tokens,
+            "parallel_tool_calls": self.parallel_tool_calls,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+class EmbeddingConfig(BaseModel):
+    """The old way to choose an embedding model."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    embedding_model: str
+    embedding_endpoint_type: str | None = None
+    handle: str | None = None
+    embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31 - 1)] | None = None
+
+    def asked(self) -> dict[str, Any]:
+        return {"embedding": self.handle or f"{self.embedding_endpoint_type or 'openai'}/{self.embedding_model}"}

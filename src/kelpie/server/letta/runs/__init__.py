@@ -1,0 +1,1 @@
+"""Runs, steps and jobs: requests and responses."""

@@ -1,0 +1,76 @@
+"""The jobs resource: long work that is not a turn."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+
+from kelpie.core.conversations.jobs import Job, JobQuery
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import After, Before, Page100, limit_query, page_of
+from kelpie.server.http.path_ids import JobPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import timestamp
+
+router = resource("/jobs", "jobs")
+
+
+def job_shape(job: Job) -> dict[str, Any]:
+    return {
+        "created_by_id": job.created_by_id,
+        "last_updated_by_id": job.last_updated_by_id,
+        "created_at": timestamp(job.created_at),
+        "updated_at": timestamp(job.updated_at),
+        "status": job.status,
+        "completed_at": timestamp(job.completed_at),
+        "stop_reason": job.stop_reason,
+        "metadata": dict(job.metadata),
+        "job_type": job.job_type,
+        "background": job.background,
+        "agent_id": job.agent_id,
+        "callback_url": job.callback_url,
+        "callback_sent_at": timestamp(job.callback_sent_at),
+        "callback_status_code": job.callback_status_code,
+        "callback_error": job.callback_error,
+        "ttft_ns": job.ttft_ns,
+        "total_duration_ns": job.total_duration_ns,
+        "id": job.id,
+    }
+
+
+@router.get("/", summary="List jobs", response_model=None)
+async def list_jobs(
+    kelpie: House,
+    page: Page100,
+    source_id: str | None = None,
+    active: Annotated[bool, Query(description="Only jobs that are not finished.")] = False,
+) -> Answer:
+    return Answer([job_shape(job) for job in await kelpie.jobs.list(JobQuery(page, source_id, active))])
+
+
+@router.get("/active", summary="List jobs that are not finished", deprecated=True, response_model=None)
+async def list_active_jobs(
+    kelpie: House,
+    source_id: str | None = None,
+    before: Before = None,
+    after: After = None,
+    limit: int | None = limit_query(50),
+    ascending: bool = True,
+) -> Answer:
+    page = page_of(before, after, limit, "asc" if ascending else "desc")
+    return Answer([job_shape(job) for job in await kelpie.jobs.list(JobQuery(page, source_id, active=True))])
+
+
+@router.get("/{job_id}", summary="Read a job", response_model=None)
+async def retrieve_job(kelpie: House, job_id: JobPath) -> Answer:
+    return Answer(job_shape(await kelpie.jobs.get(job_id)))
+
+
+@router.patch("/{job_id}/cancel", summary="Cancel a job", response_model=None)
+async def cancel_job(kelpie: House, job_id: JobPath) -> Answer:
+    return Answer(job_shape(await kelpie.jobs.cancel(job_id)))
+
+
+@router.delete("/{job_id}", summary="Remove a job's record", response_model=None)
+async def delete_job(kelpie: House, job_id: JobPath) -> Answer:
+    return Answer(job_shape(await kelpie.jobs.delete(job_id)))

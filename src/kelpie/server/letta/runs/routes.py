@@ -1,0 +1,117 @@
+"""The runs resource: the record of every turn."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+
+from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import AgentId, ConversationId, RunId
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
+from kelpie.server.http.router import resource
+from kelpie.server.letta.messages.shape import messages
+from kelpie.server.letta.runs.shape import run_metrics, run_shape, run_spans, run_usage, step_shape
+
+router = resource("/runs", "runs")
+
+AgentIds = Annotated[list[str] | None, Query()]
+Statuses = Annotated[list[str] | None, Query()]
+Active = Annotated[bool, Query(description="Only runs that are not finished.")]
+RUNS_MOST = 1000
+
+
+@router.get("/", summary="List runs", response_model=None)
+async def list_runs(
+    kelpie: House,
+    agent_id: str | None = None,
+    agent_ids: AgentIds = None,
+    statuses: Statuses = None,
+    background: bool | None = None,
+    stop_reason: StopReason | None = None,
+    conversation_id: str | None = None,
+    active: Active = False,
+    before: Before = None,
+    after: After = None,
+    limit: int | None = limit_query(100, most=RUNS_MOST, least=1),
+    order: Order = "desc",
+    ascending: Annotated[bool, Query(deprecated=True)] = False,
+) -> Answer:
+    query = RunQuery(
+        page=page_of(before, after, limit, "asc" if ascending else order),
+        agent_ids=agents_of(agent_id, agent_ids),
+        statuses=statuses_of(statuses),
+        background=background,
+        stop_reason=stop_reason,
+        conversation_id=conversation_of(conversation_id),
+        active=active,
+    )
+    return Answer([run_shape(run) for run in await kelpie.runs.list(query)])
+
+
+@router.get("/active", summary="List runs that are not finished", deprecated=True, response_model=None)
+async def list_active_runs(kelpie: House, agent_id: str | None = None, background: bool | None = None) -> Answer:
+    query = RunQuery(agent_ids=agents_of(agent_id, None), background=background, active=True)
+    return Answer([run_shape(run) for run in await kelpie.runs.list(query)])
+
+
+@router.get("/{run_id}", summary="Read a run", response_model=None)
+async def retrieve_run(kelpie: House, run_id: str) -> Answer:
+    return Answer(run_shape(await kelpie.runs.get(RunId.parse(run_id))))
+
+
+@router.delete("/{run_id}", summary="Remove a run's record", response_model=None)
+async def delete_run(kelpie: House, run_id: str) -> Answer:
+    await kelpie.runs.delete(RunId.parse(run_id))
+    return Answer(None)
+
+
+@router.get("/{run_id}/messages", summary="List a run's messages", response_model=None)
+async def list_run_messages(kelpie: House, run_id: str, page: Page100Ascending) -> Answer:
+    return Answer(messages(await kelpie.runs.messages(RunId.parse(run_id), page)))
+
+
+@router.get("/{run_id}/steps", summary="List a run's steps", response_model=None)
+async def list_run_steps(kelpie: House, run_id: str, page: Page100) -> Answer:
+    run = await kelpie.runs.get(RunId.parse(run_id))
+    found = await kelpie.runs.steps(StepQuery(page=page, run_id=run.id))
+    return Answer([step_shape(step, kelpie.caller.organization_id) for step in found])
+
+
+@router.get("/{run_id}/usage", summary="Read a run's token counts", response_model=None)
+async def retrieve_run_usage(kelpie: House, run_id: str) -> Answer:
+    return Answer(run_usage((await kelpie.runs.get(RunId.parse(run_id))).usage))
+
+
+@router.get("/{run_id}/metrics", summary="Read a run's times", response_model=None)
+async def retrieve_run_metrics(kelpie: House, run_id: str) -> Answer:
+    run, tools_used = await kelpie.runs.metrics(RunId.parse(run_id))
+    return Answer(run_metrics(run, tools_used, kelpie.caller.organization_id))
+
+
+@router.get("/{run_id}/trace", summary="Read a run's times as spans", response_model=None)
+async def retrieve_run_trace(kelpie: House, run_id: str, limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Answer:
+    run = await kelpie.runs.get(RunId.parse(run_id))
+    page = page_of(None, None, limit, "asc")
+    spans: list[dict[str, Any]] = run_spans(run, await kelpie.runs.steps(StepQuery(page=page, run_id=run.id)))
+    return Answer(spans[:limit])
+
+
+def agents_of(agent_id: str | None, agent_ids: list[str] | None) -> tuple[AgentId, ...]:
+    """Raises InvalidInput for a malformed id."""
+    return tuple(map(AgentId.parse, dict.fromkeys([*([agent_id] if agent_id else ()), *(agent_ids or ())])))
+
+
+def statuses_of(texts: list[str] | None) -> tuple[RunStatus, ...]:
+    """Raises InvalidInput for what is no status."""
+    try:
+        return tuple(map(RunStatus, texts or ()))
+    except ValueError:
+        wrong = next(text for text in texts or () if text not in list(RunStatus))
+        raise InvalidInput("statuses", f"'{wrong[:80]}' is none of {', '.join(RunStatus)}") from None
+
+
+def conversation_of(text: str | None) -> str | None:
+    """A conversation, or `default` for what was said outside of conversations. Raises InvalidInput."""
+    return text if text is None or text == "default" else ConversationId.parse(text)

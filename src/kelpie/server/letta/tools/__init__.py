@@ -1,0 +1,1 @@
+"""Tools and sandbox configurations: requests and responses."""

@@ -1,0 +1,42 @@
+"""Other names for what is said of a tool: `schema`, `runtime` and `requirements`, put back to Letta's own."""
+
+from typing import Any, cast
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.tools.package_requirements import Index, written
+
+_ALIASES = {"schema": "json_schema", "runtime": "source_type"}
+_NODE = ("typescript", "javascript")
+
+
+def unaliased(given: Any) -> Any:
+    """The body by the names that Letta has. Raises ValueError when one thing is said twice and not alike."""
+    if not isinstance(given, dict):
+        return given
+    body = dict(cast("dict[str, Any]", given))
+    for alias, name in _ALIASES.items():
+        if alias in body:
+            _put(body, alias, name, body.pop(alias))
+    if "requirements" in body:
+        asked = body.pop("requirements")
+        index = Index.npm if body.get("source_type") in _NODE else Index.pip
+        if "source_code" not in body and body.get("source_type") is None and asked:
+            raise ValueError("say the runtime too, so that it is clear where the requirements come from")
+        _put(body, "requirements", f"{index}_requirements", _each(index, asked))
+    return body
+
+
+def _put(body: dict[str, Any], alias: str, name: str, value: Any) -> None:
+    there = body.get(name)
+    if there is not None and value is not None and there != value:
+        raise ValueError(f"{alias} and {name} say the same thing differently; send one of them")
+    body[name] = there if value is None else value
+
+
+def _each(index: Index, asked: Any) -> Any:
+    if not isinstance(asked, list):
+        return asked
+    try:
+        return [written(index, one) if isinstance(one, str) else one for one in cast("list[Any]", asked)]
+    except InvalidInput as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,123 @@
+"""Running tools by hand: one of an agent's, or a source that is not stored. A tool that fails is a 200 all the same."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kelpie.agent.resources.manual_tool_runs import Tried
+from kelpie.core.tools.tools import NewTool
+from kelpie.server.http.caller_api import House
+from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.path_ids import AgentPath
+from kelpie.server.http.router import resource
+from kelpie.server.http.times import date
+from kelpie.server.letta.tools.body import Requirements, SourceType, requirements
+from kelpie.server.letta.tools.confinement_body import ToolSandboxBody
+from kelpie.server.letta.tools.field_aliases import unaliased
+from kelpie.tools.schema.typescript_schema import schema_from_typescript
+
+VARIABLES_MAX = 256
+NOWHERE = "null"  # the text that Letta gives as the id of what is not stored
+
+router = resource("/tools", "tools")
+agent_router = resource("/agents/{agent_id}/tools", "tools")
+
+Variable = Annotated[str, Field(pattern=r"^[^=\s\x00]{1,256}$")]
+Value = Annotated[str, Field(max_length=100_000, pattern=r"^[^\x00]*$")]
+
+
+class RunTool(BaseModel):
+    """A source to be run once, with its arguments."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source_code: str
+    args: dict[str, Any]
+    env_vars: Annotated[dict[Variable, Value], Field(max_length=VARIABLES_MAX)] | None = None
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")] | None = Field(
+        None, description="The function, where the source has more."
+    )
+    source_type: SourceType | None = None
+    args_json_schema: dict[str, Any] | None = None
+    json_schema: dict[str, Any] | None = None
+    pip_requirements: Requirements | None = None
+    npm_requirements: Requirements | None = None
+    kelpie_sandbox: ToolSandboxBody | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _aliases(cls, given: Any) -> Any:
+        return unaliased(given)
+
+
+class Arguments(BaseModel):
+    args: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+@router.post("/run", summary="Run a source that is not stored", response_model=None)
+async def run_source(kelpie: House, body: RunTool) -> Answer:
+    tried = await kelpie.trials.attempt(_tool(body), body.name, body.args, body.env_vars or {})
+    return Answer(_message_shape(tried, kelpie.world.clock.now()))
+
+
+@agent_router.post("/{tool_name}/run", summary="Run a tool of an agent", response_model=None)
+async def run_tool(kelpie: House, agent_id: AgentPath, tool_name: str, body: Arguments) -> Answer:
+    tried = await kelpie.trials.run(agent_id, tool_name, body.args)
+    return Answer(
+        {
+            "status": _status(tried),
+            "func_return": tried.value,
+            "agent_state": None,
+            "stdout": _pieces(tried.outcome.stdout),
+            "stderr": _pieces(tried.outcome.stderr),
+            "sandbox_config_fingerprint": (tried.tool.metadata or {}).get("tool_hash"),
+        }
+    )
+
+
+def _tool(body: RunTool) -> NewTool:
+    schema = body.json_schema
+    if schema is None and body.source_type == "typescript":
+        schema = schema_from_typescript(body.source_code)
+    return NewTool(
+        body.source_code,
+        schema,
+        body.args_json_schema,
+        source_type=body.source_type,
+        pip_requirements=requirements(body.pip_requirements),
+        npm_requirements=requirements(body.npm_requirements),
+        sandbox=body.kelpie_sandbox.stored() if body.kelpie_sandbox else {},
+    )
+
+
+def _message_shape(tried: Tried, now: int) -> dict[str, Any]:
+    outcome = tried.outcome
+    result = {
+        "tool_return": outcome.text,
+        "status": _status(tried),
+        "tool_call_id": NOWHERE,
+        "stdout": _pieces(outcome.stdout),
+        "stderr": _pieces(outcome.stderr),
+    }
+    return {
+        "id": NOWHERE,
+        "date": date(now),
+        "name": None,
+        "message_type": "tool_return_message",
+        "otid": None,
+        "sender_id": None,
+        "step_id": None,
+        "is_err": None,
+        "seq_id": None,
+        "run_id": None,
+        **result,
+        "tool_returns": [{"type": "tool", **result}],
+    }
+
+
+def _status(tried: Tried) -> str:
+    return "success" if tried.outcome.ok else "error"
+
+
+def _pieces(printed: tuple[str, ...] | None) -> list[str] | None:
+    return None if printed is None else list(printed)

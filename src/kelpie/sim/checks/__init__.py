@@ -1,0 +1,1 @@
+"""Checks of invariants and of linearizability."""

@@ -1,0 +1,179 @@
+"""The invariants: what must hold on the disk, and between the disk and what clients saw, whatever went wrong.
+
+A checker looks past every adapter at the committed rows with SQL of its own, so that a bug in the storage room cannot
+hide itself. Each raises Broken with the name of the invariant and what was seen.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from kelpie.core.conversations.runs import UNFINISHED, RunStatus, StopReason, status_for
+from kelpie.sim.checks.client_history import Fate, History
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.ports.disk import Disk
+from kelpie.sim.ports.model_provider import Seen
+
+
+def acknowledged_once(disk: Disk, history: History) -> None:
+    """No acknowledged message is lost, and no message at all is there twice."""
+    rows: dict[str, list[str]] = defaultdict(list)
+    for agent_id, content in disk.query("SELECT agent_id, content FROM messages WHERE role = 'user'"):
+        rows[agent_id].append(content)
+    for said in history.said:
+        count = sum(said.token in content for content in rows[said.agent_id])
+        if count > 1:
+            raise Broken("no message is duplicated", f"{said.token} is {count} times in the history of {said.agent_id}")
+        if said.fate is Fate.acknowledged and not count:
+            raise Broken("no acknowledged message is lost", f"{said.token} is not in the history of {said.agent_id}")
+
+
+def answers_belong(disk: Disk, history: History) -> None:
+    """What a client was told answers its own message, and is what the history has."""
+    kept = defaultdict(list[str])
+    for agent_id, content in disk.query(
+        "SELECT agent_id, content || tool_calls FROM messages WHERE role = 'assistant'"
+    ):
+        kept[agent_id].append(content)
+    for said in history.by_fate(Fate.acknowledged):
+        for answer in said.answers:
+            if said.token not in answer:
+                raise Broken("an answer belongs to its question", f"{said.token} was answered with '{answer[:200]}'")
+        if said.answers and not any(said.token in content for content in kept[said.agent_id]):
+            raise Broken("a told answer is in the history", f"the answer to {said.token} is not on the disk")
+
+
+def one_result_per_call(disk: Disk, _history: History) -> None:
+    """Every tool call has exactly one result, unless it waits for somebody's word, and every result a call."""
+    calls: Counter[tuple[str, str]] = Counter()
+    results: Counter[tuple[str, str]] = Counter()
+    for agent_id, made, returned in disk.query("SELECT agent_id, tool_calls, tool_returns FROM messages ORDER BY seq"):
+        calls.update((agent_id, call["id"]) for call in json.loads(made or "[]"))
+        results.update((agent_id, result["call_id"]) for result in json.loads(returned or "[]"))
+    waiting = _waiting(disk)
+    for key, count in calls.items():
+        if count != 1 or results[key] > 1 or not (results[key] or key in waiting):
+            raise Broken("one result per tool call", f"{key} was made {count} times and has {results[key]} results")
+    for key in results:
+        if key not in calls:
+            raise Broken("one result per tool call", f"there is a result for {key}, which nobody made")
+
+
+def _waiting(disk: Disk) -> set[tuple[str, str]]:
+    """The calls that rightly wait: they are the last that their conversation has, and their run ended for them."""
+    found: set[tuple[str, str]] = set()
+    for agent_id, lane, message_id, made, reason in disk.query(
+        "SELECT a.agent_id, a.conversation_id, a.message_id, m.tool_calls, r.stop_reason FROM approvals a "
+        "JOIN messages m ON m.id = a.message_id LEFT JOIN runs r ON r.id = m.run_id"
+    ):
+        last = disk.query(
+            "SELECT message_id FROM context WHERE agent_id = ? AND conversation_id = ? ORDER BY position DESC LIMIT 1",
+            agent_id,
+            lane,
+        )
+        if [row[0] for row in last] != [message_id]:
+            raise Broken("what waits is the last of its conversation", f"{agent_id} went on after {message_id}")
+        if reason not in (None, StopReason.requires_approval):
+            raise Broken("a run that asks ends with asking", f"the run of {message_id} ended with {reason}")
+        found |= {(agent_id, call["id"]) for call in json.loads(made or "[]")}
+    return found
+
+
+def journal_is_a_chain(disk: Disk, _history: History) -> None:
+    """The steps of every turn are 0, 1, 2 ... without a gap, under epochs that never go back."""
+    turns: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    for agent_id, turn_id, step, epoch in disk.query(
+        "SELECT agent_id, turn_id, step, epoch FROM journal ORDER BY agent_id, turn_id, step"
+    ):
+        turns[agent_id, turn_id].append((step, epoch))
+    for key, entries in turns.items():
+        if [step for step, _ in entries] != list(range(len(entries))):
+            raise Broken("the journal is a prefix chain", f"{key} has the steps {[step for step, _ in entries]}")
+        epochs = [epoch for _, epoch in entries]
+        if epochs != sorted(epochs):
+            raise Broken("the journal is a prefix chain", f"{key} has the epochs {epochs}")
+
+
+def one_label_per_agent(disk: Disk, _history: History) -> None:
+    """An agent has at most one block of each label, and the label it is filed under is the block's own."""
+    seen: set[tuple[str, str]] = set()
+    for agent_id, filed, label in disk.query(
+        "SELECT a.agent_id, a.label, b.label FROM agent_blocks a LEFT JOIN blocks b ON b.id = a.block_id"
+    ):
+        if filed != label:
+            raise Broken("one label per agent", f"{agent_id} files a block labelled '{label}' under '{filed}'")
+        if (agent_id, label) in seen:
+            raise Broken("one label per agent", f"{agent_id} has two blocks labelled '{label}'")
+        seen.add((agent_id, label))
+
+
+def histories_are_whole(disk: Disk, _history: History) -> None:
+    """The versions of every block follow one another without a gap, and the last of them is the block."""
+    kept: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for block_id, version, value in disk.query("SELECT block_id, version, value FROM block_history ORDER BY 1, 2"):
+        kept[block_id].append((version, value))
+    for block_id, version, value in disk.query("SELECT id, version, value FROM blocks"):
+        numbers = [number for number, _ in kept[block_id]]
+        if not numbers or numbers != list(range(numbers[0], numbers[-1] + 1)):
+            raise Broken("a history has no gap", f"{block_id} has the versions {numbers}")
+        if kept[block_id][-1] != (version, value):
+            raise Broken("the end of a history is the block", f"{block_id} is not {kept[block_id][-1]}")
+
+
+def context_is_whole(disk: Disk, _history: History) -> None:
+    """What the model would see next exists, and belongs to the agent."""
+    for agent_id, message_id in disk.query(
+        "SELECT c.agent_id, c.message_id FROM context c "
+        "LEFT JOIN messages m ON m.id = c.message_id AND m.agent_id = c.agent_id WHERE m.id IS NULL"
+    ):
+        raise Broken("the context is whole", f"{agent_id} would show {message_id}, which it does not have")
+
+
+def runs_ended(disk: Disk, _history: History) -> None:
+    """At rest no run is unfinished, and every run has a stop reason that fits its status."""
+    for run_id, status, reason in disk.query("SELECT id, status, stop_reason FROM runs ORDER BY id"):
+        if RunStatus(status) in UNFINISHED:
+            raise Broken("every run ends", f"{run_id} is still {status}")
+        if reason is None:
+            raise Broken("every run ends with a stop reason", f"{run_id} is {status} without one")
+        if status_for(StopReason(reason)) is not RunStatus(status):
+            raise Broken("every run ends with a stop reason", f"{run_id} is {status} because of {reason}")
+
+
+class Fence:
+    """Looks after every commit that no agent's epoch or version goes back. One per run."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[int, int]] = {}
+
+    def __call__(self, disk: Disk) -> None:
+        for agent_id, epoch, version in disk.query("SELECT agent_id, epoch, version FROM agent_head"):
+            before = self._last.get(agent_id, (0, 0))
+            if epoch < before[0] or version < before[1]:
+                raise Broken("the fence never goes back", f"{agent_id} went from {before} to {(epoch, version)}")
+            self._last[agent_id] = (epoch, version)
+
+
+def no_leaks(seen: Iterable[Seen], secrets: Mapping[str, str], owner_of: Mapping[str, str]) -> None:
+    """No agent sees another's memory: a prompt that holds a mark of one agent holds no secret of another.
+
+    `owner_of` maps a mark that is only in an agent's own prompt to the agent, `secrets` an agent to its secret.
+    """
+    for request in seen:
+        prompt = json.dumps(request.body)
+        owners = {agent for mark, agent in owner_of.items() if mark in prompt}
+        for agent, secret in secrets.items():
+            if owners and agent not in owners and secret in prompt:
+                raise Broken("no agent sees another's memory", f"a prompt of {sorted(owners)} holds '{secret}'")
+
+
+AT_REST = (
+    acknowledged_once,
+    answers_belong,
+    one_result_per_call,
+    journal_is_a_chain,
+    one_label_per_agent,
+    histories_are_whole,
+    context_is_whole,
+    runs_ended,
+)

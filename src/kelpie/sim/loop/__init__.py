@@ -1,0 +1,1 @@
+"""The deterministic event loop: schedules, virtual time, trace and tape."""

@@ -1,0 +1,1 @@
+"""The simulated network and HTTP on it."""

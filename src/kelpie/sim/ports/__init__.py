@@ -1,0 +1,1 @@
+"""Simulated adapters of the ports."""

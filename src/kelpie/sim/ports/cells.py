@@ -1,0 +1,210 @@
+"""The `Cells` port in the simulation: no process is started; what would run in a cell is a function of the scenario.
+
+Cells take time to start and to die, die while they wait, are refused by an exhausted machine, and break under their
+code: before or after its effect, or in the middle of what it asks of our API. The function stands for the code of a
+tool; the server sees only what it leaves, and what it asks for at the door of its cell.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.core.tools.confinement import Confinement, Mount
+from kelpie.sim.faults import Fault, Faults
+from kelpie.sim.loop.node import Node
+from kelpie.sim.network.http_client import Response
+from kelpie.sim.network.network import ConnectionLost, Network
+from kelpie.sim.ports.cell_api import SimDoor
+from kelpie.world.cells.port import Doors, Left, Order, Plan
+from kelpie.world.http.port import Http
+
+START_S = (0.01, 0.2)
+KILL_S = (0.001, 0.1)
+FOR_EVER_S = 24 * 3600.0
+STRUCK_S = (0.0, 0.01)  # into a request to our API, when the cell breaks under it
+KILLED = 137
+CPU_US, MEMORY_BYTES = 100_000, 10_000_000  # what every order takes, however it ends
+
+_CALLING = "cells.calling"
+
+
+class CellBroke(Exception):
+    """The code runs no further; how it ended is what the cell leaves."""
+
+    def __init__(self, left: Left) -> None:
+        super().__init__("the cell broke")
+        self.left = left
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What code finds in its cell."""
+
+    cells: "SimCells"
+    request: Mapping[str, Any]
+    env: Mapping[str, str]
+    door: SimDoor
+    mounts: tuple[Mount, ...]
+    left_behind: list[asyncio.Task[None]]
+    confinement: Confinement  # what it is held to
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return self.request.get("arguments") or {}
+
+    @property
+    def http(self) -> Http:
+        """The world outside, as far as a scenario lets code reach it."""
+        return self.cells.http
+
+    async def ask(self, method: str, path: str, body: Any = None, *, passport: str | None = None) -> Response:
+        """Asks our API, with the passport of this cell or another one. Raises ConnectionLost."""
+        headers = {"authorization": f"Bearer {passport or self.env.get('LETTA_API_KEY', '')}"}
+        asking = self.door.client(self.cells.faults).request(method, path, body, headers=headers, timeout_s=FOR_EVER_S)
+        faults = self.cells.faults
+        if faults.fires(Fault.process_crash, _CALLING):
+            raise CellBroke(await self._struck(asking, _broken(b"killed while it asked")))
+        if faults.fires(Fault.out_of_memory, _CALLING):
+            raise CellBroke(await self._struck(asking, _OUT_OF_MEMORY))
+        if faults.fires(Fault.process_timeout, _CALLING):
+            await self._struck(asking, _OUT_OF_MEMORY)
+            await asyncio.sleep(FOR_EVER_S)
+        return await asking
+
+    async def told(self) -> None:
+        """The code knows what came of a request, and the call has no result yet: here the power may be cut."""
+        if self.cells.faults.fires(Fault.crash_after_write, "cells.told"):
+            self.cells.node.crash()
+            await asyncio.sleep(0)  # of which nobody comes back
+
+    def detach(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begins something that goes on behind the result, for as long as the cell is there."""
+        self.left_behind.append(asyncio.create_task(_quietly(work)))
+
+    async def _struck(self, asking: Awaitable[Response], left: Left) -> Left:
+        """Lets the request go on for a moment, in which much or nothing may come of it."""
+        task = asyncio.ensure_future(asking)
+        await asyncio.wait((task,), timeout=self.cells.rng.uniform(*STRUCK_S))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return left
+
+
+Code = Callable[[Inside], Awaitable[Any]]
+
+
+async def no_code(inside: Inside) -> Any:
+    """What runs where a scenario names nothing: it gives its arguments back."""
+    return dict(inside.arguments)
+
+
+class SimCell:
+    """One cell. What it did is on `left`, as with a real one."""
+
+    def __init__(self, cells: "SimCells", door: SimDoor, mounts: tuple[Mount, ...]) -> None:
+        self._mounts = mounts
+        self.doors: Doors | None = Doors(api=door, egress=_Shut())
+        self._door = door
+        self._cells = cells
+        self._left = Left(code=None, result=None, stdout=b"", stderr=b"")
+        self._dead = cells.faults.fires(Fault.process_crash, "cells.waiting")
+        self._given = False
+        self._left_behind: list[asyncio.Task[None]] = []
+
+    @property
+    def alive(self) -> bool:
+        return not self._dead and not self._given
+
+    async def run(self, order: Order) -> None:
+        """Does what its code does, unless it breaks on the way."""
+        self._given = True
+        faults = self._cells.faults
+        if faults.fires(Fault.process_crash, "cells.before"):
+            self._left = _broken(b"killed before it began")
+            return
+        inside = Inside(
+            self._cells,
+            json.loads(order.request),
+            order.env,
+            self._door,
+            self._mounts,
+            self._left_behind,
+            order.confinement,
+        )
+        try:
+            value = await self._cells.code(inside)
+            told = {"ok": True, "text": str(value), "value": value}
+        except (OSError, ConnectionLost) as error:
+            told = {"ok": False, "error": f"OSError: {error}", "traceback": ""}
+        except CellBroke as broke:
+            self._left = broke.left
+            return
+        if faults.fires(Fault.process_timeout, "cells.run"):
+            await asyncio.sleep(FOR_EVER_S)
+        if faults.fires(Fault.out_of_memory, "cells.run"):
+            self._left = _OUT_OF_MEMORY
+            return
+        if faults.fires(Fault.process_crash, "cells.after"):
+            self._left = _broken(b"killed after its effect")
+            return
+        self._left = Left(code=0, result=json.dumps(told).encode(), stdout=b"", stderr=b"")
+
+    def left(self) -> Left:
+        return replace(self._left, cpu_us=CPU_US, memory_peak_bytes=MEMORY_BYTES) if self._given else self._left
+
+    async def kill(self) -> None:
+        await asyncio.sleep(self._cells.rng.uniform(*KILL_S))
+        self._dead = True
+        for task in self._left_behind:
+            task.cancel()
+        self._door.close()
+
+
+class SimCells:
+    """The cells of one life of a node."""
+
+    lacking: str | None = None
+    unbounded: str | None = None
+
+    def __init__(self, network: Network, faults: Faults, node: Node, http: Http, code: Code) -> None:
+        self.faults = faults
+        self.http = http
+        self.code = code
+        self.rng = network.loop.rng(f"cells/{node}")
+        self._network = network
+        self.node = node
+        self._started = 0
+
+    async def start(self, plan: Plan) -> SimCell:
+        await asyncio.sleep(self.rng.uniform(*START_S))
+        if self.faults.fires(Fault.process_resource_exhaustion, "cells.start"):
+            raise SandboxUnavailable("a cell cannot be started: Resource temporarily unavailable")
+        self._started += 1
+        return SimCell(self, SimDoor(self._network, self.node, f"cell-{self._started}"), plan.mounts)
+
+    async def close(self) -> None:
+        return
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    """What goes on behind a result breaks off without a word."""
+    with suppress(CellBroke, ConnectionLost):
+        await work
+
+
+class _Shut:
+    """A door that leads nowhere."""
+
+    def close(self) -> None:
+        return
+
+
+_OUT_OF_MEMORY = Left(code=KILLED, result=None, stdout=b"", stderr=b"", out_of_memory=True)
+
+
+def _broken(stderr: bytes) -> Left:
+    return Left(code=KILLED, result=None, stdout=b"", stderr=stderr)

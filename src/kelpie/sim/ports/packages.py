@@ -1,0 +1,71 @@
+"""The `Packages` port in the simulation: sets of packages on a disk that outlives the node, and an installer that takes
+its time, is killed, finds nothing, or is cut off by a power cut in the middle.
+
+A set is begun under another name and gets its own when it is whole, as on a real disk.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kelpie.core.errors import ToolError
+from kelpie.core.tools.package_requirements import Needed
+from kelpie.sim.faults import Fault, Faults
+from kelpie.sim.loop.loop import running
+from kelpie.sim.loop.node import Node
+
+INSTALL_S = (0.5, 8.0)
+PLACE = "packages.install"
+SAID = "No matching distribution found"
+
+
+@dataclass(slots=True)
+class Shelf:
+    """What lies on the disk, and what installers have done: one for a run."""
+
+    whole: set[str] = field(default_factory=set[str])
+    unfinished: list[str] = field(default_factory=list[str])
+    begun: list[str] = field(default_factory=list[str])
+    failed: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])  # and when
+
+
+class SimPackages:
+    """For one life of a node."""
+
+    def __init__(self, faults: Faults, node: Node, shelf: Shelf) -> None:
+        self._loop = loop = running()
+        self._faults = faults
+        self._node = node
+        self._shelf = shelf
+        self._rng = loop.rng(f"packages/{node}")
+
+    def find(self, wanted: Needed) -> str | None:
+        name = place_of(wanted)
+        return name if name in self._shelf.whole else None
+
+    async def install(self, wanted: Needed, in_use: Iterable[str]) -> str:
+        name, shelf = place_of(wanted), self._shelf
+        shelf.begun.append(name)
+        shelf.unfinished.append(name)
+        await asyncio.sleep(self._rng.uniform(*INSTALL_S))
+        if self._faults.fires(Fault.crash_before_write, PLACE):
+            self._node.crash()
+            await asyncio.sleep(0)  # of which nobody comes back
+        if self._faults.fires(Fault.process_crash, PLACE):
+            shelf.unfinished.remove(name)
+            shelf.failed.append((self._loop.time(), name))
+            raise ToolError(f"{wanted.index} could not install {', '.join(wanted.lines)}: {SAID}")
+        shelf.unfinished.remove(name)
+        shelf.whole.add(name)
+        if self._faults.fires(Fault.crash_after_write, PLACE):
+            self._node.crash()
+            await asyncio.sleep(0)
+        return name
+
+    async def node_reads_types(self) -> bool | None:
+        return True
+
+
+def place_of(wanted: Needed) -> str:
+    """Where a set lies."""
+    return f"/packages/{'-'.join(wanted.lines)}"

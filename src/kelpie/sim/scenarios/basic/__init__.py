@@ -1,0 +1,1 @@
+"""Scenarios of single faults: disk, clocks, models, clients."""

@@ -1,0 +1,43 @@
+"""Everything at once: small bounds, outside tools, streams, and all faults, each kind off in about half of the runs."""
+
+from dataclasses import replace
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.scenarios.basic.storage_faults import LINES
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+SCRIPTS = (
+    *LINES,
+    ('call outside {"mark": "{token}"}', "remember {token} was outside"),
+    ('call outside {"mark": "{token}-a"} & call outside {"mark": "{token}-b"}',),
+)
+AGENTS = 3
+
+
+class Everything(Play):
+    async def act(self) -> None:
+        await self.register_outside()
+        await self.make_agents(AGENTS, types=self.all_types, tools=["outside"])
+        await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
+
+    async def _talk(self, person: Person, number: int) -> None:
+        for turn in range(2):
+            await person.pause()
+            lines = SCRIPTS[(number + 3 * turn) % len(SCRIPTS)]
+            agent_id = self.agents[(number + turn) % AGENTS]
+            await person.say(agent_id, *lines, stream=person.tosses(0.5), tokens=person.tosses(0.5))
+
+
+EVERYTHING = scenario(
+    "everything-at-once",
+    Everything,
+    faults=(
+        Aim(Fault.storage_latency, "database.write", rate=0.05),
+        Aim(Fault.network_delay, "network.client", rate=0.02),
+        Aim(Fault.llm_rate_limit, "llm.with_retry_after", rate=0.05),
+    ),
+    swarm=tuple(Fault),
+    settings=replace(SETTINGS, hot_agents_max=2, idle_s=2.0, mailbox_size=2, model_timeout_s=30.0),
+)

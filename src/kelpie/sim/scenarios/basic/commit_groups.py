@@ -1,0 +1,36 @@
+"""A disk that fills up inside a commit group: several agents commit together, the group is lost, and each is told the
+truth about its own commit."""
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+AGENTS = 4
+
+
+class Together(Play):
+    """Every agent is spoken to at the same moment; a slow disk lets their commits meet."""
+
+    async def act(self) -> None:
+        await self.make_agents(AGENTS)
+        people = self.people(AGENTS)
+        for _ in range(2):
+            await together(self._talk(person, agent_id) for person, agent_id in zip(people, self.agents, strict=True))
+
+    async def _talk(self, person: Person, agent_id: str) -> None:
+        await person.say(agent_id, "remember {token} and the others")
+
+
+DISK_FULL = scenario(
+    "disk-full-in-a-commit-group",
+    Together,
+    faults=(
+        Aim(Fault.disk_full, "journal.group", rate=0.15),
+        Aim(Fault.disk_full, "journal.open", rate=0.05),
+        Aim(Fault.disk_full, "journal.step", rate=0.05),
+        Aim(Fault.disk_full, "database.commit", rate=0.08),
+        Aim(Fault.disk_full, "database.statement", rate=0.003),
+        Aim(Fault.storage_latency, "database.write", rate=0.3),
+    ),
+    swarm=(Fault.storage_write_fail, Fault.storage_read_fail, Fault.crash_after_write),
+)

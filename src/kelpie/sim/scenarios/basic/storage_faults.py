@@ -1,0 +1,45 @@
+"""Conversations while the disk misbehaves: writes and reads that fail, at the gate and inside the journal's commits."""
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+MESSAGES = 2
+LINES = ((), ("remember {token} likes tea",), ("remember {token} first", "remember {token} second"))
+
+
+class Conversations(Play):
+    """Three people talk to three agents, one after the other, streaming now and then."""
+
+    async def act(self) -> None:
+        await self.make_agents(3)
+        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+
+    async def _talk(self, person: Person, number: int) -> None:
+        for turn in range(MESSAGES):
+            await person.pause()
+            agent_id = self.agents[(number + turn) % len(self.agents)]
+            lines = LINES[(number + turn) % len(LINES)]
+            await person.say(agent_id, *lines, stream=person.tosses(0.4), tokens=person.tosses(0.5))
+
+
+CONVERSATIONS = scenario(
+    "conversations-under-storage-faults",
+    Conversations,
+    faults=(
+        Aim(Fault.storage_write_fail, "database.begin", rate=0.04),
+        Aim(Fault.storage_write_fail, "database.statement", rate=0.004),
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.04),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.04),
+        Aim(Fault.storage_write_fail, "journal.open", rate=0.08),
+        Aim(Fault.storage_write_fail, "journal.step", rate=0.08),
+        Aim(Fault.storage_write_fail, "journal.step.told", rate=0.08),
+        Aim(Fault.storage_busy, "database.begin", rate=0.05),
+        Aim(Fault.storage_busy, "database.commit", rate=0.05),
+        Aim(Fault.storage_read_fail, "database.read", rate=0.08),
+        Aim(Fault.storage_read_fail, "journal.lookup", rate=0.5),
+        Aim(Fault.storage_latency, "database.write", rate=0.05),
+        Aim(Fault.storage_latency, "database.read", rate=0.05),
+    ),
+    swarm=(Fault.disk_full, Fault.network_delay, Fault.cpu_starvation, Fault.llm_rate_limit),
+)

@@ -1,0 +1,71 @@
+"""Two servers on one disk, both alive and both sure that they are the one: the fence decides, commit by commit.
+
+In production a lock file keeps a second server off the data directory; here it is let in, because a server that was
+thought dead and comes back is what the fence is for.
+"""
+
+import asyncio
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.loop.node import Node
+from kelpie.sim.network.http_client import SimClient
+from kelpie.sim.network.http_server import Server
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+TRIES_MAX = 30
+BOOT_TRIES_MAX = 20
+
+
+class Rivals(Play):
+    """Both servers are asked to work for the same agents at the same time."""
+
+    async def act(self) -> None:
+        await self.make_agents(2)
+        rival = await self._second()
+        there = [
+            Person(self.stage, f"rival-{n}", self.heard, SimClient(f"rival-{n}", lambda: rival, self.stage.faults))
+            for n in range(2)
+        ]
+        here = self.people(2)
+        await together(self._talk(person, number) for number, person in enumerate((*here, *there)))
+        rival.node.crash()
+
+    async def settle(self) -> None:
+        visitor = self.person("first-visitor")
+        for agent_id in self.agents:  # what the rival took away is noticed at the next commit, and taken back after it
+            await visitor.say(agent_id)
+        await super().settle()
+
+    async def _second(self) -> Server:
+        """Boots another machine on the same disk."""
+        for _ in range(BOOT_TRIES_MAX):
+            node: Node = self.stage.world.node("rival")
+            adapters = node.context().run(self.stage.world.adapters, node)
+            booting = self.stage.loop.create_task(boot(adapters, SETTINGS), name="boot", context=node.context())
+            await asyncio.wait((booting,))
+            if booting.exception() is None:
+                return Server(self.stage.world.network, node, booting.result().asgi)
+            node.crash()
+        raise Broken("the node comes up", "the rival could not be booted")
+
+    async def _talk(self, person: Person, number: int) -> None:
+        """Says something until it is acknowledged; whoever is fenced may try again."""
+        for _ in range(TRIES_MAX):
+            await person.pause(2.0)
+            heard = await person.say(self.agents[number % 2], "remember {token} was heard")
+            if heard.acknowledged:
+                return
+
+
+RIVALS = scenario(
+    "two-servers-one-disk",
+    Rivals,
+    faults=(
+        Aim(Fault.storage_latency, "database.write", rate=0.1),
+        Aim(Fault.storage_latency, "database.read", rate=0.1),
+    ),
+    swarm=(Fault.network_delay, Fault.cpu_starvation),
+)

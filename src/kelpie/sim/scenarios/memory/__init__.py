@@ -1,0 +1,1 @@
+"""Scenarios of memory: blocks, archives, facts, corruption."""

@@ -1,0 +1,156 @@
+"""A disk that changes what was written: bits flip in vectors, the text index, passages, messages, results
+and blocks, beneath the database and unnoticed by it.
+
+What is damaged is never told as truth, neither to people nor to a model; it is left out or says that it is damaged;
+and no agent is bricked by it.
+"""
+
+import json
+from typing import Any
+
+from kelpie.search.text.segment_queue import LOOSE_MAX
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.runs.machine import Stage
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario
+from kelpie.sim.scenarios.memory.archives import TOOLS
+
+MESSAGES = 3
+STORE = 'call archival_memory_insert {"content": "{token} likes sea urchins"}'
+FIND = 'call archival_memory_search {"query": "likes sea urchins", "top_k": 50}'
+RECALL = 'call conversation_search {"query": "urchins"}'
+SHELVED = frozenset(f"urchin {number} likes company" for number in range(LOOSE_MAX + 1))
+LOST = "damaged on the disk"
+GONE = "The result of this call was lost"
+
+# Where the disk can change something: table, column, and which rows.
+CELLS = {
+    "disk.vector": ("search_vectors", "vector", "1"),
+    "disk.sketch": ("search_sketches", "sketch", "1"),
+    "disk.words": ("search_items", "words", "loose AND kind <> 'tool'"),
+    "disk.postings": ("search_postings", "postings", "1"),
+    "disk.segment": ("search_segments", "members", "1"),
+    "disk.passage": ("passages", "text", "1"),
+    "disk.message": ("messages", "content", "role IN ('user', 'assistant')"),
+    "disk.call": ("messages", "tool_calls", "role = 'assistant' AND tool_calls <> '[]'"),
+    "disk.result": ("messages", "tool_returns", "role = 'tool'"),
+    "disk.block": ("blocks", "value", "value <> ''"),
+    "disk.version": ("block_history", "value", "value <> ''"),
+}
+
+
+class Corruption(Play):
+    """One person, two agents; between the messages the disk rots, and the power is cut so that nothing is held."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.flipped: list[tuple[str, str, int, bytes, bytes]] = []  # table, column, row, before, after
+        self._rng = stage.loop.rng("rot")
+
+    async def act(self) -> None:
+        await self.make_agents(2, types=("letta_v1_agent",), tools=TOOLS)
+        person = self.person("person")
+        await self._fill_shelf(person)
+        for turn in range(MESSAGES):
+            for agent_id in self.agents:
+                await person.say(agent_id, STORE, stream=person.tosses(0.5))
+            self._rot()
+            await self.stage.restart()
+            await self._looks(person, turn)
+
+    async def _fill_shelf(self, person: Person) -> None:
+        """An archive that is large enough for its text index to have segments."""
+        made = await person.ask("POST", "/v1/archives/", {"name": "shelf"})
+        if made is not None and made.status == 200:
+            path = f"/v1/archives/{made.json()['id']}/passages/batch"
+            await person.ask("POST", path, {"passages": [{"text": text} for text in sorted(SHELVED)]})
+
+    def _rot(self) -> None:
+        for place, (table, column, which) in CELLS.items():
+            rows = self.stage.disk.query(
+                f"SELECT rowid, CAST({column} AS BLOB) FROM {self._named(table)} WHERE {which}"
+            )
+            if rows and self.stage.faults.fires(Fault.storage_corruption, place):
+                rowid, before = self._rng.choice(sorted(rows))
+                at = self._rng.randrange(len(before))
+                after = before[:at] + bytes([before[at] ^ 1 << self._rng.randrange(8)]) + before[at + 1 :]
+                self._put(table, column, rowid, after)
+                self.flipped.append((table, column, rowid, before, after))
+
+    def _named(self, table: str) -> str:
+        return "(SELECT item AS rowid, * FROM search_sketches)" if table == "search_sketches" else table
+
+    def _put(self, table: str, column: str, rowid: int, value: bytes) -> None:
+        key = "item" if table == "search_sketches" else "rowid"
+        kind = "BLOB" if table.startswith("search_") else "TEXT"
+        self.stage.disk.query(f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE {key} = ?", value, rowid)
+
+    async def _looks(self, person: Person, turn: int) -> None:
+        """Everybody looks at everything; what is seen is true, or says that it is damaged."""
+        for agent_id in self.agents:
+            heard = await person.say(agent_id, FIND, RECALL)
+            for tool in ("archival_memory_search", "conversation_search"):
+                for result in heard.results(tool):
+                    self._all_true(each["content"] for each in json.loads(result)["results"])
+            listed = await person.ask("GET", f"/v1/agents/{agent_id}/messages?limit=1000&order=asc")
+            if listed is None or listed.status != 200:
+                raise Broken("a damaged row hides no other", f"{listed}")
+            await self._looks_at_block(person, agent_id)
+            stored = await person.ask("GET", f"/v1/agents/{agent_id}/archival-memory?limit=100")
+            self._all_true(each["text"] for each in (stored.json() if stored is not None else ()))
+        for mode in ("hybrid", "vector", "fts"):
+            body = {"query": "likes sea urchins", "limit": 100, "search_mode": mode}
+            response = await person.ask("POST", "/v1/passages/search", body)
+            if response is None or response.status != 200:
+                raise Broken("a damaged row hides no other", f"{mode}: {response}")
+            self._all_true(each["passage"]["text"] for each in response.json())
+
+    async def _looks_at_block(self, person: Person, agent_id: str) -> None:
+        """In a list and in the prompt it is true or says that it is damaged; alone it is refused; so is a version."""
+        secret = self.secrets[agent_id]
+        listed = await person.ask("GET", f"/v1/agents/{agent_id}/core-memory/blocks")
+        if listed is None or listed.status != 200:
+            raise Broken("a damaged row hides no other", f"{listed}")
+        (block,) = listed.json()
+        alone = await person.ask("GET", f"/v1/blocks/{block['id']}")
+        version = await person.ask("GET", f"/v1/blocks/{block['id']}/history/1")
+        told = [each.json()["value"] for each in (alone, version) if each is not None and each.status == 200]
+        if any(value != secret for value in told) or (block["value"] != secret and LOST not in block["value"]):
+            raise Broken("what is damaged is never told as truth", f"{block['value']} {told}")
+        for request in self.stage.llm.seen:
+            shown = str(request.body["messages"][0])
+            if request.body.get("user") == agent_id and secret not in shown and LOST not in shown:
+                raise Broken("what is damaged is never told as truth", shown)
+
+    def _all_true(self, texts: Any) -> None:
+        said = {each.token for each in self.stage.history.said}
+        for text in texts:
+            stored = text.split(" ")[0] in said and text.endswith(" likes sea urchins")
+            script = text.split("\n")[0] in said or text.startswith("echo ")
+            if text in SHELVED or text.startswith("{"):
+                continue
+            if not stored and not script and LOST not in text and "secret" not in text:
+                raise Broken("what is damaged is never told as truth", text)
+
+    async def settle(self) -> None:
+        visitor = self.person("visitor")
+        for agent_id in self.agents:
+            heard = await visitor.say(agent_id)
+            if not heard.acknowledged:
+                raise Broken("no agent is bricked", f"{agent_id} was told {heard.status} {heard.trouble}")
+        for table, column, rowid, before, _ in reversed(self.flipped):
+            self._put(table, column, rowid, before)  # the rest is about what was written, not about the disk
+        # With the results themselves back, nothing needs to stand for them.
+        self.stage.disk.query("DELETE FROM messages WHERE role = 'tool' AND tool_returns LIKE ?", f"%{GONE}%")
+        self.stage.disk.query("DELETE FROM context WHERE message_id NOT IN (SELECT id FROM messages)")
+        await self.stage.restart()
+        await super().settle()
+
+
+CORRUPTION = scenario(
+    "storage-corruption",
+    Corruption,
+    faults=tuple(Aim(Fault.storage_corruption, place, rate=0.6) for place in CELLS),
+    swarm=(Fault.network_delay, Fault.storage_busy),
+)

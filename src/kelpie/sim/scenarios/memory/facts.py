@@ -1,0 +1,73 @@
+"""Agents that learn facts while models fail, the disk fails and the power is cut: what was said is learnt once, nothing
+is learnt twice, and how far was looked is never ahead of what is stored."""
+
+from typing import Any
+
+from kelpie.sim.checks.client_history import Fate, Said
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.runs.machine import Stage
+from kelpie.sim.scenarios.basic.storage_faults import LINES
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+ROUNDS = 3
+
+
+class Learners(Play):
+    """Two people, each with an agent that learns."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.talked: list[Said] = []
+
+    async def act(self) -> None:
+        await self.make_agents(2, types=("letta_v1_agent", "memgpt_agent"))
+        people = self.people(2)
+        for person, agent_id in zip(people, self.agents, strict=True):
+            await self._learns(person, agent_id, {"every_turns": 1})
+        await together(self._talk(person, agent) for person, agent in zip(people, self.agents, strict=True))
+        self.talked = [heard.said for heard in self.heard]
+
+    async def _learns(self, person: Person, agent_id: str, settings: dict[str, Any] | None) -> None:
+        await person.insist("PATCH", f"/v1/agents/{agent_id}", {"kelpie_facts": settings})
+
+    async def _talk(self, person: Person, agent_id: str) -> None:
+        for turn in range(ROUNDS):
+            await person.pause(4.0)
+            await person.say(agent_id, *LINES[turn % len(LINES)], stream=person.tosses(0.5))
+
+    def check(self) -> None:
+        super().check()
+        disk = self.stage.disk
+        for value, seen in disk.query("SELECT value, seen FROM facts"):
+            if seen != 1:
+                raise Broken("a fact is learnt once", f"{value} was learnt {seen} times")
+        doubled = disk.query("SELECT agent_id, value FROM facts GROUP BY agent_id, value HAVING count(*) > 1")
+        if doubled:
+            raise Broken("no fact is doubled", str(doubled))
+        last = "SELECT max(seq) FROM messages WHERE messages.agent_id = fact_states.agent_id"
+        if found := disk.query(f"SELECT agent_id FROM fact_states WHERE through > ({last})"):
+            raise Broken("how far was looked is never ahead of what is stored", str(found))
+        skipped = {agent_id for agent_id, count in disk.query("SELECT agent_id, skipped FROM fact_states") if count}
+        known = set(disk.query("SELECT agent_id, value FROM facts"))
+        for said in self.talked:
+            learnt = said.agent_id in skipped or (said.agent_id, said.token) in known
+            if said.fate is Fate.acknowledged and not learnt:
+                raise Broken("what was said is learnt in the end", f"{said.token} of {said.agent_id}")
+
+
+LEARNING = scenario(
+    "facts-under-faults",
+    Learners,
+    faults=(
+        Aim(Fault.llm_timeout, "llm.reply", rate=0.05),
+        Aim(Fault.llm_malformed, "llm.body", rate=0.05),
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.03),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.03),
+        Aim(Fault.crash_before_write, "database.begin", rate=0.005),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.005),
+    ),
+    quiet_s=900.0,  # a model that failed is asked again after ten minutes at most
+    swarm=(Fault.llm_rate_limit, Fault.network_delay, Fault.storage_latency, Fault.storage_read_fail),
+)

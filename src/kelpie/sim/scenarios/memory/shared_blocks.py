@@ -1,0 +1,178 @@
+"""Blocks that several agents share, edited by their tools and by people at once: no update is lost, and a prompt never
+holds a value older than the last edit acknowledged before its step began.
+
+'log' only grows, by what agents append to it; value and description of 'notice' are written anew by people and agents.
+What everybody saw goes through the linearizability checker; what the model saw is held against it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kelpie.sim.checks.linearizability import UNKNOWN, Log, Operation, Register, check
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.prompts import prompts
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+FIRST = "nothing yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What one prompt held, and the earliest moment at which its step can have begun."""
+
+    agent: str
+    began_s: float
+    seen_s: float
+    log: tuple[str, ...] | None  # None where the agent does not carry the block
+    description: str | None
+    notice: str | None
+
+
+class SharedBlocks(Play):
+    """Two agents write both blocks; one only looks at 'log' after their edits, one at 'notice' after those of people.
+
+    Each block is told to as few as possible, because every edit an agent hears of makes it look at all.
+    """
+
+    async def act(self) -> None:
+        maker = self.person("maker")
+        self.blocks = {label: await self._make_block(maker, label) for label in ("log", "notice")}
+        tools = ("core_memory_append", "memory_rethink")
+        await self.make_agents(2, tools=tools, block_ids=self.blocks.values())
+        await self.make_agents(1, block_ids=[self.blocks["log"]])
+        await self.make_agents(1, block_ids=[self.blocks["notice"]])
+        people = self.people(4)
+        await together(people[0].say(agent_id) for agent_id in self.agents[2:])  # those who look are awake from now on
+        talking = (self._talk(person, number) for number, person in enumerate(people[:2]))
+        await together((*talking, self._edit(people[2]), self._edit_rarely(people[3])))
+
+    async def _make_block(self, maker: Person, label: str) -> str:
+        body = {"label": label, "value": FIRST, "description": FIRST}
+        return (await maker.insist("POST", "/v1/blocks/", body))["id"]
+
+    async def _talk(self, person: Person, number: int) -> None:
+        append = 'call core_memory_append {"label": "log", "content": "{token}"}'
+        rewrite = 'call memory_rethink {"label": "notice", "new_memory": "by {token}"}'
+        for line in (append, f"{append} & {rewrite}"):
+            await person.pause()
+            await self._say(person, self.agents[number], line)
+            await self._say(person, self.agents[2])
+
+    async def _say(self, person: Person, agent_id: str, *lines: str) -> None:
+        heard = await person.say(agent_id, *lines)
+        said, text = heard.said, " ".join(lines)
+        if "core_memory_append" in text:
+            grown = heard.results("core_memory_append")
+            self._record("log", "append", said.token, said.called_s, None if grown else UNKNOWN)
+            for value in grown:
+                self._record("log", "read", None, said.called_s, tuple(value.split("\n")))
+        if "memory_rethink" in text:
+            done = heard.results("memory_rethink")
+            self._record("notice", "write", f"by {said.token}", said.called_s, None if done else UNKNOWN)
+
+    async def _edit(self, person: Person) -> None:
+        for number in range(3):
+            await person.pause()
+            await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
+            await self._say(person, self.agents[3])
+
+    async def _edit_rarely(self, person: Person) -> None:
+        for number in range(2):
+            await self._look(person)
+            await person.pause(4.0)
+            await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
+        await self._look(person)
+
+    async def _patch(self, person: Person, field: str, value: str) -> None:
+        """Asks again until it is acknowledged, as a person would; the first try may have worked already."""
+        key = "notice" if field == "value" else field
+        called_s = self.stage.loop.time()
+        path = f"/v1/blocks/{self.blocks['notice']}"
+        for _ in range(100):
+            response = await person.ask("PATCH", path, {field: value})
+            if response is not None and response.status == 200:
+                self._record(key, "write", value, called_s, None)
+                return
+            self._record(key, "write", value, called_s, UNKNOWN)
+            await person.pause()
+            called_s = self.stage.loop.time()
+        raise Broken("the server recovers", f"an edit of the {field} was never acknowledged")
+
+    async def _look(self, person: Person) -> None:
+        for label in self.blocks:
+            called_s = self.stage.loop.time()
+            response = await person.ask("GET", f"/v1/blocks/{self.blocks[label]}")
+            if response is None or response.status != 200:
+                continue
+            block = response.json()
+            if label == "log":
+                self._record("log", "read", None, called_s, tuple(block["value"].split("\n")))
+            else:
+                self._record("notice", "read", None, called_s, block["value"])
+                self._record("description", "read", None, called_s, block["description"])
+
+    def _record(self, key: str, kind: str, value: object, called_s: float, result: object) -> None:
+        self.stage.history.operation(key, kind, value, called_s, result)
+
+    def check(self) -> None:
+        super().check()
+        operations = self.stage.history.operations
+        values = dict(self.stage.disk.query("SELECT label, value FROM blocks WHERE label IN ('log', 'notice')"))
+        began = Operation("log", "append", FIRST, None, -1.0, 0.0)
+        check((began, *(each for each in operations if each.key == "log")), Log())
+        for key in ("notice", "description"):
+            wrote = Operation(key, "write", FIRST, None, -1.0, 0.0)
+            check((wrote, *(each for each in operations if each.key == key)), Register())
+        for shown in self._prompts():
+            self._is_fresh(shown, tuple(values["log"].split("\n")), operations)
+
+    def _is_fresh(self, shown: Shown, log: tuple[str, ...], operations: list[Operation]) -> None:
+        if shown.log is not None and shown.log != log[: len(shown.log)]:
+            raise Broken("a prompt holds what was written", f"{shown} is no beginning of {log}")
+        for each in operations:
+            acknowledged = each.returned_s is not None and each.returned_s <= shown.began_s
+            if each.kind == "append" and acknowledged and shown.log is not None and each.value not in shown.log:
+                raise Broken("a prompt is not older than the last edit", f"{each.value} is missing from {shown}")
+        for key, value in (("notice", shown.notice), ("description", shown.description)):
+            if value is not None:
+                writes = [each for each in operations if each.key == key and each.kind == "write"]
+                self._is_newest(shown, key, value, writes)
+
+    def _is_newest(self, shown: Shown, key: str, value: str, writes: list[Operation]) -> None:
+        """Nobody wrote after this value was written and was told so before the step began."""
+        ours = [each for each in writes if each.value == value]
+        if not ours and value != FIRST:
+            raise Broken("a prompt holds what was written", f"nobody wrote the {key} of {shown}")
+        latest = max((each.returned_s or float("inf") for each in ours), default=0.0)
+        for each in writes:
+            acknowledged = each.returned_s is not None and each.returned_s <= shown.began_s
+            if each.value != value and each.called_s >= latest and acknowledged:
+                told = f"'{each.value}' is newer than the {key} of {shown}"
+                raise Broken("a prompt is not older than the last edit", told)
+
+    def _prompts(self) -> Iterator[Shown]:
+        for prompt in prompts(self.stage.llm.seen, self.heard):
+            log = prompt.block("log")
+            yield Shown(
+                prompt.agent_id,
+                prompt.began_s,
+                prompt.seen_s,
+                None if log is None else tuple(log.split("\n")),
+                prompt.block("notice", "description"),
+                prompt.block("notice"),
+            )
+
+
+SHARED = scenario(
+    "shared-block-edits",
+    SharedBlocks,
+    faults=(
+        Aim(Fault.storage_write_fail, "journal.step.told", rate=0.2),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.25),
+        Aim(Fault.storage_latency, "database.write", rate=0.1),
+        Aim(Fault.storage_latency, "database.read", rate=0.1),
+    ),
+    swarm=(Fault.crash_after_write, Fault.storage_write_fail, Fault.storage_read_fail, Fault.cpu_starvation),
+)

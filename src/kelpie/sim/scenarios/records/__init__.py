@@ -1,0 +1,1 @@
+"""Scenarios of resources that several clients change at once."""

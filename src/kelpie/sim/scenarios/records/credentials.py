@@ -1,0 +1,136 @@
+"""Keys and tokens that come and go while the disk fails and the power is cut: once a key was told to be revoked, or a
+token has expired, it lets nobody in, and until then it lets everybody in."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+ROUNDS = 3
+TOKEN_S = 300.0
+TRIES_MAX = 200
+_NOT_NOW = (None, 429, 503)  # no answer, or one that says nothing about the key
+SITE = "https://app.example"
+
+
+@dataclass(slots=True)
+class Held:
+    """A credential in somebody's hand. It may end from `ending_s` on, and has ended at `ended_s` at the latest."""
+
+    id: str
+    text: str
+    path: str = "/v1/agents/count"
+    ending_s: float = float("inf")
+    ended_s: float = float("inf")
+
+
+class Credentials(Play):
+    async def act(self) -> None:
+        self.held: list[Held] = []
+        await self.make_agents(1)
+        operators = [self.person(f"operator-{number}") for number in range(2)]
+        await together((*(self._operate(one) for one in operators), self._visit(self.person("page-maker"))))
+
+    async def _operate(self, operator: Person) -> None:
+        for number in range(ROUNDS):
+            body = {"name": f"{operator.name} {number}", "scopes": ["read"]}
+            made = await operator.insist("POST", "/v1/kelpie/keys", body)
+            key = Held(made["id"], made["key"])
+            self.held.append(key)
+            using = asyncio.ensure_future(self._use(key, f"{operator.name}-program-{number}"))
+            await operator.pause(3.0)
+            if operator.tosses(0.8):
+                await self._revoke(operator, key)
+            if operator.tosses(0.2):
+                self.stage.crash()
+            await using
+
+    async def _revoke(self, operator: Person, key: Held) -> None:
+        """Asks until it is certain; a key that is gone already was revoked by an answer that got lost."""
+        key.ending_s = self.stage.loop.time()
+        for _ in range(TRIES_MAX):
+            response = await operator.ask("DELETE", f"/v1/kelpie/keys/{key.id}")
+            if response is not None and response.status in (200, 404):
+                key.ended_s = self.stage.loop.time()
+                return
+            await operator.pause()
+        raise Broken("the server recovers", f"{key.id} could not be revoked in {TRIES_MAX} tries")
+
+    async def _use(self, key: Held, name: str) -> None:
+        person = self.person(name)
+        forged = Held(
+            key.id, key.text[:-3] + ("AAA" if not key.text.endswith("AAA") else "BBB"), ending_s=0.0, ended_s=0.0
+        )
+        for _ in range(6):
+            await person.pause()
+            await self._show(key, name)
+            status = await self._status("POST", "/v1/agents/", key.text, name, {"name": "never"})
+            if status not in (401, 403, *_NOT_NOW):
+                raise Broken("a key to read writes nothing", f"{key.id} was answered {status}")
+        await self._show(forged, f"{name}-forger")
+
+    async def _visit(self, maker: Person) -> None:
+        """A page with a token for a few minutes."""
+        policy = [{"type": "agent", "id": self.agents[0], "access": ["read_agent"]}]
+        asked_s = self.stage.loop.time()
+        made = await maker.insist("POST", "/v1/client-side-access-tokens", {"hostname": SITE, "policy": policy})
+        path = f"/v1/agents/{self.agents[0]}"
+        ended_s = self.stage.loop.time() + TOKEN_S
+        token = Held("a token", made["token"], path, asked_s + TOKEN_S, ended_s)
+        self.held.append(token)
+        await self._show(token, "page")
+        if await self._status("GET", "/v1/agents/", token.text, "page") not in (403, *_NOT_NOW):
+            raise Broken("a token opens what it is for", "it listed all agents")
+        await asyncio.sleep(TOKEN_S + 1.0)
+        await self._show(token, "page")
+
+    async def _show(self, held: Held, name: str) -> int | None:
+        """Uses the credential once. Raises Broken when it lets in too long or not long enough."""
+        loop = self.stage.loop
+        called_s = loop.time()
+        status = await self._status("GET", held.path, held.text, name)
+        if status == 200 and called_s >= held.ended_s:
+            raise Broken("what has ended lets nobody in", f"{held.id} of {name}")
+        if status not in (200, *_NOT_NOW) and loop.time() < held.ending_s:
+            raise Broken("a credential works until it ends", f"{held.id} of {name} was answered {status}")
+        return status
+
+    async def _status(self, method: str, path: str, text: str, name: str, body: Any = None) -> int | None:
+        await self.stage.up()
+        headers = {"Authorization": f"Bearer {text}"}
+        try:
+            return (await self.stage.client(name).request(method, path, body, headers=headers)).status
+        except ConnectionLost:
+            return None
+
+    async def settle(self) -> None:
+        for number, held in enumerate(self.held):
+            ended = held.ended_s < float("inf")
+            status = await self._show(held, f"checker-{number}")
+            if status != (401 if ended else 200):
+                raise Broken("in the end a credential works or has ended", f"{held.id} was answered {status}")
+        stored = {row[0] for row in self.stage.disk.query("SELECT id FROM api_keys")}
+        if left := [held.id for held in self.held if held.ended_s < float("inf") and held.id in stored]:
+            raise Broken("a revoked key is gone", ", ".join(left))
+        await super().settle()
+
+
+CREDENTIALS = scenario(
+    "keys-under-storage-faults",
+    Credentials,
+    faults=(
+        Aim(Fault.storage_write_fail, "database.begin", rate=0.05),
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.05),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.1),
+        Aim(Fault.storage_read_fail, "database.read", rate=0.1),
+        Aim(Fault.storage_latency, "database.write", rate=0.1),
+        Aim(Fault.storage_latency, "database.read", rate=0.1),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=1),
+    ),
+    swarm=(Fault.storage_busy, Fault.network_delay, Fault.cpu_starvation, Fault.vanishing_client),
+)

@@ -1,0 +1,178 @@
+"""Tools, MCP servers, sandbox variables and deployments, made, changed and removed by several clients at once, while
+the disk misbehaves.
+
+What was acknowledged is there, what was refused is not; a change of two fields is made whole or not at all, a batch
+too; and of several who change the rules of one agent at once, nobody's change is lost.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.index_checks import index_is_whole
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
+
+ROUNDS = 2
+BATCH = 3
+SHARED = "everybodys"
+STDIO = {"mcp_server_type": "stdio", "command": "first", "args": []}
+TEMPLATE = {"template_id": "t", "base_template_id": "b", "entity_id": "e", "value": "v"}
+
+_ALLOWED = {Fate.done: (1,), Fate.refused: (0,), Fate.unknown: (0, 1)}
+_HALVES = {
+    "an agent's tool that is not there": "SELECT tool_id FROM agent_tools WHERE tool_id NOT IN (SELECT id FROM tools)",
+    "a variable without its sandbox": """
+        SELECT key FROM sandbox_variables WHERE sandbox_config_id NOT IN (SELECT id FROM sandbox_configs)""",
+    "a server that was renamed and not changed": """
+        SELECT server_name FROM mcp_servers WHERE (server_name LIKE '%-after') <> (command = 'second')""",
+}
+
+
+@dataclass(slots=True)
+class Thing:
+    """Something with a name that somebody asked for."""
+
+    name: str
+    made: Fate
+    id: str = ""
+    removed: Fate | None = None  # None when nobody asked for it
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many of it there may be."""
+        if self.removed in (None, Fate.refused):
+            return _ALLOWED[self.made]
+        return (0,) if self.removed is Fate.done else (0, 1)
+
+
+class Toolboxes(Play):
+    """Four people and one agent, whose tools they all are."""
+
+    def __init__(self, stage: Any) -> None:
+        super().__init__(stage)
+        self.tools: list[Thing] = []
+        self.servers: list[Thing] = []
+        self.batches: list[Thing] = []
+        self.rules: dict[str, Fate] = {}  # tool name -> whether it waits for approval
+
+    async def act(self) -> None:
+        await self.make_agents(1)
+        await together(self._work(person, number) for number, person in enumerate(self.people(4)))
+
+    async def _work(self, person: Person, number: int) -> None:
+        for turn in range(ROUNDS):
+            name = f"thing_{number}_{turn}"
+            await person.pause()
+            await self._tool(person, name)
+            await self._server(person, name)
+            await self._variable(person, name)
+            await self._deploy(person, name)
+
+    async def _make(self, person: Person, path: str, name: str, body: Any, kept: list[Thing]) -> Thing:
+        response = await person.ask("POST", path, body)
+        thing = Thing(name, fate_of(response))
+        if response is not None and thing.made is Fate.done:
+            answer = response.json()
+            thing.id = answer["id"] if isinstance(answer, dict) else name
+        kept.append(thing)
+        return thing
+
+    async def _tool(self, person: Person, name: str) -> None:
+        source = f'def {name}(x: int) -> int:\n    """Do.\n\n    Args:\n        x: the x\n    """\n    return x\n'
+        tool = await self._make(person, "/v1/tools/", name, {"source_code": source}, self.tools)
+        rule = {"requires_approval": True}
+        path = f"/v1/agents/{self.agents[0]}/tools"
+        self.rules[name] = fate_of(await person.ask("PATCH", f"{path}/approval/{name}", rule))
+        if tool.id:
+            await self._finds(person, tool, name)
+            await person.ask("PATCH", f"{path}/attach/{tool.id}")
+            change = {"description": f"squid {name}", "tags": [name]}
+            if fate_of(await person.ask("PATCH", f"/v1/tools/{tool.id}", change)) is Fate.done:
+                await self._finds(person, tool, "squid", tags=[name])
+            if person.tosses(0.5):
+                tool.removed = fate_of(await person.ask("DELETE", f"/v1/tools/{tool.id}"))
+                await self._finds(person, tool, name)
+
+    async def _finds(self, person: Person, tool: Thing, words: str, **body: Any) -> None:
+        """What is acknowledged is found at once, whichever way it is looked for, and what is removed no more."""
+        for mode in ("fts", "hybrid"):
+            response = await person.ask("POST", "/v1/tools/search", {"query": words, "search_mode": mode, **body})
+            if response is None or response.status != 200 or tool.removed is Fate.unknown:
+                continue
+            found = [each["tool"]["id"] for each in response.json()]
+            if (tool.id in found) != (tool.removed is not Fate.done):
+                raise Broken("a tool is found as long as it is there", f"{tool} by {words} ({mode}): {found}")
+
+    async def _server(self, person: Person, name: str) -> None:
+        await person.ask("POST", "/v1/mcp-servers/", {"server_name": SHARED, "config": STDIO})
+        body = {"server_name": name, "config": STDIO}
+        server = await self._make(person, "/v1/mcp-servers/", name, body, self.servers)
+        if server.id:
+            change = {"server_name": f"{name}-after", "config": {**STDIO, "command": "second"}}
+            await person.ask("PATCH", f"/v1/mcp-servers/{server.id}", change)
+            if person.tosses(0.5):
+                server.removed = fate_of(await person.ask("DELETE", f"/v1/mcp-servers/{server.id}"))
+
+    async def _variable(self, person: Person, name: str) -> None:
+        response = await person.ask("POST", "/v1/sandbox-config/local/default")
+        if response is None or response.status != 200:
+            return
+        path = f"/v1/sandbox-config/{response.json()['id']}"
+        await person.ask("POST", f"{path}/environment-variable", {"key": name, "value": "v"})
+        if person.tosses(0.3):
+            await person.ask("DELETE", path)
+
+    async def _deploy(self, person: Person, name: str) -> None:
+        body = [{"label": f"label{number}", "deployment_id": name, **TEMPLATE} for number in range(BATCH)]
+        path = "/v1/_internal_templates"
+        batch = await self._make(person, f"{path}/blocks/batch", name, body, self.batches)
+        if batch.id and person.tosses(0.5):
+            batch.removed = fate_of(await person.ask("DELETE", f"{path}/deployment/{name}"))
+
+    def check(self) -> None:
+        super().check()
+        for what, statement in _HALVES.items():
+            if found := self.stage.disk.query(statement):
+                raise Broken("nothing is half there", f"{what}: {found}")
+        index_is_whole(self.stage.disk)
+        self._is_as_told("SELECT count(*) FROM tools WHERE name = ?", self.tools)
+        self._is_as_told("SELECT count(*) FROM mcp_servers WHERE replace(server_name, '-after', '') = ?", self.servers)
+        for batch in self.batches:
+            (count,) = self.stage.disk.query("SELECT count(*) FROM blocks WHERE deployment_id = ?", batch.name)[0]
+            halfway = batch.removed in (Fate.refused, Fate.unknown)  # it goes block by block
+            if count not in (BATCH * one for one in batch.counts) and not (halfway and count <= BATCH):
+                raise Broken("a batch is stored as a whole", f"{count} blocks of {batch}")
+        self._rules_are_as_told()
+
+    def _is_as_told(self, statement: str, things: list[Thing]) -> None:
+        for thing in things:
+            (count,) = self.stage.disk.query(statement, thing.name)[0]
+            if count not in thing.counts:
+                raise Broken("a record is as its client was told", f"{count} of {thing}")
+
+    def _rules_are_as_told(self) -> None:
+        (stored,) = self.stage.disk.query("SELECT tool_rules FROM agents WHERE id = ?", self.agents[0])[0]
+        rules = [rule["tool_name"] for rule in json.loads(stored) if rule["type"] == "requires_approval"]
+        for name, fate in self.rules.items():
+            if rules.count(name) not in _ALLOWED[fate]:
+                raise Broken("no change of the rules is lost", f"{name} was {fate}, and the rules are {rules}")
+
+
+TOOLBOXES = scenario(
+    "toolboxes-under-storage-faults",
+    Toolboxes,
+    faults=(
+        Aim(Fault.storage_write_fail, "database.begin", rate=0.05),
+        Aim(Fault.storage_write_fail, "database.statement", rate=0.01),
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.05),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.05),
+        Aim(Fault.storage_busy, "database.begin", rate=0.05),
+        Aim(Fault.storage_busy, "database.commit", rate=0.05),
+        Aim(Fault.storage_read_fail, "database.read", rate=0.05),
+    ),
+    swarm=(Fault.disk_full, Fault.crash_after_write, Fault.network_delay, Fault.cpu_starvation),
+)

@@ -1,0 +1,1 @@
+"""Scenarios of tools: permissions, quotas, callbacks, messages between agents."""

@@ -1,0 +1,184 @@
+"""Agents that write to each other, agents that look after another's memory, and groups, while the power fails.
+
+Nobody waits for ever, however they ask each other; what was sent without waiting arrives exactly once; the work of a
+companion follows from the turns of its agent one for one; and everybody takes new messages afterwards.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, TRIES_MAX, cuts
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.tools.calls.stable_ids import stable_uuid
+
+ASK = "send_message_to_agent_and_wait_for_reply"
+ASK_TAGGED = "send_message_to_agents_matching_tags"
+TELL = "send_message_to_agent_async"
+EVERY = 2  # turns of the watched agent between two looks of its companion
+ROUNDS = 2
+REST_S = 120.0
+TEAM = "team"
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f"call {name} {json.dumps(arguments)}"
+
+
+class Correspondence(Play):
+    """Three agents that know each other, a fourth with a companion, and a group of two of them."""
+
+    def __init__(self, stage: Any) -> None:
+        super().__init__(stage)
+        self.watched, self.companion, self.group = "", "", ""
+        self.marks = 0
+
+    async def act(self) -> None:
+        await self._cast()
+        ann, ben, cid = self.agents
+        people = self.people(5)
+        await together(
+            (
+                self._asks(people[0], ann, ben),
+                self._asks(people[1], ben, ann),
+                self._writes(people[2], cid, ann, ben),
+                self._talks(people[3]),
+                self._meets(people[4]),
+            )
+        )
+        await self._asks_all(people[0], cid, ben)
+
+    async def _cast(self) -> None:
+        await self.make_agents(3, types=("letta_v1_agent",), tools=[ASK, ASK_TAGGED, TELL])
+        maker = self.person("maker")
+        for agent_id in self.agents:
+            await maker.insist("PATCH", f"/v1/agents/{agent_id}", {"tags": [TEAM]})
+        body = {"name": "watched", "enable_sleeptime": True, "memory_blocks": [{"label": "human", "value": "someone"}]}
+        made = await maker.insist("POST", "/v1/agents/", body)
+        self.watched = made["id"]
+        mine = [g for g in await maker.insist("GET", "/v1/groups/") if g["manager_agent_id"] == self.watched]
+        (self.companion,) = mine[0]["agent_ids"]
+        config = {"manager_type": "sleeptime", "sleeptime_agent_frequency": EVERY}
+        await maker.insist("PATCH", f"/v1/groups/{mine[0]['id']}", {"manager_config": config})
+        group = {"agent_ids": self.agents[:2], "description": "two"}
+        self.group = (await maker.insist("POST", "/v1/groups/", group))["id"]
+
+    def _mark(self) -> str:
+        self.marks += 1
+        return f"mark-{self.marks}."
+
+    async def _asks(self, person: Person, one: str, other: str) -> None:
+        """One asks the other, who asks back, which must be refused; and both may do so at the same moment."""
+        for _ in range(ROUNDS):
+            back = call(ASK, message=self._mark(), other_agent_id=one)
+            await self._insists(person, one, call(ASK, message=f"{self._mark()}\n{back}", other_agent_id=other))
+
+    async def _writes(self, person: Person, one: str, first: str, second: str) -> None:
+        """One writes to two others without waiting, and is written to by one of them."""
+        both = " & ".join(call(TELL, message=self._mark(), other_agent_id=other) for other in (first, second))
+        answer = call(TELL, message=self._mark(), other_agent_id=one)
+        lines = (both, call(TELL, message=f"{self._mark()}\n{answer}", other_agent_id=first))
+        await self._insists(person, one, *lines)
+
+    async def _asks_all(self, person: Person, one: str, stopped: str) -> None:
+        """One asks everybody while one of them is stopped, and once more when it is not."""
+        operator = self.person("operator")
+        await operator.insist("POST", f"/v1/agents/{stopped}/stop")
+        await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[TEAM], match_some=[]))
+        await operator.insist("POST", f"/v1/agents/{stopped}/start")
+        await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
+
+    async def _insists(self, person: Person, agent_id: str, *lines: str) -> None:
+        """Whoever hears nothing says it again, but not for ever."""
+        for _ in range(TRIES_MAX):
+            if (await person.say(agent_id, *lines)).acknowledged:
+                return
+            await person.pause()
+
+    async def _talks(self, person: Person) -> None:
+        for _ in range(2 * ROUNDS):
+            await person.say(self.watched, f"remember {self._mark()}", stream=person.tosses(0.3))
+
+    async def _meets(self, person: Person) -> None:
+        for _ in range(ROUNDS):
+            said = await person.ask("POST", f"/v1/groups/{self.group}/messages", {"input": self._mark()})
+            if said is not None and said.status not in (200, 409, 429, 503):
+                raise Broken("a group is answered", f"{said.status} {said.body!r}")
+            await person.pause()
+
+    async def settle(self) -> None:
+        await super().settle()
+        visitor = self.person("second visitor")
+        for agent_id in (self.watched, self.companion):
+            await self._is_well(visitor, agent_id)
+        await asyncio.sleep(REST_S)  # what these visits gave the companion to do is done as well
+        self._sent_once()
+        self._looked_after()
+
+    def check(self) -> None:
+        super().check()
+        for run_id, returned in self.stage.disk.query("SELECT run_id, tool_returns FROM messages WHERE role = 'tool'"):
+            for result in json.loads(returned):
+                if "seconds" in result["text"]:
+                    raise Broken("nobody waits for the time-out", f"{run_id}: {result['text']}")
+
+    def _sent_once(self) -> None:
+        """Every message that a result tells as sent is one run of its receiver, and there are no others."""
+        told = Counter[str]()
+        for (returned,) in self.stage.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
+            for result in json.loads(returned):
+                if result["name"] == TELL and result["ok"]:
+                    told[result["text"].rpartition(" in ")[2].rstrip(".")] += 1
+        runs = self.stage.disk.query("SELECT id FROM runs WHERE metadata LIKE '%sender_id%'")
+        if told != Counter(run_id for (run_id,) in runs):
+            raise Broken("what is sent arrives exactly once", f"told {dict(told)}, and there are {runs}")
+        for (run_id,) in runs:
+            rows = self.stage.disk.query("SELECT role FROM messages WHERE run_id = ? AND role = 'user'", run_id)
+            if len(rows) > 1:
+                raise Broken("what is sent arrives exactly once", f"{run_id} has it {len(rows)} times")
+
+    def _looked_after(self) -> None:
+        """Every second ended turn has given the companion one run, with everything said since the last."""
+        turns = self.stage.disk.query(
+            "SELECT id FROM runs WHERE agent_id = ? AND status = 'completed' ORDER BY completed_at, id", self.watched
+        )
+        wanted = {f"run-{stable_uuid(run_id, self.companion)}" for (run_id,) in turns[::EVERY]}
+        found = self.stage.disk.query(
+            "SELECT id, input FROM runs WHERE agent_id = ? AND metadata LIKE '%sleeptime%'", self.companion
+        )
+        if wanted != {run_id for run_id, _ in found}:
+            raise Broken("a companion works after every nth turn", f"wanted {sorted(wanted)}, found {found}")
+        ((count,),) = self.stage.disk.query("SELECT turns_counter FROM groups WHERE manager_agent_id = ?", self.watched)
+        if count != (len(turns) - 1) % EVERY:
+            raise Broken("turns are counted once", f"{len(turns)} turns, and the count is {count}")
+        heard = "\n".join(given for _, given in found)
+        rows = self.stage.disk.query(
+            "SELECT m.content FROM messages m JOIN runs r ON r.id = m.run_id WHERE m.role = 'user' AND m.agent_id = ?"
+            " AND r.status = 'completed' AND m.seq <= (SELECT n.seq FROM messages n JOIN groups g"
+            " ON g.last_processed_message_id = n.id WHERE g.manager_agent_id = ?)",
+            self.watched,
+            self.watched,
+        )
+        for (content,) in rows:
+            token = json.loads(content)[0]["text"].split("\n")[0]
+            if heard.count(f"user: {token}\\n") != 1 and heard.count(f"user: {token}") != 1:
+                raise Broken("a companion hears everything once", f"{token} is {heard.count(token)} times in {heard}")
+
+
+CORRESPONDENCE = scenario(
+    "agents-write-to-each-other",
+    Correspondence,
+    plots=(
+        *cuts("open", 3, 9),
+        *cuts("step", 2, 5, 9),
+        *cuts("reply", 1, 4),
+        *cuts("result", 1, 4),
+        (Aim(AFTER, "journal.reply", nth=1), Aim(BEFORE, "journal.recover", nth=1)),
+        (Aim(AFTER, "journal.step", nth=7), Aim(AFTER, "journal.open", nth=8)),
+    ),
+    swarm=(Fault.network_delay, Fault.storage_latency, Fault.storage_busy),
+)

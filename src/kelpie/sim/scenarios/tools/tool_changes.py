@@ -1,0 +1,218 @@
+"""A tool that is replaced, deleted and made again while agents call it, and packages that are installed for it, while
+installers fail and the power is cut.
+
+A call finishes on the code it began with, whatever becomes of the tool; the next one runs the new. Whoever needs a set
+of packages while it is being installed waits for that one installation and hears what came of it, and nothing runs with
+a set that is not whole.
+"""
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kelpie.core.settings.settings import Settings
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.ports.cells import Inside
+from kelpie.sim.ports.database import SimDatabase
+from kelpie.sim.ports.packages import PLACE, SAID, SimPackages
+from kelpie.sim.runs.machine import Stage
+from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.world.world import World
+
+VERSIONS = 5
+CALLS = 4
+COLLEAGUES = 2
+SETS = ("alpha", "beta")
+WORK_S = (0.1, 4.0)
+NAME = "versioned"
+SOURCE = '''
+def {name}(mark: str) -> str:
+    """Says which it is.
+
+    Args:
+        mark (str): of the call
+    """
+    return "{version}"
+'''
+_VERSION = re.compile(r'return "(\d+)"')
+
+
+@dataclass(slots=True)
+class Version:
+    """One that somebody asked for."""
+
+    number: int
+    asked_s: float
+    known_s: float | None = None  # when it was acknowledged
+    refused: bool = False
+
+
+class Renewals(Play):
+    """Two agents that call one tool, somebody who makes it anew, and others whose tools need the same packages."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.shelf = stage.disk.shelf
+        self.versions: list[Version] = []
+        self.called: dict[str, float] = {}  # when a call was asked for, by its mark
+        self.ran: dict[str, tuple[int, float]] = {}  # which version it ran, and when it began
+        self.finished: list[str] = []
+        stage.world.code = self._code
+
+    async def _code(self, inside: Inside) -> str:
+        now, mark = self.stage.loop.time(), str(inside.arguments["mark"])
+        found = _VERSION.search(inside.request["source"])
+        assert found is not None
+        if mark in self.ran:
+            raise Broken("a call is run once", mark)
+        self.ran[mark] = int(found[1]), now
+        for mount in inside.mounts:
+            if mount.source not in self.shelf.whole:
+                self.stage.loop.fail(Broken("nothing runs with half a set of packages", mount.source))
+        await asyncio.sleep(self.stage.loop.rng(f"work/{mark}").uniform(*WORK_S))
+        self.finished.append(mark)
+        return f"{found[1]} {mark}"
+
+    async def act(self) -> None:
+        owner = self.person("owner")
+        tool_id = ""
+        while not tool_id:
+            tool_id = await self._renew(owner, SETS[0])
+        await self.make_agents(2, types=("letta_v1_agent",), tools=[NAME])
+        people = self.people(2)
+        colleagues = [self.person(f"colleague-{number}") for number in range(COLLEAGUES)]
+        await together(
+            (
+                self._own(owner, tool_id),
+                *(self._talk(person, number) for number, person in enumerate(people)),
+                *(self._register(person, number) for number, person in enumerate(colleagues)),
+            )
+        )
+
+    async def _renew(self, owner: Person, package: str) -> str:
+        """Registers the next version; gives the tool's id, or nothing when it was refused or nobody knows."""
+        version = Version(len(self.versions), self.stage.loop.time())
+        self.versions.append(version)
+        source = SOURCE.format(name=NAME, version=version.number)
+        answer = await owner.ask("PUT", "/v1/tools/", {"source_code": source, "pip_requirements": [{"name": package}]})
+        if answer is not None and answer.status == 200:
+            version.known_s = self.stage.loop.time()
+            return answer.json()["id"]
+        version.refused = answer is not None and answer.status == 400
+        self._is_told_truly(answer, version.asked_s, package)
+        return ""
+
+    async def _own(self, owner: Person, tool_id: str) -> None:
+        for _ in range(VERSIONS):
+            await owner.pause(4.0)
+            if owner.tosses(0.4):
+                await owner.ask("DELETE", f"/v1/tools/{tool_id}")
+            tool_id = await self._renew(owner, owner.picks(SETS)) or tool_id
+            await self._attach(owner)
+        while not (tool_id := await self._renew(owner, SETS[0])):
+            pass
+        await self._attach(owner)
+
+    async def _attach(self, owner: Person) -> None:
+        """Sees to it that both agents have the tool, if there is one."""
+        found = await owner.insist("GET", f"/v1/tools/?name={NAME}")
+        for agent_id in self.agents if found else ():
+            answer = await owner.ask("PATCH", f"/v1/agents/{agent_id}/tools/attach/{found[0]['id']}")
+            if answer is not None and answer.status == 400:
+                raise Broken("a tool is attached", f"{answer.body!r}")
+
+    async def _talk(self, person: Person, number: int) -> None:
+        for turn in range(CALLS):
+            await person.pause(3.0)
+            mark = f"{number}-{turn}"
+            self.called[mark] = self.stage.loop.time()
+            await person.say(self.agents[number], f'call {NAME} {{"mark": "{mark}"}}')
+
+    async def _register(self, person: Person, number: int) -> None:
+        for turn, package in enumerate(SETS):
+            await person.pause(1.0)
+            source = SOURCE.format(name=f"other_{number}_{turn}", version=0)
+            asked_s = self.stage.loop.time()
+            answer = await person.ask(
+                "POST", "/v1/tools/", {"source_code": source, "pip_requirements": [{"name": package}]}
+            )
+            self._is_told_truly(answer, asked_s, package)
+
+    def _is_told_truly(self, answer: Any, asked_s: float, package: str) -> None:
+        """Who is refused for packages was refused because an installation of that set failed meanwhile."""
+        if answer is None or answer.status != 400:
+            return
+        failed = [name for at_s, name in self.shelf.failed if at_s >= asked_s and package in name]
+        if SAID not in answer.body.decode() or not failed:
+            raise Broken("a failed installation is told as it was", f"{answer.body!r}, and failed were {failed}")
+
+    def check(self) -> None:
+        super().check()
+        for mark, (number, began_s) in self.ran.items():
+            version = self.versions[number]
+            if version.refused:
+                raise Broken("what was refused is not run", f"version {number} by {mark}")
+            if version.asked_s > began_s:
+                raise Broken("a call does not run what comes later", f"version {number} by {mark}")
+        self._calls_run_what_is_current()
+        self._results_are_of_the_code_that_ran()
+        self._sets_are_installed_once()
+
+    def _calls_run_what_is_current(self) -> None:
+        for mark, (number, _) in self.ran.items():
+            called_s = self.called[mark]
+            known = [v.number for v in self.versions if v.known_s is not None and v.known_s < called_s]
+            if known and number < max(known):
+                raise Broken("the next call sees the new code", f"{mark} ran {number}, known was {max(known)}")
+
+    def _results_are_of_the_code_that_ran(self) -> None:
+        told = set[str]()
+        for (returned,) in self.stage.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
+            for result in json.loads(returned):
+                if result["name"] != NAME or not result["ok"]:
+                    continue
+                number, _, mark = str(result["text"]).partition(" ")
+                told.add(mark)
+                if self.ran.get(mark, (None,))[0] != int(number):
+                    raise Broken("a call finishes on the code it began with", f"{mark}: {number}, ran {self.ran}")
+        sound = self.stage.boots == 1 and not self.stage.faults.fired(Fault.storage_write_fail)
+        if sound and (lost := [mark for mark in self.finished if mark not in told]):
+            raise Broken("a call finishes whatever becomes of its tool", f"{lost} of {self.ran}")
+
+    def _sets_are_installed_once(self) -> None:
+        """But for those that failed, and those that a power cut has ended."""
+        failed = [name for _, name in self.shelf.failed]
+        for name in sorted(self.shelf.whole):
+            if self.shelf.begun.count(name) != 1 + failed.count(name) + self.shelf.unfinished.count(name):
+                raise Broken("a set is installed once", f"{name}: {self.shelf}")
+
+
+async def boot_with_packages(world: World, settings: Settings) -> RunningKelpie:
+    """With an installer whose packages outlive the node, as the disk does."""
+    assert isinstance(world.database, SimDatabase)
+    database = world.database
+    return await boot_with_cells(world, settings, SimPackages(database.faults, database.node, database.disk.shelf))
+
+
+RENEWALS = replace(
+    scenario(
+        "tools-made-anew",
+        Renewals,
+        faults=(
+            Aim(Fault.process_crash, PLACE, rate=0.25),
+            Aim(Fault.crash_before_write, PLACE, rate=0.1, times_max=2),
+            Aim(Fault.crash_after_write, PLACE, rate=0.1, times_max=1),
+            Aim(Fault.crash_after_write, "journal.result", rate=0.1, times_max=1),
+            Aim(Fault.storage_write_fail, "database.commit", rate=0.01),
+        ),
+        swarm=(Fault.storage_latency, Fault.network_delay, Fault.cpu_starvation, Fault.process_crash),
+        settings=SETTINGS,
+    ),
+    boot=boot_with_packages,
+)

@@ -1,0 +1,1 @@
+"""Scenarios of turns: approvals, background runs, cancelling, compaction."""

@@ -1,0 +1,178 @@
+"""Calls that wait for somebody's word only so long: then the server denies them, while the disk fails, the power is
+cut, clocks jump, agents are stopped, and people answer at that very moment.
+
+Whoever comes first, every call has one answer and one result. An answer that was acknowledged is the one that counts,
+one that was refused counts for nothing, nothing is denied before its time, and nothing waits for ever.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from dataclasses import replace
+
+from kelpie.agent.maintenance.approval_expiry import RUN_TYPE, denial_of
+from kelpie.core.ids import MessageId
+from kelpie.core.time import MICROS_PER_SECOND
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.loop.loop import SimLoop
+from kelpie.sim.ports.disk import Disk
+from kelpie.sim.scenarios.basic.crashes import cuts
+from kelpie.sim.scenarios.fixtures.approval_records import Lane, Request, taken, waiting
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
+from kelpie.sim.scenarios.fixtures.server_scenario import scenario
+from kelpie.sim.scenarios.turns.approvals import Deciding
+
+WAITS_S = 20
+SWEPT_WITHIN_S = 40.0  # after its time is over, when all is well
+LOOKS = 4
+WAYS = ("whole", "whole", "part", "twice", "at once", "with words", "unheard", "cancel")
+MOMENTS = ("soon", "soon", "in the end", "with the denial", "with the denial", "never")
+_OURS = f'%"{RUN_TYPE}"%'
+_CLOCKS = (Fault.clock_jump, Fault.clock_skew)
+
+
+class Denials:
+    """A watch over the disk: since when each request waits, and when the server begins to deny one."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.began_s: dict[str, float] = {}
+        self._loop = loop
+        self._known = 0
+        self._news = asyncio.Event()
+
+    def __call__(self, disk: Disk) -> None:
+        for (request_id,) in disk.query("SELECT message_id FROM approvals ORDER BY message_id"):
+            self.began_s.setdefault(request_id, self._loop.time())
+        [(count,)] = disk.query("SELECT count(*) FROM runs WHERE metadata LIKE ?", _OURS)
+        if count > self._known:
+            self._known, news = count, self._news
+            self._news = asyncio.Event()
+            news.set()
+
+    async def next(self) -> None:
+        """Waits for the next denial, but not for ever."""
+        try:
+            async with asyncio.timeout(WAITS_S + SWEPT_WITHIN_S):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+
+class Expiring(Deciding):
+    """The people of `Deciding`, slower; an operator who cuts the power and stops agents when something expires."""
+
+    asks_within_s = 30.0
+
+    async def act(self) -> None:
+        self.denials = Denials(self.stage.loop)
+        self.stage.disk.watch(self.denials)
+        await super().act()
+
+    def meddling(self) -> Iterable[Awaitable[None]]:
+        return (*super().meddling(), self._operate(self.person("operator")))
+
+    async def _operate(self, operator: Person) -> None:
+        for _ in range(4):
+            await self.denials.next()
+            deed = operator.picks((self._cut, self._stop, self._cancel_denial, None))
+            if deed is not None:
+                await deed(operator)
+
+    async def _cut(self, operator: Person) -> None:
+        await operator.pause(0.3)
+        await self.stage.restart()
+
+    async def _stop(self, operator: Person) -> None:
+        agent_id = operator.picks(self.agents)
+        await operator.insist("POST", f"/v1/agents/{agent_id}/stop")
+        await operator.pause(WAITS_S)
+        await operator.insist("POST", f"/v1/agents/{agent_id}/start")
+
+    async def _cancel_denial(self, operator: Person) -> None:
+        """Ends the denial, which is a run like any other, and perhaps not the wait."""
+        latest = "SELECT agent_id, id FROM runs WHERE metadata LIKE ? ORDER BY rowid DESC LIMIT 1"
+        for agent_id, run_id in self.stage.disk.query(latest, _OURS):
+            await operator.ask("POST", f"/v1/agents/{agent_id}/messages/cancel", {"run_ids": [run_id]})
+
+    async def decide(self, person: Person, lane: Lane) -> None:
+        for _ in range(LOOKS):
+            await person.pause(10.0)
+            request = waiting(self.stage.disk, lane)
+            if request is None or not request.calls:
+                continue
+            moment = person.picks(MOMENTS)
+            if moment != "never":
+                await self._wait(person, request, moment)
+                await self._do(person, lane, request)
+
+    async def _wait(self, person: Person, request: Request, moment: str) -> None:
+        if moment == "soon":
+            await person.pause(3.0)
+        elif moment == "with the denial":
+            await self.denials.next()
+        else:
+            now_s = self.stage.loop.time()  # a crash right after the commit hides the beginning from the watch
+            over_s = self.denials.began_s.get(request.id, now_s) + WAITS_S
+            await asyncio.sleep(max(0.0, over_s - now_s - 0.5))
+            await person.pause()
+
+    async def _do(self, person: Person, lane: Lane, request: Request) -> None:
+        way = person.picks(WAYS)
+        if way == "cancel":
+            await self._cancel(person, lane)
+        else:
+            await self.answer(person, lane, request, way)
+
+    # --- what must be so -----------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        left = self.stage.disk.query("SELECT agent_id, message_id FROM approvals ORDER BY message_id")
+        if left and not any(self.stage.faults.fired(fault) for fault in _CLOCKS):
+            raise Broken("nothing waits for ever", f"{left} wait after {self.stage.loop.time():.0f} s")
+        await super().settle()
+
+    def check(self) -> None:
+        super().check()
+        others = [word.answer for word in self.words if not word.refused]  # perhaps the same, and taken
+        refused = [word for word in self.words if word.refused and word.answer not in others]
+        if counted := [word.answer for word in refused if taken(self.stage.disk, word)]:
+            raise Broken("an answer that was refused counts for nothing", f"{counted}")
+        self._denied_in_time()
+
+    def _denied_in_time(self) -> None:
+        """By the server's own clock, whatever that shows."""
+        requests = dict(
+            self.stage.disk.query("SELECT id, created_at FROM messages WHERE tool_calls LIKE '%\"awaits\"%'")
+        )
+        denials = dict(self.stage.disk.query("SELECT id, created_at FROM runs WHERE metadata LIKE ?", _OURS))
+        for request_id, asked_at in requests.items():
+            denied_at = denials.get(denial_of(MessageId(request_id)))
+            if denied_at is not None and denied_at - asked_at < WAITS_S * MICROS_PER_SECOND:
+                raise Broken("nothing is denied before its time", f"{request_id}: {asked_at} to {denied_at}")
+
+
+EXPIRING = scenario(
+    "waits-that-expire",
+    Expiring,
+    faults=(
+        Aim(Fault.storage_write_fail, "journal.open", rate=0.05),
+        Aim(Fault.storage_write_fail, "journal.answers", rate=0.1),
+        Aim(Fault.storage_write_fail, "journal.answers.told", rate=0.1),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
+        Aim(Fault.storage_busy, "database.commit", rate=0.03),
+        Aim(Fault.storage_read_fail, "database.read", rate=0.02),
+        Aim(Fault.clock_jump, "clock.now", rate=0.001, times_max=2),
+        Aim(Fault.vanishing_client, "client.request", rate=0.03),
+    ),
+    plots=(*cuts("answers", 1, 2), *cuts("result", 1), *cuts("ask", 2), *cuts("open", 4)),
+    swarm=(
+        Fault.storage_latency,
+        Fault.cpu_starvation,
+        Fault.llm_malformed,
+        Fault.clock_skew,
+        Fault.crash_during_transaction,
+    ),
+    settings=replace(SETTINGS, approval_s=WAITS_S),
+    quiet_s=120.0,
+)

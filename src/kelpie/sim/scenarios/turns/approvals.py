@@ -1,0 +1,249 @@
+"""Calls that wait for somebody's word, while the power fails at every point around them, the disk fails, answers are
+lost and clients leave.
+
+People approve, deny, change, answer in part, twice, at once and against each other, speak while something waits, cancel
+and empty the history; the clients run tools of their own. Nobody's answer is lost, nothing runs without one or twice,
+nothing but a person ends a wait, and in the end everybody takes a plain message.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kelpie.core.conversations.runs import RunStatus, StopReason, status_for
+from kelpie.sim.checks.client_history import Fate
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, cuts
+from kelpie.sim.scenarios.fixtures.approval_records import Lane, Request, Waits, Word, kept, waiting
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.edits import Edits
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+TYPES = ("letta_v1_agent", "memgpt_agent")
+APPENDS = {
+    "letta_v1_agent": 'call memory_insert {"label": "human", "new_string": "{token} saw it"}',
+    "memgpt_agent": 'call core_memory_append {"label": "human", "content": "{token} saw it"}',
+}
+FETCH = {
+    "name": "fetch",
+    "description": "Fetches something.",
+    "parameters": {"type": "object", "properties": {"mark": {"type": "string"}}, "required": ["mark"]},
+}
+LINES = (
+    ('call outside {"mark": "{token}"}',),
+    ('call outside {"mark": "{token}-a"} & call fetch {"mark": "{token}"} & {append}',),
+    ('call fetch {"mark": "{token}"}', 'call outside {"mark": "{token}-a"} & call outside {"mark": "{token}-b"}'),
+)
+ROUNDS = 4
+LOOKS = 9
+WAYS = ("whole", "whole", "part", "part", "twice", "at once", "with words", "unheard", "only words", "cancel")
+REFUSALS = (400, 409, 429)
+_MAY_BE_TOLD = (*REFUSALS, 503)
+_STOPPED = re.compile(rb'"stop_reason":\s*"(\w+)"')
+
+
+class Deciding(Play):
+    """Two agents, one of them in two conversations; each conversation has somebody who asks and two who decide."""
+
+    asks_within_s = 2.0
+
+    async def act(self) -> None:
+        self.words: list[Word] = []
+        self.waits = Waits(self.stage.loop.time)
+        self.stage.disk.watch(self.waits)
+        kind = TYPES[self.stage.loop.seed % len(TYPES)]
+        self.append = APPENDS[kind]
+        await self.register_outside()
+        await self.make_agents(2, types=(kind,), tools=["outside"])
+        maker = self.person("ruler")
+        for agent_id in self.agents:
+            path = f"/v1/agents/{agent_id}/tools/approval/outside"
+            await maker.insist("PATCH", path, {"requires_approval": True})
+        first, second = self.agents
+        other = (await maker.insist("POST", f"/v1/conversations/?agent_id={first}", {}))["id"]
+        self.lanes = [Lane(first), Lane(first, other), Lane(second)]
+        people = self.people(9)
+        asking = (self.ask(people[number], lane, number) for number, lane in enumerate(self.lanes))
+        deciding = (self.decide(people[3 + number], self.lanes[number % 3]) for number in range(6))
+        await together((*asking, *deciding, *self.meddling()))
+
+    def meddling(self) -> Iterable[Awaitable[None]]:
+        """What others do meanwhile."""
+        return (self._empty(self.person("emptier"), self.agents[1]),)
+
+    async def ask(self, person: Person, lane: Lane, number: int) -> None:
+        for turn in range(ROUNDS):
+            await person.pause(self.asks_within_s)
+            await self._say(person, lane, LINES[(number + turn) % len(LINES)])
+
+    async def _say(
+        self, person: Person, lane: Lane, lines: Sequence[str] = (), answers: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        said = [line.replace("{append}", self.append) for line in lines]
+        stream = person.tosses(0.5)
+        await person.say(
+            lane.agent_id,
+            *said,
+            stream=stream,
+            tokens=stream,
+            conversation=lane.conversation,
+            client_tools=[FETCH],
+            answers=answers,
+        )
+
+    async def _empty(self, person: Person, agent_id: str) -> None:
+        if not person.tosses(0.5):
+            return
+        await person.pause(6.0)
+        edits = Edits(self.stage.loop)
+        edit = edits.call(agent_id, None)
+        await edits.make(person, edit, "PATCH", f"/v1/agents/{agent_id}/reset-messages", {})
+        self.emptied_s[agent_id] = edit.acknowledged_s
+
+    # --- what is said to calls that wait -------------------------------------------------------------------------
+
+    async def decide(self, person: Person, lane: Lane) -> None:
+        for _ in range(LOOKS):
+            await person.pause(1.5)
+            request = waiting(self.stage.disk, lane)
+            if request is None or not request.calls:
+                continue
+            way = person.picks(WAYS)
+            if way == "only words":
+                await self._say(person, lane)
+            elif way == "cancel":
+                await self._cancel(person, lane)
+            else:
+                await self.answer(person, lane, request, way)
+
+    async def answer(self, person: Person, lane: Lane, request: Request, way: str) -> None:
+        answers = [self._opinion(person, call) for call in request.calls]
+        if way == "part":
+            await self._send(person, lane, [person.picks(answers)], partial=True)
+            if person.tosses(0.6):
+                await self._cancel(person, lane)
+        elif way == "at once":
+            await together((self._send(person, lane, answers), self._send(person, lane, answers)))
+        elif way == "with words":
+            self._note(lane, answers)
+            await self._say(person, lane, (), answers)
+        elif way == "unheard":  # in the background
+            self._note(lane, answers)
+            body = {"messages": [{"type": "approval", "approvals": answers}]}
+            await person.ask("POST", f"/v1/agents/{lane.agent_id}/messages/async", body)
+        else:
+            await self._send(person, lane, answers)
+            if way == "twice":
+                await self._send(person, lane, answers)
+
+    def _opinion(self, person: Person, call: Mapping[str, Any]) -> dict[str, Any]:
+        mark = json.loads(call["arguments"])["mark"]
+        if call["awaits"] == "client" and person.tosses(0.8):
+            told = f"{person.name} fetched {mark}"
+            return {"type": "tool", "tool_call_id": call["id"], "tool_return": told, "status": "success"}
+        ruling = {"type": "approval", "tool_call_id": call["id"], "mark": mark}
+        if call["awaits"] == "client" or person.tosses(0.2):
+            return {**ruling, "approve": False, "reason": f"{person.name} does not like it"}
+        changed = {"arguments": {"mark": f"{mark}-{person.name}"}} if person.tosses(0.3) else {}
+        return {**ruling, "approve": True, **changed}
+
+    def _note(self, lane: Lane, answers: Sequence[Mapping[str, Any]]) -> list[Word]:
+        words = [Word(lane.agent_id, answer) for answer in answers]
+        self.words += words
+        return words
+
+    async def _send(
+        self, person: Person, lane: Lane, answers: Sequence[Mapping[str, Any]], *, partial: bool = False
+    ) -> None:
+        words = self._note(lane, answers)
+        body: dict[str, Any] = {
+            "messages": [{"type": "approval", "approvals": answers, "partial": partial}],
+            "client_tools": [FETCH],
+        }
+        path = lane.messages
+        if lane.conversation is not None:
+            body["streaming"] = person.tosses(0.5)
+        elif person.tosses(0.5):
+            path = f"{path}/stream"
+        told = await person.ask("POST", path, body)
+        if told is None or b"event: error" in told.body:
+            return
+        if told.status != 200:
+            for word in words:
+                word.refused = told.status in REFUSALS
+            if told.status not in _MAY_BE_TOLD and b"error" not in told.body:
+                raise Broken("a sound answer is accepted", f"{path}: {told.status} {told.body!r}")
+            return
+        reason = StopReason(_STOPPED.findall(told.body)[-1].decode())
+        for word in words:
+            word.acknowledged = status_for(reason) is RunStatus.completed
+
+    async def _cancel(self, person: Person, lane: Lane) -> int | None:
+        told = await person.ask("POST", lane.cancel, {})
+        if told is not None and told.status not in (200, 409, 503):
+            raise Broken("a cancel is answered", f"{lane.cancel}: {told.status} {told.body!r}")
+        return told.status if told is not None else None
+
+    # --- what must be so -----------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        guest = self.person("guest")
+        for said in self.stage.history.said:
+            if said.called_s <= self.emptied_s.get(said.agent_id, -1.0):
+                said.fate = Fate.unknown
+        for number, lane in enumerate(self.lanes):
+            while (request := waiting(self.stage.disk, lane)) is not None:
+                await self._end(guest, lane, request, cancelling=(self.stage.loop.seed + number) % 2 == 0)
+            if lane.conversation is not None:
+                heard = await guest.say(lane.agent_id, conversation=lane.conversation)
+                if not heard.acknowledged:
+                    raise Broken("no conversation is bricked", f"{lane}: {heard.status} {heard.trouble}")
+        await super().settle()
+
+    async def _end(self, guest: Person, lane: Lane, request: Request, *, cancelling: bool) -> None:
+        """Ends what still waits, as an operator would: by what the server tells of it."""
+        if lane.conversation is None:
+            path = f"/v1/agents/{lane.agent_id}?include=agent.pending_approval"
+            shown = (await guest.insist("GET", path))["pending_approval"]
+            if shown is None or shown["id"] != request.id:
+                raise Broken("what waits is shown", f"{lane} waits for {request.id} and shows {shown}")
+        if cancelling:
+            status = await self._cancel(guest, lane)
+        else:
+            denials = [{"type": "approval", "tool_call_id": call["id"], "approve": False} for call in request.calls]
+            before = len(self.words)
+            await self._send(guest, lane, denials)
+            status = 200 if all(word.acknowledged for word in self.words[before:]) else None
+        now = waiting(self.stage.disk, lane)
+        if status != 200 or (now is not None and now.id == request.id):
+            raise Broken("what waits can be ended", f"{lane} was told {status} and waits for {now}")
+
+    def check(self) -> None:
+        super().check()
+        self.waits.are_told_truly(self.heard)
+        kept(self.stage.disk, self.words, self.emptied_s, self.outside.effects)
+
+
+WAITING = scenario(
+    "calls-that-wait",
+    Deciding,
+    faults=(
+        *(Aim(fault, "journal.step", rate=0.3, times_max=1) for fault in (BEFORE, AFTER)),
+        *(Aim(fault, "journal.result", rate=0.15, times_max=1) for fault in (BEFORE, AFTER)),
+        *(Aim(fault, "journal.recover", rate=0.3, times_max=1) for fault in (BEFORE, AFTER)),
+        *(Aim(fault, "outside.effect", rate=0.1, times_max=1) for fault in (BEFORE, AFTER)),
+        Aim(Fault.storage_write_fail, "journal.ask", rate=0.05),
+        Aim(Fault.storage_write_fail, "journal.ask.told", rate=0.05),
+        Aim(Fault.storage_write_fail, "journal.answers", rate=0.1),
+        Aim(Fault.storage_write_fail, "journal.answers.told", rate=0.1),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.01),
+        Aim(Fault.storage_busy, "database.commit", rate=0.02),
+        Aim(Fault.storage_read_fail, "database.read", rate=0.01),
+        Aim(Fault.vanishing_client, "client.request", rate=0.03),
+        Aim(Fault.vanishing_client, "client.stream", rate=0.01),
+    ),
+    plots=(*cuts("open", 2), *cuts("ask", 1, 2), *cuts("answers", 1, 2)),
+    swarm=(Fault.storage_latency, Fault.cpu_starvation, Fault.llm_malformed, Fault.crash_before_write),
+)

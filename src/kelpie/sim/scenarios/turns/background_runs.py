@@ -1,0 +1,183 @@
+"""Background runs while the disk fails and the power is cut: what was acknowledged is answered once, and whoever reads
+a stream, from whatever number and however often, is never told something else under the same number."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.network.network import ConnectionLost
+from kelpie.sim.network.outgoing_http import Answer, Asked
+from kelpie.sim.runs.machine import Stage
+from kelpie.sim.scenarios.basic.storage_faults import LINES
+from kelpie.sim.scenarios.fixtures.clients import PATIENCE_S, Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+BELL = "bell.sim"
+READS_MAX = 60
+
+
+class Behind(Play):
+    """People who send in the background, lose their streams and take them up again, while others read along."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.accepted: dict[str, str] = {}  # run -> the token of its message
+        self.shown: dict[str, dict[int, str]] = {}  # run -> number -> frame
+        self.whole: set[str] = set()  # runs whose stream was read to its end
+        self.rung: list[str] = []
+        self.waited: list[str] = []  # tokens of the messages whose sender waited for the answer
+        stage.world.internet.host(BELL, self._ring)
+
+    async def act(self) -> None:
+        await self.make_agents(2)
+        await together(self._send(person, number) for number, person in enumerate(self.people(3)))
+
+    async def _send(self, person: Person, number: int) -> None:
+        for turn in range(2):
+            await person.pause()
+            token = self.stage.history.token()
+            lines, agent_id = LINES[(number + turn) % len(LINES)], self.agents[number % 2]
+            waits = person.tosses(0.3)  # without calls: of a turn that failed halfway, a second one makes them again
+            text = self._text(token, () if waits else lines)
+            body: dict[str, Any] = {"messages": [{"role": "user", "content": text, "otid": f"otid-{token}"}]}
+            if waits:
+                await person.insist("POST", f"/v1/agents/{agent_id}/messages", body)
+                self.waited.append(token)
+                continue
+            run_id = await self._accepted(person, agent_id, {**body, "callback_url": f"http://{BELL}/done"})
+            self.accepted[run_id] = token
+            await self._read(person, run_id)
+
+    async def _accepted(self, person: Person, agent_id: str, body: dict[str, Any]) -> str:
+        """Sends until a run is told; sending it again under its id doubles nothing."""
+        if person.tosses(0.5):
+            return (await person.insist("POST", f"/v1/agents/{agent_id}/messages/async", body))["id"]
+        tokens = {**body, "background": True, "stream_tokens": True}
+        for _ in range(READS_MAX):
+            await self.stage.up()
+            try:
+                async with (
+                    asyncio.timeout(PATIENCE_S),
+                    self.stage.client(person.name).stream(
+                        "POST", f"/v1/agents/{agent_id}/messages/stream", tokens
+                    ) as stream,
+                ):
+                    async for event in stream.events() if stream.status == 200 else _nothing():
+                        return event.json()["run_id"]
+            except ConnectionLost:
+                pass
+            await person.pause()
+        raise Broken("the server recovers", f"a background stream was refused {READS_MAX} times")
+
+    def _text(self, token: str, lines: tuple[str, ...]) -> str:
+        return "\n".join([token, *lines]).replace("{token}", token)
+
+    async def _read(self, person: Person, run_id: str) -> None:
+        """Reads a stream until its end is there, from wherever it may break off, or from anywhere before."""
+        for _ in range(READS_MAX):
+            await self.stage.up()
+            known = self.shown.setdefault(run_id, {})
+            after = max(known, default=0) if person.tosses(0.6) else 0
+            try:
+                if await self._read_once(person, run_id, after):
+                    self.whole.add(run_id)
+                    return
+            except ConnectionLost:
+                pass
+            await person.pause()
+
+    async def _read_once(self, person: Person, run_id: str, after: int) -> bool:
+        body = {"starting_after": after, "include_pings": person.tosses(0.5)}
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            self.stage.client(person.name).stream("POST", f"/v1/runs/{run_id}/stream", body) as stream,
+        ):
+            if stream.status != 200:
+                return False
+            ended = False
+            async for event in stream.events():
+                if event.data == "[DONE]":
+                    return ended
+                frame = event.json()
+                ended = ended or (frame["message_type"] == "stop_reason" and event.event != "error")
+                if event.event == "error" and frame["error_type"] == "storage_error":
+                    return False
+                self._see(run_id, frame)
+        return False
+
+    def _see(self, run_id: str, frame: dict[str, Any]) -> None:
+        number = frame.get("seq_id")
+        if number is None or (frame["message_type"] == "ping" and "kelpie_abandoned" not in frame):
+            return
+        told, known = json.dumps(frame, sort_keys=True), self.shown.setdefault(run_id, {})
+        if known.setdefault(number, told) != told:
+            raise Broken("a frame keeps its number", f"{run_id} {number}: {known[number]} and then {told}")
+
+    async def _ring(self, asked: Asked, answer: Answer) -> None:
+        run_id = json.loads(asked.body)["run_id"]
+        found = self.stage.disk.query("SELECT completed_at FROM runs WHERE id = ?", run_id)
+        if not found or found[0][0] is None:
+            raise Broken("a callback comes after the end", f"{run_id} has not ended")
+        self.rung.append(run_id)
+        await answer.start(204, {})
+
+    async def settle(self) -> None:
+        await super().settle()
+        reader = self.person("reader")
+        for run_id in self.accepted:
+            await self._read(reader, run_id)
+            if run_id not in self.whole:
+                raise Broken("every stream ends", f"{run_id} was read {READS_MAX} times without its end")
+            self._is_complete(run_id)
+
+    def _is_complete(self, run_id: str) -> None:
+        """What the stream shows of committed steps is what the history has of the run."""
+        rows = self.stage.disk.query(
+            "SELECT id FROM messages WHERE run_id = ? AND role IN ('assistant', 'tool') ORDER BY seq", run_id
+        )
+        frames = [json.loads(told) for _, told in sorted(self.shown[run_id].items())]
+        called_off = {frame.get("kelpie_abandoned") for frame in frames}
+        told = dict.fromkeys(frame["id"] for frame in frames if not str(frame.get("id", "ping-")).startswith("ping-"))
+        ids = [message_id for message_id in told if message_id not in called_off]
+        shown = [row_id for (row_id,) in rows if row_id in ids]  # some results are not shown to clients
+        if ids != shown or not ids:
+            raise Broken("a stream has the committed steps in order", f"{run_id}: {ids} and {rows}")
+
+    def check(self) -> None:
+        super().check()
+        for run_id, token in self.accepted.items():
+            ((status, url, url_due),) = self.stage.disk.query(
+                "SELECT status, callback_url, callback_due_at FROM runs WHERE id = ?", run_id
+            )
+            if status != "completed":
+                raise Broken("what was acknowledged is answered", f"{run_id} ({token}) is {status}")
+            if url_due is not None or (url is not None and run_id not in self.rung):
+                raise Broken("a callback comes at least once", f"{run_id} was rung {self.rung.count(run_id)} times")
+        for token in (*self.accepted.values(), *self.waited):
+            ended = self.stage.disk.query(
+                "SELECT runs.id, status FROM runs JOIN run_otids ON run_id = runs.id WHERE otid = ?", f"otid-{token}"
+            )
+            if [status for _, status in ended if status != "failed"] != ["completed"]:
+                raise Broken("a message that comes again is answered once", f"{token}: {ended}")
+
+
+async def _nothing() -> AsyncIterator[Any]:
+    for nothing in ():
+        yield nothing
+
+
+BACKGROUND = scenario(
+    "background-runs-and-readers",
+    Behind,
+    faults=(
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.02, times_max=3),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02, times_max=3),
+        Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=2),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.02, times_max=2),
+        Aim(Fault.vanishing_client, "client.stream", rate=0.05),
+    ),
+    swarm=(Fault.storage_latency, Fault.network_delay, Fault.storage_read_fail, Fault.slow_client),
+)

@@ -1,0 +1,92 @@
+"""Small context windows: histories that are compacted again and again, while the summariser fails, says nothing or too
+much, the provider refuses prompts as too long, the power fails and the disk misbehaves.
+
+No turn hangs on a compaction, nothing leaves the history with it, every context is instructions, at most one summary
+and whole turns, and what was asked stands in every prompt of its turn.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.ports.scripted_model import sums_up
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+WINDOW = 5_000
+FILLER = "so it goes on and on " * 60  # about 300 tokens
+TURNS = 9
+MODES = ("sliding_window", "all", "self_compact_sliding_window", "self_compact_all")
+
+
+class Windows(Play):
+    """Two agents, each spoken to by two people; one of them now and then asks for a compaction."""
+
+    async def act(self) -> None:
+        await self.make_agents(2)
+        maker = self.person("maker")
+        for number, agent_id in enumerate(self.agents):
+            mode = MODES[(self.stage.loop.seed + number) % len(MODES)]
+            body = {"context_window_limit": WINDOW, "compaction_settings": {"mode": mode}}
+            await maker.insist("PATCH", f"/v1/agents/{agent_id}", body)
+        await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
+
+    async def _talk(self, person: Person, number: int) -> None:
+        agent_id = self.agents[number % 2]
+        for _ in range(TURNS):
+            await person.pause()
+            lines = (FILLER, "remember {token} likes tea") if person.tosses(0.3) else (FILLER,)
+            await person.say(agent_id, *lines, stream=person.tosses(0.4), tokens=person.tosses(0.5))
+            if person.tosses(0.1):
+                answer = await person.ask("POST", f"/v1/agents/{agent_id}/summarize", {})
+                if answer is not None and answer.status not in (200, 400, 429, 500, 503, 504):
+                    raise Broken("a compaction is made or refused", f"{answer.status} {answer.body!r}")
+
+    def check(self) -> None:
+        super().check()
+        for request in self.stage.llm.seen:
+            _asked_in(request.body)
+        for agent_id in self.agents:
+            self._context_is_sound(agent_id)
+
+    def _context_is_sound(self, agent_id: str) -> None:
+        rows = self.stage.disk.query(
+            """SELECT m.role, m.tool_calls, m.tool_returns FROM context c LEFT JOIN messages m ON m.id = c.message_id
+               WHERE c.agent_id = ? ORDER BY c.position""",
+            agent_id,
+        )
+        roles = [role for role, _, _ in rows]
+        if roles[0] != "system" or "summary" in roles[2:] or None in roles:
+            raise Broken("a context is instructions, a summary and what was said", f"{agent_id}: {roles}")
+        calls = {call["id"] for _, made, _ in rows for call in json.loads(made)}
+        results = {result["call_id"] for _, _, returned in rows for result in json.loads(returned)}
+        if calls != results:
+            raise Broken("a cut parts no call from its result", f"{agent_id}: {sorted(calls ^ results)}")
+
+
+def _asked_in(body: Mapping[str, Any]) -> None:
+    """What somebody asked is in the prompt that answers it; a prompt that asks for a summary answers nobody."""
+    if sums_up(body["messages"]):
+        return
+    users = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]
+    if body.get("tools") and not any(text.lstrip().startswith("tok-") for text in users):
+        raise Broken("a prompt holds the question", f"{[text[:60] for text in users]}")
+
+
+WINDOWS = scenario(
+    "small-context-windows",
+    Windows,
+    faults=(
+        Aim(Fault.llm_malformed, "llm.overflow", rate=0.05),
+        Aim(Fault.llm_malformed, "llm.summary_fails", rate=0.2),
+        Aim(Fault.llm_malformed, "llm.summary_empty", rate=0.2),
+        Aim(Fault.llm_malformed, "llm.summary_long", rate=0.2),
+        Aim(Fault.crash_before_write, "journal.compact", rate=0.1, times_max=1),
+        Aim(Fault.crash_after_write, "journal.compact", rate=0.1, times_max=1),
+        Aim(Fault.storage_write_fail, "journal.compact", rate=0.1),
+        Aim(Fault.storage_write_fail, "journal.compact.told", rate=0.1),
+    ),
+    swarm=(Fault.storage_busy, Fault.llm_timeout, Fault.clock_jump, Fault.network_delay, Fault.vanishing_client),
+)

@@ -1,0 +1,222 @@
+"""One agent spoken to in several conversations at once, forked and deleted under way, while writes fail and the power
+is cut.
+
+What is said in one conversation shows in no other but its forks, which have what was said before them. A conversation
+with copies of blocks writes and sees those, the others the agent's. It is busy only while somebody's turn is there, and
+in the end each takes a message.
+"""
+
+import json
+import re
+from collections import Counter
+from typing import Any
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.fixtures.clients import Heard, Person
+from kelpie.sim.scenarios.fixtures.edits import Edits
+from kelpie.sim.scenarios.fixtures.invariants import appended_by
+from kelpie.sim.scenarios.fixtures.prompts import Prompt, prompts
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+DEFAULT = "default"
+FIRST = "as it was"
+LINES = (("remember {token} liked it",), (), ('call outside {"mark": "{token}"}', "remember {token} came back"))
+LONG = tuple(f'call outside {{"mark": "{{token}} {number}"}}' for number in range(4))
+_RUN = re.compile(r"run-[0-9a-f-]{36}")
+
+
+class Lanes(Play):
+    """Two talk in a conversation with copies of its own, two in others; one forks, and one edits."""
+
+    def __init__(self, stage: Any) -> None:
+        super().__init__(stage)
+        self.edits = Edits(stage.loop)
+        self.origins: dict[str, tuple[str, float]] = {}  # what a fork was made from, and when that was done
+
+    async def act(self) -> None:
+        maker = self.person("maker")
+        await self.register_outside()
+        self.note = (await maker.insist("POST", "/v1/blocks/", {"label": "note", "value": FIRST}))["id"]
+        first = self.stage.loop.seed % 2
+        types = ("letta_v1_agent", "memgpt_agent")[first : first + 1]
+        await self.make_agents(1, types=types, tools=["outside"], block_ids=[self.note])
+        (self.agent,) = self.agents
+        self.own = await self._open(maker, ["human", "note"])
+        self.plain = await self._open(maker, [])
+        copies = (await maker.insist("GET", f"/v1/conversations/{self.own}"))["isolated_block_ids"]
+        self.copies = {(await maker.insist("GET", f"/v1/blocks/{block}"))["label"]: block for block in copies}
+        self.apart = {self.own}
+        self.edits.began("agent", FIRST)
+        self.edits.began("own", FIRST)
+        self.edits.began("temperature", "1.0")
+        people = self.people(6)
+        talks = (
+            self._talk(people[0], self.own, 3),
+            self._talk(people[1], self.own, 2),
+            self._talk(people[2], self.plain, 2),
+            self._talk(people[3], DEFAULT, 2),
+        )
+        await together((*talks, self._fork(people[4]), self._edit(people[5])))
+
+    async def _open(self, maker: Person, labels: list[str]) -> str:
+        path = f"/v1/conversations/?agent_id={self.agent}"
+        return (await maker.insist("POST", path, {"isolated_block_labels": labels}))["id"]
+
+    async def _talk(self, person: Person, conversation: str, rounds: int) -> None:
+        for number in range(rounds):
+            await person.pause()
+            await self._say(person, conversation, LINES[number])
+            if person.tosses(0.2):
+                await person.say(self.agent)  # to the agent itself, where it waits in the queue
+
+    async def _say(self, person: Person, conversation: str, lines: tuple[str, ...] = ()) -> Heard:
+        stream = person.tosses(0.5)
+        return await person.say(self.agent, *lines, stream=stream, tokens=stream, conversation=conversation)
+
+    async def _fork(self, person: Person) -> None:
+        """A fork of what is being talked in, a fork of that, and one that is deleted while it answers."""
+        await person.pause(2.0)
+        first = await self._forked(person, self.own)
+        await self._say(person, first, LINES[0])
+        second = await self._forked(person, first)
+        await self._say(person, second, LINES[0])
+        third = await self._forked(person, DEFAULT)
+        await together((self._say(person, third, LONG), self._delete(person, third)))
+
+    async def _forked(self, person: Person, origin: str) -> str:
+        whose = f"?agent_id={self.agent}" if origin == DEFAULT else ""
+        made = (await person.insist("POST", f"/v1/conversations/{origin}/fork{whose}"))["id"]
+        self.origins[made] = (origin, self.stage.loop.time())
+        if origin in self.apart:
+            self.apart.add(made)
+        return made
+
+    async def _delete(self, person: Person, conversation: str) -> None:
+        await person.pause(3.0)
+        self.stage.history.removed.add(conversation)
+        await person.ask("DELETE", f"/v1/conversations/{conversation}")
+
+    async def _edit(self, person: Person) -> None:
+        for number in range(2):
+            await person.pause()
+            for key, path in (("own", f"/v1/blocks/{self.copies['note']}"), ("agent", f"/v1/blocks/{self.note}")):
+                edit = self.edits.call(key, f"{key} {number}")
+                await self.edits.make(person, edit, "PATCH", path, {"value": edit.value})
+            edit = self.edits.call("temperature", f"0.{number + 1}")
+            settings = {"provider_type": "openai", "temperature": float(edit.value or 0)}
+            path = f"/v1/conversations/{self.own}"
+            await self.edits.make(person, edit, "PATCH", path, {"model_settings": settings})
+
+    # --- what must be so -----------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        visitor = self.person("guest")
+        known = [self.own, self.plain, *self.origins]
+        for conversation in known:
+            if conversation not in self.stage.history.removed:
+                heard = await self._say(visitor, conversation)
+                if not heard.acknowledged:
+                    raise Broken("no conversation is bricked", f"{conversation}: {heard.status} {heard.trouble}")
+        await super().settle()
+
+    def check(self) -> None:
+        super().check()
+        self._busy_is_told_truly()
+        lanes = {each.said.token: each.conversation or DEFAULT for each in self.heard}
+        called = {each.said.token: each.said.called_s for each in self.heard}
+        for prompt in prompts(self.stage.llm.seen, self.heard):
+            lane = lanes[prompt.said[-1]]
+            self._is_apart(prompt, lane, lanes, called)
+            self._is_fresh(prompt, lane)
+        for conversation in sorted(self.apart - self.stage.history.removed):
+            self._holds_its_own(conversation)
+        gone = "SELECT id FROM conversations WHERE deleted_at IS NULL"
+        if left := self.stage.disk.query(
+            f"SELECT message_id FROM context WHERE conversation_id <> '' AND conversation_id NOT IN ({gone})"
+        ):
+            raise Broken("nothing is half there", f"a deleted conversation has a context: {left}")
+
+    def _is_apart(self, prompt: Prompt, lane: str, lanes: dict[str, str], called: dict[str, float]) -> None:
+        """What people said in a prompt was said in its conversation, or in its origin before it was forked off."""
+        before_s, allowed, at = float("inf"), dict[str, float](), lane
+        while True:
+            allowed[at] = before_s
+            if at not in self.origins:
+                break
+            at, forked_s = self.origins[at]
+            before_s = min(before_s, forked_s)
+        for token in prompt.said:
+            if called[token] > allowed.get(lanes[token], -1.0):
+                raise Broken("what is said in one conversation stays in it", f"{token} of {lanes[token]} is in {lane}")
+
+    def _is_fresh(self, prompt: Prompt, lane: str) -> None:
+        if lane == self.own:
+            self.edits.check("own", prompt.block("note"), prompt.began_s, prompt.seen_s)
+            self.edits.check("temperature", str(prompt.temperature), prompt.began_s, prompt.seen_s)
+        elif lane not in self.apart:
+            self.edits.check("agent", prompt.block("note"), prompt.began_s, prompt.seen_s)
+
+    def _holds_its_own(self, conversation: str) -> None:
+        """Its copy of 'human' has each of its own successful appends once, and of others' only what it began with."""
+        rows = self.stage.disk.query(
+            "SELECT b.value FROM conversation_blocks c JOIN blocks b ON b.id = c.block_id "
+            "WHERE c.conversation_id = ? AND c.label = 'human'",
+            conversation,
+        )
+        lines = Counter(str(rows[0][0]).split("\n")) if rows else Counter[str]()
+        appended: dict[str, list[str]] = {}
+        calls: dict[str, str] = {}
+        for lane, made, returned in self.stage.disk.query(
+            "SELECT conversation_id, tool_calls, tool_returns FROM messages ORDER BY seq"
+        ):
+            calls |= {call["id"]: words for call in json.loads(made) if (words := appended_by(call)) is not None}
+            for result in json.loads(returned):
+                if result["ok"] and result["call_id"] in calls:
+                    appended.setdefault(lane or DEFAULT, []).append(calls[result["call_id"]])
+        for words in appended.get(conversation, []):
+            if lines[words] != 1:
+                raise Broken("a copy holds what was written to it", f"{conversation}: {lines} without {words}")
+        ancestors, at = {conversation}, conversation
+        while at in self.origins:
+            at = self.origins[at][0]
+            ancestors.add(at)
+        for lane, words in appended.items():
+            if strangers := [each for each in words if lane not in ancestors | {DEFAULT, self.plain} and lines[each]]:
+                raise Broken("copies stay apart", f"{conversation} holds {strangers} of {lane}")
+
+    def _busy_is_told_truly(self) -> None:
+        """Whoever was told of a turn under way was told before its sender had its end."""
+        ends: dict[str, float] = {}
+        for each in self.heard:
+            for message in each.messages if each.said.returned_s is not None and each.status == 200 else ():
+                if message.get("run_id") and each.said.fate != "unknown":
+                    ends[message["run_id"]] = each.said.returned_s or 0.0
+        for each in self.heard:
+            found = _RUN.search(each.trouble) if each.status == 409 else None
+            if found and ends.get(found.group(0), float("inf")) < each.said.called_s:
+                raise Broken("busy is told truly", f"{each.said.token} was told of {found.group(0)} after its end")
+
+
+LANES = scenario(
+    "lanes-of-one-agent",
+    Lanes,
+    faults=(
+        Aim(Fault.storage_write_fail, "database.begin", rate=0.02),
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.02),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02),
+        Aim(Fault.storage_busy, "database.commit", rate=0.02),
+        Aim(Fault.storage_read_fail, "database.read", rate=0.02),
+        Aim(Fault.crash_before_write, "database.begin", rate=0.01, times_max=1),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=1),
+        Aim(Fault.crash_after_write, "journal.reply", rate=0.5, times_max=1),
+        Aim(Fault.crash_after_write, "journal.step", rate=0.05, times_max=1),
+    ),
+    swarm=(
+        Fault.network_delay,
+        Fault.storage_latency,
+        Fault.cpu_starvation,
+        Fault.vanishing_client,
+        Fault.llm_malformed,
+    ),
+)

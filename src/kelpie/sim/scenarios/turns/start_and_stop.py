@@ -1,0 +1,98 @@
+"""Agents that are stopped, started and restarted while people talk to them. A stopped agent answers 409 and stays
+stopped through a crash; one that was started again lacks nothing."""
+
+from dataclasses import dataclass
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.loop.errors import Broken
+from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+
+ROUNDS = 2
+
+
+@dataclass(slots=True)
+class Rest:
+    """An agent was stopped from the moment this was acknowledged until somebody asked to start it."""
+
+    agent_id: str
+    since_s: float
+    until_s: float = float("inf")
+
+
+class Operated(Play):
+    async def act(self) -> None:
+        self.rests: list[Rest] = []
+        await self.make_agents(2)
+        operators = [self.person(f"operator-{number}") for number in range(2)]
+        operating = (self._operate(one, agent_id) for one, agent_id in zip(operators, self.agents, strict=True))
+        talking = (self._talk(person, number) for number, person in enumerate(self.people(2)))
+        await together((*operating, *talking))
+        await self.stage.restart()
+        for operator, agent_id in zip(operators, self.agents, strict=True):
+            await operator.say(agent_id)
+
+    async def _operate(self, operator: Person, agent_id: str) -> None:
+        for number in range(ROUNDS):
+            await operator.pause(2.0)
+            await operator.insist("POST", f"/v1/agents/{agent_id}/stop")
+            rest = Rest(agent_id, self.stage.loop.time())
+            self.rests.append(rest)
+            await operator.say(agent_id)
+            if operator.tosses(0.3):
+                self.stage.crash()
+            await operator.say(agent_id, stream=True)
+            await operator.pause(2.0)
+            if number == ROUNDS - 1 and operator.tosses(0.5):
+                return  # it stays stopped
+            rest.until_s = self.stage.loop.time()
+            await operator.insist("POST", f"/v1/agents/{agent_id}/{'restart' if operator.tosses(0.3) else 'start'}")
+            await operator.say(agent_id, "remember {token} works again")
+            if operator.tosses(0.5):
+                await operator.insist("POST", f"/v1/agents/{agent_id}/restart")
+
+    async def _talk(self, person: Person, number: int) -> None:
+        for turn in range(3):
+            await person.pause(1.5)
+            await person.say(self.agents[(number + turn) % 2], "remember {token} came by", stream=person.tosses(0.3))
+
+    async def settle(self) -> None:
+        self._rest_is_kept()
+        operator = self.person("operator-of-all")
+        for rest in self.rests:
+            if rest.until_s == float("inf"):
+                await self._answers_409(operator, rest.agent_id)
+                rest.until_s = self.stage.loop.time()
+                await operator.insist("POST", f"/v1/agents/{rest.agent_id}/start")
+        await super().settle()
+
+    async def _answers_409(self, operator: Person, agent_id: str) -> None:
+        heard = await operator.say(agent_id)
+        if heard.status != 409:
+            raise Broken("a stopped agent answers 409", f"{agent_id} answered {heard.status}")
+
+    def _rest_is_kept(self) -> None:
+        for rest in self.rests:
+            for heard in self.heard:
+                said = heard.said
+                within = rest.since_s <= said.called_s and (said.returned_s or float("inf")) <= rest.until_s
+                if said.agent_id != rest.agent_id or not within:
+                    continue
+                if heard.status not in (409, None, 503):
+                    told = f"{said.token} to {said.agent_id} was answered {heard.status}"
+                    raise Broken("a stopped agent answers 409", told)
+                if self.stage.disk.query("SELECT 1 FROM runs WHERE input LIKE ?", f"%{said.token}%"):
+                    raise Broken("a stopped agent begins no turn", f"{said.token} has a run of {said.agent_id}")
+
+
+LIFECYCLE = scenario(
+    "stop-start-restart",
+    Operated,
+    faults=(
+        Aim(Fault.storage_write_fail, "database.commit", rate=0.03),
+        Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.03),
+        Aim(Fault.crash_after_write, "database.acknowledge", rate=0.01, times_max=1),
+        Aim(Fault.storage_latency, "database.write", rate=0.05),
+    ),
+    swarm=(Fault.storage_read_fail, Fault.llm_timeout, Fault.cpu_starvation, Fault.network_delay),
+)

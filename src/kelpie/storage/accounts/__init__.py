@@ -1,0 +1,1 @@
+"""Organizations, users, API keys and access tokens as rows."""

@@ -1,0 +1,1 @@
+"""Agents as rows, with their owner, secrets, policies, identities and groups."""

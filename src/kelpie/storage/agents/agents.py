@@ -1,0 +1,240 @@
+"""Agents and their tags. Secrets, blocks, tools and messages have modules of their own."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row, Select, bindparam, delete, func, insert, null, select, update
+from sqlalchemy import exists as sql_exists
+
+from kelpie.core.agents.agent import Agent, AgentQuery
+from kelpie.core.conversations.runs import StopReason
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, OrganizationId
+from kelpie.core.memory.facts import settings_to_json
+from kelpie.core.time import Micros
+from kelpie.storage.agents import ownership_fence
+from kelpie.storage.agents.columns import budget_to_json, from_row, model_to_json, rules_to_json, to_row
+from kelpie.storage.agents.filters import CONDITIONS, matching
+from kelpie.storage.agents.policies import permits_to_json, quota_to_json
+from kelpie.storage.rows.paging import Paging
+from kelpie.storage.tables import agent_blocks, agent_tags, agents, blocks, tool_policies
+from kelpie.world.database import Tx
+
+_INSERT = insert(agents)
+_INSERT_TAG = insert(agent_tags)
+_CLEAR_TAGS = delete(agent_tags).where(agent_tags.c.agent_id == bindparam("of_agent"))
+_TAGS = (
+    select(agent_tags.c.agent_id, agent_tags.c.tag)
+    .where(agent_tags.c.agent_id.in_(bindparam("ids", expanding=True)))
+    .order_by(agent_tags.c.agent_id, agent_tags.c.tag)
+)
+
+
+def create(tx: Tx, agent: Agent) -> None:
+    """Writes a new agent with its tags and its fence."""
+    tx.execute(_INSERT, to_row(agent))
+    ownership_fence.create(tx, agent.id)
+    _add_tags(tx, agent.id, agent.tags)
+
+
+def _add_tags(tx: Tx, agent_id: AgentId, tags: Sequence[str]) -> None:
+    if tags:
+        tx.execute(_INSERT_TAG, [{"agent_id": agent_id, "tag": tag} for tag in dict.fromkeys(tags)])
+
+
+def _tags_of(tx: Tx, ids: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for agent_id, tag in tx.execute(_TAGS, {"ids": list(ids)}):
+        found.setdefault(agent_id, []).append(tag)
+    return found
+
+
+_TAGGED = sql_exists().where(agent_tags.c.agent_id == agents.c.id).label("tagged")  # so that few ask for tags
+_WITH_TAGGED = select(agents, _TAGGED)
+_ONE = _WITH_TAGGED.where(agents.c.id == bindparam("of_agent"))
+
+
+def get(tx: Tx, agent_id: AgentId) -> Agent:
+    """Raises NotFound."""
+    row = tx.execute(_ONE, {"of_agent": agent_id}).first()
+    if row is None:
+        raise NotFound("Agent", agent_id)
+    return _from_rows(tx, [row])[0]
+
+
+def owned(tx: Tx, organization: OrganizationId, agent_id: AgentId) -> Agent:
+    """Raises NotFound, also for an agent of another organisation."""
+    agent = get(tx, agent_id)
+    if agent.organization_id != organization:
+        raise NotFound("Agent", agent_id)
+    return agent
+
+
+def _from_rows(tx: Tx, rows: Sequence[Row[Any]]) -> list[Agent]:
+    tagged = [row.id for row in rows if row.tagged]
+    tags_of = _tags_of(tx, tagged) if tagged else {}
+    return [from_row(row, tags_of.get(row.id, ())) for row in rows]
+
+
+class Versions(NamedTuple):
+    """Of the agent's settings, of each of its blocks, and of its organisation's policy (0: there is none)."""
+
+    settings: int
+    blocks: dict[str, int]
+    policy: int
+
+
+_POLICY = (
+    select(tool_policies.c.version)
+    .where(tool_policies.c.organization_id == agents.c.organization_id)
+    .correlate(agents)
+    .scalar_subquery()
+)
+_VERSIONS = (
+    select(agents.c.version, blocks.c.id, blocks.c.version.label("block_version"), _POLICY.label("policy_version"))
+    .select_from(
+        agents.outerjoin(agent_blocks, agent_blocks.c.agent_id == agents.c.id).outerjoin(
+            blocks, blocks.c.id == agent_blocks.c.block_id
+        )
+    )
+    .where(agents.c.id == bindparam("of_agent"))
+)
+
+
+def versions(tx: Tx, agent_id: AgentId) -> Versions | None:
+    """The versions of all that an agent goes by, in one statement; None when it is gone."""
+    rows = tx.execute(_VERSIONS, {"of_agent": agent_id}).all()
+    if not rows:
+        return None
+    held = {row.id: row.block_version for row in rows if row.id is not None}
+    return Versions(rows[0].version, held, rows[0].policy_version or 0)
+
+
+_EXISTS_ID = select(agents.c.id).where(agents.c.id == bindparam("of_agent"))
+
+
+def exists(tx: Tx, agent_id: AgentId) -> bool:
+    return tx.execute(_EXISTS_ID, {"of_agent": agent_id}).first() is not None
+
+
+def require(tx: Tx, agent_id: AgentId) -> None:
+    """Raises NotFound when there is no such agent."""
+    if not exists(tx, agent_id):
+        raise NotFound("Agent", agent_id)
+
+
+def update_agent(tx: Tx, agent_id: AgentId, changes: Mapping[str, Any], now: Micros) -> None:
+    """Changes columns (and `tags`) of an agent; `changes` are domain values by field name. Raises NotFound."""
+    values: dict[str, Any] = {k: v for k, v in changes.items() if k != "tags"}
+    if "model" in values:
+        values["model"] = model_to_json(values["model"])
+    if "budget" in values:
+        values["budget"] = null() if values["budget"] is None else budget_to_json(values["budget"])
+    if "facts" in values:
+        values["facts"] = settings_to_json(values["facts"])
+    if "permits" in values:
+        values["permits"] = permits_to_json(values["permits"])
+    if "quota" in values:
+        values["quota"] = quota_to_json(values["quota"])
+    if "tool_rules" in values:
+        values["tool_rules"] = rules_to_json(values["tool_rules"])
+    values |= {"updated_at": now, "version": agents.c.version + 1}
+    if tx.execute(update(agents).where(agents.c.id == agent_id).values(values)).rowcount != 1:
+        raise NotFound("Agent", agent_id)
+    if "tags" in changes:
+        tx.execute(_CLEAR_TAGS, {"of_agent": agent_id})
+        _add_tags(tx, agent_id, changes["tags"])
+
+
+_TOUCH_VERSION = update(agents).where(agents.c.id == bindparam("of_agent")).values(version=agents.c.version + 1)
+
+
+def bump(tx: Tx, agent_id: AgentId) -> None:
+    """Marks that something that hangs on the agent (its tools) changed."""
+    tx.execute(_TOUCH_VERSION, {"of_agent": agent_id})
+
+
+_RECORD_RUN = (
+    update(agents)
+    .where(agents.c.id == bindparam("of_agent"))
+    .values(
+        last_run_completion=bindparam("at"),
+        last_run_duration_ms=bindparam("duration_ms"),
+        last_stop_reason=bindparam("reason"),
+    )
+)
+
+
+def record_run(tx: Tx, agent_id: AgentId, at: Micros, duration_ms: int, reason: StopReason) -> None:
+    """Notes on the agent how its last run went; not a change of its configuration."""
+    tx.execute(_RECORD_RUN, {"of_agent": agent_id, "at": at, "duration_ms": duration_ms, "reason": reason.value})
+
+
+_PAUSE = (
+    update(agents)
+    .where(agents.c.id == bindparam("of_agent"))
+    .values(paused_at=bindparam("at"), paused_until=bindparam("until"), version=agents.c.version + 1)
+)
+
+
+def pause(tx: Tx, agent_id: AgentId, at: Micros, until: Micros) -> None:
+    """Notes a rest that the agent asked for, in the place of one before."""
+    tx.execute(_PAUSE, {"of_agent": agent_id, "at": at, "until": until})
+
+
+_DELETE = delete(agents).where(agents.c.id == bindparam("of_agent"))
+
+
+def remove(tx: Tx, agent_id: AgentId) -> None:
+    """Deletes an agent and all that is only its own. Raises NotFound."""
+    if tx.execute(_DELETE, {"of_agent": agent_id}).rowcount != 1:
+        raise NotFound("Agent", agent_id)
+
+
+_EXISTING = select(agents.c.id).where(agents.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def existing(tx: Tx, ids: Sequence[AgentId]) -> frozenset[str]:
+    """Those of the agents that are there, whoever's they are."""
+    return frozenset(tx.execute(_EXISTING, {"ids": list(ids)}).scalars())
+
+
+# --- lists ----------------------------------------------------------------------------------------------------------
+
+_PAGES = Paging(agents, "created_at", "updated_at", "last_run_completion")
+_ALL = _WITH_TAGGED.where(agents.c.organization_id == bindparam("organization"))
+
+
+@lru_cache(maxsize=256)
+def _query(conditions: tuple[str, ...]) -> Select[Any]:
+    return _ALL.where(*(CONDITIONS[name] for name in conditions))
+
+
+@lru_cache(maxsize=256)
+def _counting(conditions: tuple[str, ...]) -> Select[Any]:
+    return _COUNT.where(*(CONDITIONS[name] for name in conditions))
+
+
+def select_agents(tx: Tx, organization: OrganizationId, query: AgentQuery) -> list[Agent]:
+    """Agents on one page, with their tags, in a bounded number of statements."""
+    conditions, bound = matching(query)
+    bound["organization"] = organization
+    rows = _PAGES.rows(tx, _query(conditions), query.page, bound, within={"organization_id": organization})
+    return _from_rows(tx, rows)
+
+
+_COUNT = select(func.count()).select_from(agents).where(agents.c.organization_id == bindparam("organization"))
+_BY_IDS = _ALL.where(agents.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def count(tx: Tx, organization: OrganizationId, query: AgentQuery) -> int:
+    """How many agents match, on all pages together."""
+    conditions, bound = matching(query)
+    return int(tx.execute(_counting(conditions), bound | {"organization": organization}).scalar_one())
+
+
+def get_many(tx: Tx, organization: OrganizationId, ids: Sequence[AgentId]) -> list[Agent]:
+    """The agents with these ids, in that order; ids that do not exist are left out."""
+    rows = {row.id: row for row in tx.execute(_BY_IDS, {"organization": organization, "ids": list(ids)})} if ids else {}
+    return _from_rows(tx, [rows[i] for i in ids if i in rows])

@@ -1,0 +1,89 @@
+"""Between an agent and the columns of its row, and between what it chooses and the JSON that this is stored as."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row
+
+from kelpie.core.agents.agent import Agent, AgentType, ModelChoice, ToolRule
+from kelpie.core.conversations.runs import StopReason
+from kelpie.core.ids import AgentId, OrganizationId
+from kelpie.core.memory.facts import settings_from_json, settings_to_json
+from kelpie.core.permissions.budgets import Budget, Period
+from kelpie.storage.agents.policies import permits_from_json, permits_to_json, quota_from_json, quota_to_json
+from kelpie.storage.tables import agents
+
+_COLUMNS = tuple(agents.c.keys())
+_READ = frozenset(
+    {
+        "id",
+        "agent_type",
+        "model",
+        "tool_rules",
+        "last_stop_reason",
+        "organization_id",
+        "budget",
+        "facts",
+        "permits",
+        "quota",
+    }
+)
+_PLAIN = tuple(name for name in _COLUMNS if name not in _READ)
+
+
+def model_to_json(model: ModelChoice) -> dict[str, Any]:
+    return {
+        "handle": model.handle,
+        "context_window": model.context_window,
+        "max_tokens": model.max_tokens,
+        "temperature": model.temperature,
+        "parallel_tool_calls": model.parallel_tool_calls,
+        "settings": dict(model.settings),
+    }
+
+
+def rules_to_json(rules: Sequence[ToolRule]) -> list[dict[str, Any]]:
+    return [{"type": r.type, "tool_name": r.tool_name, "options": dict(r.options)} for r in rules]
+
+
+def budget_to_json(budget: Budget | None) -> dict[str, Any] | None:
+    return None if budget is None else {"micros": budget.micros, "tokens": budget.tokens, "period": budget.period.value}
+
+
+def _budget_from_json(data: Mapping[str, Any] | None) -> Budget | None:
+    return None if data is None else Budget(data["micros"], data["tokens"], Period(data["period"]))
+
+
+def to_row(agent: Agent) -> dict[str, Any]:
+    return {
+        **{name: getattr(agent, name) for name in _PLAIN},
+        "id": agent.id,
+        "organization_id": agent.organization_id,
+        "agent_type": agent.agent_type.value,
+        "model": model_to_json(agent.model),
+        "tool_rules": rules_to_json(agent.tool_rules),
+        "last_stop_reason": agent.last_stop_reason.value if agent.last_stop_reason else None,
+        "budget": budget_to_json(agent.budget),
+        "facts": settings_to_json(agent.facts),
+        "permits": permits_to_json(agent.permits),
+        "quota": quota_to_json(agent.quota),
+    }
+
+
+def from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
+    values = dict(zip(_COLUMNS, row, strict=False))  # what a statement has beside the columns comes after them
+    stop_reason = values["last_stop_reason"]
+    return Agent(
+        **{name: values[name] for name in _PLAIN},
+        id=AgentId(values["id"]),
+        organization_id=OrganizationId(values["organization_id"]),
+        agent_type=AgentType(values["agent_type"]),
+        model=ModelChoice(**values["model"]),
+        tool_rules=tuple(ToolRule(r["type"], r["tool_name"], r["options"]) for r in values["tool_rules"]),
+        tags=tuple(tags),
+        last_stop_reason=StopReason(stop_reason) if stop_reason else None,
+        budget=_budget_from_json(values["budget"]),
+        facts=settings_from_json(values["facts"]),
+        permits=permits_from_json(values["permits"]),
+        quota=quota_from_json(values["quota"]),
+    )

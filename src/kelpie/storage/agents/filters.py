@@ -1,0 +1,66 @@
+"""Which agents match a query: the conditions, built once, and what is bound in them."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, func, or_, select
+
+from kelpie.core.agents.agent import AgentQuery
+from kelpie.storage.rows.text_match import inside, pattern
+from kelpie.storage.tables import agent_identities, agent_tags, agents, identities
+
+_WITH_TAGS = select(agent_tags.c.agent_id).where(agent_tags.c.tag.in_(bindparam("tags", expanding=True)))
+_LINKED = select(agent_identities.c.agent_id)
+CONDITIONS: dict[str, ColumnElement[bool]] = {
+    "name": agents.c.name == bindparam("name"),
+    "query_text": inside(agents.c.name, "query_text"),
+    "tags_any": agents.c.id.in_(_WITH_TAGS),
+    "tags_all": agents.c.id.in_(
+        _WITH_TAGS.group_by(agent_tags.c.agent_id).having(func.count(agent_tags.c.tag) == bindparam("tag_count"))
+    ),
+    "project_id": agents.c.project_id == bindparam("project_id"),
+    "template_id": agents.c.template_id == bindparam("template_id"),
+    "base_template_id": agents.c.base_template_id == bindparam("base_template_id"),
+    "created_by_id": agents.c.created_by_id == bindparam("created_by_id"),
+    "last_stop_reason": agents.c.last_stop_reason == bindparam("last_stop_reason"),
+    "identity_id": agents.c.id.in_(_LINKED.where(agent_identities.c.identity_id == bindparam("identity_id"))),
+    "identifier_keys": agents.c.id.in_(
+        _LINKED.join(identities, identities.c.id == agent_identities.c.identity_id).where(
+            identities.c.identifier_key.in_(bindparam("identifier_keys", expanding=True))
+        )
+    ),
+    "visible": or_(agents.c.hidden.is_(None), agents.c.hidden.is_(False)),
+}
+
+
+def matching(query: AgentQuery) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of the conditions a query asks for, and their values."""
+    names: list[str] = []
+    bound: dict[str, Any] = {}
+    plain = (
+        "name",
+        "project_id",
+        "template_id",
+        "base_template_id",
+        "created_by_id",
+        "last_stop_reason",
+        "identity_id",
+    )
+    for name in plain:
+        if (value := getattr(query, name)) is not None:
+            names.append(name)
+            bound[name] = value
+    if query.query_text:
+        names.append("query_text")
+        bound["query_text"] = pattern(query.query_text)
+    if query.tags:
+        tags = sorted(set(query.tags))
+        bound["tags"] = tags
+        names.append("tags_all" if query.match_all_tags else "tags_any")
+        if query.match_all_tags:
+            bound["tag_count"] = len(tags)
+    if query.identifier_keys:
+        names.append("identifier_keys")
+        bound["identifier_keys"] = list(query.identifier_keys)
+    if not query.show_hidden:
+        names.append("visible")
+    return tuple(names), bound

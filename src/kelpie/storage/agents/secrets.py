@@ -1,0 +1,48 @@
+"""The secrets of agents: values that their tools may read and nobody is shown unasked."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, delete, insert, select
+
+from kelpie.core.agents.agent import Secret
+from kelpie.core.ids import AgentId, SecretId
+from kelpie.storage.tables import agent_secrets
+from kelpie.world.database import Tx
+
+_OF_AGENTS = (
+    select(agent_secrets)
+    .where(agent_secrets.c.agent_id.in_(bindparam("ids", expanding=True)))
+    .order_by(agent_secrets.c.agent_id, agent_secrets.c.key)
+)
+_CLEAR = delete(agent_secrets).where(agent_secrets.c.agent_id == bindparam("of_agent"))
+_INSERT = insert(agent_secrets)
+
+
+def replace(tx: Tx, agent_id: AgentId, secrets: Sequence[Secret]) -> None:
+    """Makes exactly these the secrets of the agent."""
+    tx.execute(_CLEAR, {"of_agent": agent_id})
+    if secrets:
+        tx.execute(
+            _INSERT,
+            [
+                {
+                    "id": s.id,
+                    "agent_id": agent_id,
+                    "key": s.key,
+                    "value": s.value,
+                    "description": s.description,
+                    "created_at": s.created_at,
+                    "updated_at": s.updated_at,
+                }
+                for s in secrets
+            ],
+        )
+
+
+def of_agents(tx: Tx, ids: Sequence[AgentId]) -> dict[str, tuple[Secret, ...]]:
+    """The secrets of many agents in one query."""
+    found: dict[str, list[Secret]] = {}
+    for row in tx.execute(_OF_AGENTS, {"ids": list(ids)}):
+        secret = Secret(SecretId(row.id), row.key, row.value, row.created_at, row.updated_at, row.description)
+        found.setdefault(row.agent_id, []).append(secret)
+    return {agent_id: tuple(secrets) for agent_id, secrets in found.items()}

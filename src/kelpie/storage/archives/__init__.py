@@ -1,0 +1,1 @@
+"""Archives and passages as rows, and the search in them."""

@@ -1,0 +1,160 @@
+"""Passages as they are found: by words, by meaning, by both, or without any of them by age.
+
+Every search names an archive or an organisation, and that is a condition in SQL, as are tags and dates: what lies
+outside is neither shown nor counted among the best.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from kelpie.core.ids import ArchiveId, OrganizationId
+from kelpie.core.memory.passages import Passage, PassageQuery
+from kelpie.core.search_hits import Hit
+from kelpie.search import items
+from kelpie.search.item_lookup import ITEM_ID, Only
+from kelpie.search.items import Near, NearestItems, Wanted
+from kelpie.search.vector_rows import Vector
+from kelpie.storage.archives.passages import from_row
+from kelpie.storage.tables import archives, passage_tags, passages
+from kelpie.world.database import Tx
+
+_ALL = sa.select(passages)
+_MANY = _ALL.where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A passage, and how it was found; without words to look for there is no hit."""
+
+    passage: Passage
+    hit: Hit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Everything about a query that changes the text of its statement."""
+
+    by_archive: bool
+    tags: str  # "", "any" or "all"
+    since: bool
+    until: bool
+
+    @property
+    def filters(self) -> bool:
+        """Whether it asks for more than a place to look in."""
+        return bool(self.tags) or self.since or self.until
+
+
+def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near: Sequence[Near] = ()) -> list[Found]:
+    """The best passages of an archive or of a whole organisation that pass the filters; without text by age.
+
+    `near` are those that `nearest` has found, with the same query. Passages that are lost are among them, so that
+    whoever asked can be told.
+    """
+    shape, bound = _shape(place, query)
+    if not query.text.strip():
+        rows = tx.execute(_aged(shape, query.oldest_first), {**bound, "row_limit": query.limit})
+        return [Found(from_row(row)) for row in rows]
+    scope = place if isinstance(place, ArchiveId) else None
+    only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
+    hits = items.find(tx, "passage", scope, _wanted(query), only, near)
+    # What is near was found before; whether it may be seen is asked again, here.
+    found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}).all() if hits else ()
+    rows = {row.id: row for row in found}
+    return [Found(from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
+
+
+def nearest(
+    tx: Tx,
+    finder: NearestItems,
+    place: ArchiveId | OrganizationId,
+    models: Mapping[str, str],
+    query: PassageQuery,
+    meanings: Mapping[str, Vector],
+) -> list[Near]:
+    """The passages nearest in meaning, of these archives, each with the model its vectors are of.
+
+    The archives are those of the place; whether a passage may be seen is asked again when it is looked up.
+    """
+    shape, bound = _shape(place, query)
+    only = Only(_same_row(shape), bound) if shape.filters else None
+    return items.nearest(tx, finder, "passage", models, replace(_wanted(query), meanings=meanings), only)
+
+
+def _wanted(query: PassageQuery) -> Wanted:
+    return Wanted(query.text, query.limit, query.mode)
+
+
+def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Shape, dict[str, Any]]:
+    tags = sorted(set(query.tags))
+    shape = _Shape(
+        isinstance(place, ArchiveId),
+        ("all" if query.match_all_tags else "any") if tags else "",
+        query.since is not None,
+        query.until is not None,
+    )
+    return shape, {
+        ("of_archive" if shape.by_archive else "of_organization"): place,
+        **({"the_tags": tags} if tags else {}),
+        **({"tag_count": len(tags)} if shape.tags == "all" else {}),
+        **({"since": query.since} if shape.since else {}),
+        **({"until": query.until} if shape.until else {}),
+    }
+
+
+_ARCHIVES = sa.select(archives.c.id).where(
+    archives.c.organization_id == sa.bindparam("of_organization"), archives.c.removed.is_not(True)
+)
+
+
+_STILL_THERE = sa.exists(
+    sa.select(sa.literal(1)).where(archives.c.id == sa.bindparam("of_archive"), archives.c.removed.is_not(True))
+)
+
+
+@lru_cache(maxsize=64)
+def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
+    """That the item of a text match is a passage which passes the filters."""
+    return sa.exists(sa.select(sa.literal(1)).where(passages.c.id == ITEM_ID, *_conditions(shape)))
+
+
+@lru_cache(maxsize=64)
+def _these(shape: _Shape) -> sa.Select[Any]:
+    return _MANY.where(*_conditions(shape, known=True))
+
+
+@lru_cache(maxsize=64)
+def _aged(shape: _Shape, oldest_first: bool) -> sa.Select[Any]:
+    at, key = passages.c.created_at, passages.c.id
+    order = (at, key) if oldest_first else (at.desc(), key.desc())
+    return _ALL.where(*_conditions(shape)).order_by(*order).limit(sa.bindparam("row_limit", type_=sa.Integer))
+
+
+def _conditions(shape: _Shape, *, known: bool = False) -> list[sa.ColumnElement[bool]]:
+    """`known` says that the rows are looked up by their ids: then no index of all rows of an archive may tempt the
+    planner, which took 28 ms for ten of 100,000."""
+    c = passages.c
+    owner = c.archive_id if shape.by_archive else c.organization_id
+    owned = (owner.concat("") if known else owner) == sa.bindparam(
+        "of_archive" if shape.by_archive else "of_organization"
+    )
+    where: list[sa.ColumnElement[bool]] = [owned]
+    if not shape.by_archive:
+        where.append(c.archive_id.not_in(sa.select(archives.c.id).where(archives.c.removed.is_(True))))
+    elif known:  # it was there when the search began
+        where.append(_STILL_THERE)
+    if shape.since:
+        where.append(c.created_at >= sa.bindparam("since"))
+    if shape.until:
+        where.append(c.created_at <= sa.bindparam("until"))
+    tagged = passage_tags.c.tag.in_(sa.bindparam("the_tags", expanding=True)) & (passage_tags.c.passage_id == c.id)
+    if shape.tags == "any":
+        where.append(sa.exists(sa.select(sa.literal(1)).where(tagged).correlate(passages)))
+    if shape.tags == "all":
+        number = sa.select(sa.func.count()).select_from(passage_tags).where(tagged).correlate(passages)
+        where.append(number.scalar_subquery() == sa.bindparam("tag_count"))
+    return where

@@ -1,0 +1,1 @@
+"""Memory blocks as rows, with their history and attachments."""

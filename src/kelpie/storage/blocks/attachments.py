@@ -1,0 +1,214 @@
+"""Which agents carry which blocks, seen from either side.
+
+The label is part of the key of an attachment: an agent never has two blocks of one label, and a relabel moves the
+attachments along. A conversation may have copies of its own, which stand before the agent's blocks of their labels.
+"""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from kelpie.core.errors import Conflict, NotFound
+from kelpie.core.ids import AgentId, BlockId, OrganizationId
+from kelpie.core.memory.blocks import Block
+from kelpie.core.paging import Page
+from kelpie.storage.agents import agents as agent_rows
+from kelpie.storage.blocks.rows import TAGS, from_row
+from kelpie.storage.rows import paging
+from kelpie.storage.tables import agent_blocks, agents, blocks, conversation_blocks, conversations
+from kelpie.world.database import Tx
+
+_ID_CHUNK = 5000  # how many ids go into one IN list
+
+_LABEL = sa.select(blocks.c.label).where(blocks.c.id == sa.bindparam("of_block"))
+_HOLDER_OF_LABEL = sa.select(agent_blocks.c.block_id).where(
+    agent_blocks.c.agent_id == sa.bindparam("of_agent"), agent_blocks.c.label == sa.bindparam("of_label")
+)
+_ATTACH = sa.insert(agent_blocks)
+_DETACH = sa.delete(agent_blocks).where(
+    agent_blocks.c.agent_id == sa.bindparam("of_agent"), agent_blocks.c.block_id == sa.bindparam("of_block")
+)
+_CLEAR = sa.delete(agent_blocks).where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
+_CARRIERS = (
+    sa.select(agent_blocks.c.agent_id)
+    .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
+    .order_by(agent_blocks.c.agent_id)
+)
+_SEEING = sa.union(
+    sa.select(agent_blocks.c.agent_id).where(agent_blocks.c.block_id == sa.bindparam("of_block")),
+    sa.select(conversations.c.agent_id)
+    .join(conversation_blocks, conversation_blocks.c.conversation_id == conversations.c.id)
+    .where(conversation_blocks.c.block_id == sa.bindparam("of_block")),
+).order_by("agent_id")
+_CARRIER_AGENTS = (
+    sa.select(agents.c.id)
+    .join(agent_blocks, agent_blocks.c.agent_id == agents.c.id)
+    .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
+    .where(agents.c.organization_id == sa.bindparam("of_organization"))
+)
+
+
+def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
+    """Hangs the block on the agent; False when it hung there already.
+
+    Raises NotFound for an unknown block or agent, and Conflict when the agent has another block of that label.
+    """
+    label = tx.execute(_LABEL, {"of_block": block_id}).scalar()
+    if label is None:
+        raise NotFound("Block", block_id)
+    agent_rows.require(tx, agent_id)
+    holder = tx.execute(_HOLDER_OF_LABEL, {"of_agent": agent_id, "of_label": label}).scalar()
+    if holder == block_id:
+        return False
+    if holder is not None:
+        raise _label_conflict(agent_id, label)
+    try:
+        tx.execute(_ATTACH, {"agent_id": agent_id, "label": label, "block_id": block_id})
+    except IntegrityError as error:
+        raise _label_conflict(agent_id, label) from error
+    return True
+
+
+def share(tx: Tx, block_id: BlockId, agent_ids: Sequence[AgentId]) -> tuple[AgentId, ...]:
+    """Hangs a block that exists on agents as well, but for those that have another of its label; gives the others."""
+    label = tx.execute(_LABEL, {"of_block": block_id}).scalar()
+    free = [a for a in agent_ids if tx.execute(_HOLDER_OF_LABEL, {"of_agent": a, "of_label": label}).first() is None]
+    for agent_id in free:
+        attach(tx, agent_id, block_id)
+    return tuple(free)
+
+
+def attach_new(tx: Tx, agent_id: AgentId, made: Sequence[Block]) -> None:
+    """Hangs new blocks, all of different labels, on an agent that was just made."""
+    if made:
+        tx.execute(_ATTACH, [{"agent_id": agent_id, "label": block.label, "block_id": block.id} for block in made])
+
+
+def detach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> None:
+    """Takes the block off the agent; the block itself stays. Raises NotFound when it does not hang there."""
+    if tx.execute(_DETACH, {"of_agent": agent_id, "of_block": block_id}).rowcount == 0:
+        raise NotFound("Block", block_id)
+
+
+def replace_for_agent(tx: Tx, agent_id: AgentId, block_ids: Sequence[BlockId]) -> None:
+    """Makes these the blocks of the agent and no others. Raises what `attach` raises."""
+    tx.execute(_CLEAR, {"of_agent": agent_id})
+    for block_id in dict.fromkeys(block_ids):
+        attach(tx, agent_id, block_id)
+
+
+def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
+    """Every agent that carries the block."""
+    return tuple(AgentId(row[0]) for row in tx.execute(_CARRIERS, {"of_block": block_id}))
+
+
+def agents_seeing(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
+    """Every agent that carries the block, or sees it in one of its conversations."""
+    return tuple(AgentId(row[0]) for row in tx.execute(_SEEING, {"of_block": block_id}))
+
+
+def agents_page(tx: Tx, organization: OrganizationId, block_id: BlockId, page: Page) -> list[AgentId]:
+    """The agents that carry the block, in the order and on the page asked for."""
+    bound = {"of_block": block_id, "of_organization": organization}
+    rows = paging.page(tx, _CARRIER_AGENTS, agents, page, bound, within={"organization_id": organization})
+    return [AgentId(row[0]) for row in rows]
+
+
+_MOVE_LABEL = (
+    sa.update(agent_blocks)
+    .where(agent_blocks.c.block_id == sa.bindparam("of_block"))
+    .values(label=sa.bindparam("new_label"))
+)
+_mine, _other = agent_blocks.alias("mine"), agent_blocks.alias("other")
+_LABEL_TAKEN = (
+    sa.select(_other.c.agent_id)
+    .join(_mine, _mine.c.agent_id == _other.c.agent_id)
+    .where(_mine.c.block_id == sa.bindparam("of_block"), _other.c.block_id != sa.bindparam("of_block"))
+    .where(_other.c.label == sa.bindparam("new_label"))
+    .order_by(_other.c.agent_id)
+    .limit(1)
+)
+
+
+def relabel(tx: Tx, block_id: BlockId, label: str) -> None:
+    """Moves the attachments of a block to its new label. Raises Conflict when a carrier has another of that label."""
+    taken = tx.execute(_LABEL_TAKEN, {"of_block": block_id, "new_label": label}).scalar()
+    if taken is not None:
+        raise _label_conflict(taken, label)
+    try:
+        tx.execute(_MOVE_LABEL, {"of_block": block_id, "new_label": label})
+    except IntegrityError as error:
+        raise _label_conflict("an agent that carries this block", label) from error
+
+
+def _label_conflict(agent: str, label: str) -> Conflict:
+    return Conflict(f"{agent} already has a block with the label '{label}'; detach that one or use another label")
+
+
+# --- the blocks that are carried ----------------------------------------------------------------------------------
+
+_ATTACHED = (
+    sa.select(agent_blocks.c.agent_id, blocks, TAGS)
+    .join(agent_blocks, agent_blocks.c.block_id == blocks.c.id)
+    .order_by(blocks.c.created_at, blocks.c.id)
+)
+_OF_AGENT = _ATTACHED.where(agent_blocks.c.agent_id == sa.bindparam("of_agent"))
+_OF_AGENTS = _ATTACHED.where(agent_blocks.c.agent_id.in_(sa.bindparam("of_agents", expanding=True)))
+_BY_LABEL = _OF_AGENT.where(agent_blocks.c.label == sa.bindparam("of_label"))
+_BY_LABEL_LOCKED = _BY_LABEL.with_for_update(of=blocks)
+_OF_THREAD = (
+    sa.select(conversation_blocks.c.label.label("under"), blocks, TAGS)
+    .join(conversation_blocks, conversation_blocks.c.block_id == blocks.c.id)
+    .where(conversation_blocks.c.conversation_id == sa.bindparam("of_conversation"))
+    .order_by(conversation_blocks.c.label)
+)
+_OWN_BY_LABEL_LOCKED = _OF_THREAD.where(blocks.c.label == sa.bindparam("of_label")).with_for_update(of=blocks)
+
+
+def of_agent(tx: Tx, agent_id: AgentId) -> list[Block]:
+    """The blocks of one agent, oldest block first."""
+    return [from_row(row) for row in tx.execute(_OF_AGENT, {"of_agent": agent_id})]
+
+
+def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Block]]:
+    """The blocks of many agents in one query; every agent asked for is in the answer."""
+    found: dict[AgentId, list[Block]] = {agent_id: [] for agent_id in agent_ids}
+    wanted = list(found)
+    for start in range(0, len(wanted), _ID_CHUNK):
+        for row in tx.execute(_OF_AGENTS, {"of_agents": wanted[start : start + _ID_CHUNK]}):
+            found[row.agent_id].append(from_row(row))
+    return found
+
+
+def seen(tx: Tx, agent_id: AgentId, conversation: str) -> tuple[list[Block], list[Block]]:
+    """The blocks that a conversation of an agent sees, and those of the agent that it does not.
+
+    Its own copies stand in the places of the blocks they were copied from; a copy whose original the agent no longer
+    carries comes last.
+    """
+    own = {row.under: from_row(row) for row in tx.execute(_OF_THREAD, {"of_conversation": conversation})}
+    carried, hidden, shown = of_agent(tx, agent_id), list[Block](), list[Block]()
+    for block in carried:
+        copy = own.pop(block.label, None)
+        shown.append(copy or block)
+        if copy is not None:
+            hidden.append(block)
+    return [*shown, *own.values()], hidden
+
+
+def shown(tx: Tx, agent_id: AgentId, conversation: str | None) -> list[Block]:
+    """The blocks that stand in the prompt of a conversation; None is the one that every agent has."""
+    return seen(tx, agent_id, conversation)[0] if conversation else of_agent(tx, agent_id)
+
+
+def own_by_label(tx: Tx, conversation: str, label: str) -> Block | None:
+    """The copy with this label that only the conversation sees, held until the transaction ends, if there is one."""
+    row = tx.execute(_OWN_BY_LABEL_LOCKED, {"of_conversation": conversation, "of_label": label}).first()
+    return None if row is None else from_row(row)
+
+
+def by_label(tx: Tx, agent_id: AgentId, label: str, *, lock: bool = False) -> Block | None:
+    """The agent's block of this label, if it has one."""
+    row = tx.execute(_BY_LABEL_LOCKED if lock else _BY_LABEL, {"of_agent": agent_id, "of_label": label}).first()
+    return None if row is None else from_row(row)

@@ -1,0 +1,185 @@
+"""Archival memory in a checkpoint: the archive an agent uses, and the passages in it.
+
+A passage that is still there as it was is not touched and keeps its vectors; one that is written again is found by its
+words at once, and by meaning when it was embedded in the background. An archive that other agents use too is not
+changed, unless that is asked for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from kelpie.core.errors import Conflict, Damaged, InvalidInput
+from kelpie.core.ids import AgentId, ArchiveId, PassageId
+from kelpie.core.memory.checkpoints import Left
+from kelpie.core.memory.passages import Passage
+from kelpie.search import items
+from kelpie.storage.archives import archives, passages
+from kelpie.storage.archives import removal as archive_removal
+from kelpie.storage.checkpoints.blocks import Target
+from kelpie.storage.checkpoints.rows import columns_of, distinct, identifier, members, row, section, taken, texts
+from kelpie.storage.rows.checksums import checksum
+from kelpie.storage.tables import agent_archives
+from kelpie.storage.tables import archives as archive_table
+from kelpie.storage.tables import passages as passage_table
+from kelpie.world.database import Tx
+
+_CHUNK = 500
+_ARCHIVE = columns_of(archive_table, "organization_id", "removed")
+_PASSAGE = columns_of(passage_table, "organization_id", "archive_id", "checksum")
+_STORED = (*_PASSAGE, "checksum")
+
+_USED: sa.Select[Any] = (
+    sa.select(*(archive_table.c[name] for name in _ARCHIVE), agent_archives.c.is_owner)
+    .join(agent_archives, agent_archives.c.archive_id == archive_table.c.id)
+    .where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
+)
+_PASSAGES: sa.Select[Any] = (
+    sa.select(*(passage_table.c[name] for name in _STORED))
+    .where(passage_table.c.archive_id == sa.bindparam("of_archive"))
+    .order_by(passage_table.c.created_at, passage_table.c.id)
+)
+_SIZE = sa.select(sa.func.coalesce(sa.func.sum(sa.func.length(passage_table.c.text)), 0)).where(
+    passage_table.c.archive_id == sa.bindparam("of_archive")
+)
+_OTHER_USERS = (
+    sa.select(sa.func.count())
+    .select_from(agent_archives)
+    .where(agent_archives.c.archive_id == sa.bindparam("of_archive"))
+    .where(agent_archives.c.agent_id != sa.bindparam("of_agent"))
+)
+_STANDS = sa.select(archive_table.c.organization_id, archive_table.c.removed).where(
+    archive_table.c.id == sa.bindparam("of_archive")
+)
+_RESTORE = (
+    sa.update(archive_table)
+    .where(archive_table.c.id == sa.bindparam("of_archive"))
+    .values({name: sa.bindparam(f"new_{name}", type_=archive_table.c[name].type) for name in _ARCHIVE if name != "id"})
+)
+_INSERT = sa.insert(archive_table)
+_ATTACH = sa.insert(agent_archives)
+_DROP = sa.delete(passage_table).where(passage_table.c.id.in_(sa.bindparam("ids", expanding=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """The archive of a document, ready to be written."""
+
+    row: Mapping[str, Any]
+    is_owner: bool
+    passages: tuple[Mapping[str, Any], ...]
+
+
+def take(tx: Tx, agent_id: AgentId) -> dict[str, Any] | None:
+    """The archive as the document has it, or nothing. Raises Damaged: what is not whole must not be kept as if it
+    were."""
+    found = tx.execute(_USED, {"of_agent": agent_id}).first()
+    if found is None:
+        return None
+    *values, is_owner = found
+    (archive,) = taken(_ARCHIVE, [values])
+    return {"is_owner": is_owner, "archive": archive, "passages": [_whole(each) for each in _there(tx, archive["id"])]}
+
+
+def _there(tx: Tx, archive_id: str) -> list[dict[str, Any]]:
+    return taken(_STORED, tx.execute(_PASSAGES, {"of_archive": archive_id}))
+
+
+def _whole(stored: dict[str, Any]) -> dict[str, Any]:
+    if stored["checksum"] not in (None, _checksum(stored)):
+        raise Damaged("Passage", stored["id"])
+    del stored["checksum"]
+    return stored
+
+
+def _checksum(values: Mapping[str, Any]) -> int:
+    return checksum(values["text"], values["tags"], values["metadata"])
+
+
+def size(tx: Tx, agent_id: AgentId) -> int:
+    """About how many characters it has."""
+    archive_id = archives.archive_of(tx, agent_id)
+    return 0 if archive_id is None else int(tx.execute(_SIZE, {"of_archive": archive_id}).scalar_one())
+
+
+def read(memory: Mapping[str, Any]) -> Archived | None:
+    """Raises InvalidInput."""
+    where = "memory.archive"
+    if memory.get("archive") is None:
+        return None
+    given = members(memory["archive"], where, ("is_owner", "archive", "passages"))
+    if not isinstance(given["is_owner"], bool):
+        raise InvalidInput(f"{where}.is_owner", "must be true or false")
+    archive = row(archive_table, given["archive"], f"{where}.archive", _ARCHIVE)
+    identifier(ArchiveId, archive["id"], f"{where}.archive.id")
+    if archive["metadata"] is not None:
+        members(archive["metadata"], f"{where}.archive.metadata", archive["metadata"] or ())
+    found = [_passage(data, f"{where}.passages[{number}]") for number, data in enumerate(section(given, "passages"))]
+    distinct(found, lambda each: each["id"], f"{where}.passages")
+    return Archived(archive, given["is_owner"], tuple(found))
+
+
+def _passage(data: Any, where: str) -> dict[str, Any]:
+    values = row(passage_table, data, where, _PASSAGE)
+    identifier(PassageId, values["id"], f"{where}.id")
+    texts(values["tags"], f"{where}.tags")
+    members(values["metadata"], f"{where}.metadata", values["metadata"] or ())
+    return values
+
+
+def put(tx: Tx, target: Target, wanted: Archived | None) -> tuple[list[Left], int]:
+    """Makes this the agent's archive; gives what was left alone and how many passages it has. Raises Conflict."""
+    agent_id, used = target.agent_id, archives.archive_of(tx, target.agent_id)
+    if wanted is None:
+        if used is not None:
+            archive_removal.remove_owned(tx, agent_id)
+            archives.detach(tx, agent_id, used)
+        return [], 0
+    archive_id = ArchiveId(wanted.row["id"])
+    if used is not None and used != archive_id:
+        archives.detach(tx, agent_id, used)
+    others = int(tx.execute(_OTHER_USERS, {"of_archive": archive_id, "of_agent": agent_id}).scalar_one())
+    changes = not others or target.overwrite_shared
+    _put_archive(tx, target, wanted, changes)
+    if used != archive_id:
+        tx.execute(_ATTACH, {"agent_id": agent_id, "archive_id": archive_id, "is_owner": wanted.is_owner})
+    if not changes:
+        return [Left("archive", archive_id, wanted.row["name"], others)], 0
+    _put_passages(tx, target, archive_id, wanted)
+    return [], len(wanted.passages)
+
+
+def _put_archive(tx: Tx, target: Target, wanted: Archived, changes: bool) -> None:
+    stands = tx.execute(_STANDS, {"of_archive": wanted.row["id"]}).first()
+    if stands is None:
+        tx.execute(_INSERT, {**wanted.row, "organization_id": target.organization, "removed": False})
+    elif stands.organization_id != target.organization:
+        raise Conflict(f"{wanted.row['id']} cannot be made again under its id; nothing was restored")
+    elif stands.removed:
+        raise Conflict(f"{wanted.row['id']} was deleted and is still being swept up; try again in a moment")
+    elif changes:
+        new = {f"new_{name}": value for name, value in wanted.row.items() if name != "id"}
+        tx.execute(_RESTORE, {**new, "of_archive": wanted.row["id"]})
+
+
+def _put_passages(tx: Tx, target: Target, archive_id: ArchiveId, wanted: Archived) -> None:
+    there = {each["id"]: each for each in _there(tx, archive_id)}
+    meant = {each["id"]: {**each, "checksum": _checksum(each)} for each in wanted.passages}
+    gone = [passage_id for passage_id, each in there.items() if meant.get(passage_id) != each]
+    for start in range(0, len(gone), _CHUNK):
+        piece = gone[start : start + _CHUNK]
+        items.remove_many(tx, "passage", piece)
+        tx.execute(_DROP, {"ids": piece})
+    new = [each for each in wanted.passages if there.get(each["id"]) != meant[each["id"]]]
+    try:
+        passages.insert_many(tx, [_made(each, archive_id, target) for each in new])
+    except IntegrityError as error:
+        raise Conflict("a passage of the checkpoint lies in another archive now; nothing was restored") from error
+
+
+def _made(values: Mapping[str, Any], archive_id: ArchiveId, target: Target) -> Passage:
+    given: dict[str, Any] = {**values, "id": PassageId(values["id"]), "tags": tuple(values["tags"])}
+    return Passage(**given, archive_id=archive_id, organization_id=target.organization)

@@ -1,0 +1,51 @@
+"""Working memory in a checkpoint. An end is a moment, not a span: what is over by the time of the restore stays gone,
+and a version that was given away is not given again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import AgentId
+from kelpie.core.memory.working_memory import Entry, Limits, check_key, encoded
+from kelpie.core.time import Micros
+from kelpie.storage.checkpoints.rows import distinct, members, row, section
+from kelpie.storage.memory import working_memory as rows
+from kelpie.storage.tables import working_memory
+from kelpie.world.database import Tx
+
+_COLUMNS = ("key", "version", "created_at", "updated_at", "expires_at")
+_UNBOUND = Limits(value_bytes=2**31)  # what was stored under larger bounds comes back
+
+
+def take(tx: Tx, agent_id: AgentId, now: Micros) -> list[dict[str, Any]]:
+    """The entries that are not over, as the document has them."""
+    found = rows.every(tx, agent_id)
+    return [asdict(entry) for entry in found if entry.expires_at is None or entry.expires_at > now]
+
+
+def read(memory: Mapping[str, Any]) -> list[tuple[Entry, str]]:
+    """Entries, each with its value as JSON. Raises InvalidInput."""
+    found = list[tuple[Entry, str]]()
+    for number, data in enumerate(section(memory, "working_memory")):
+        where = f"memory.working_memory[{number}]"
+        given = members(data, where, (*_COLUMNS, "value"))
+        values = row(working_memory, {name: given[name] for name in _COLUMNS}, where, _COLUMNS)
+        try:
+            check_key(values["key"])
+            text = encoded(given["value"], _UNBOUND)
+        except InvalidInput as error:
+            raise InvalidInput(f"{where}.{error.field}", error.remedy) from None
+        found.append((Entry(**values, value=given["value"]), text))
+    distinct(({"key": entry.key} for entry, _ in found), lambda each: each["key"], "memory.working_memory")
+    return found
+
+
+def put(tx: Tx, agent_id: AgentId, wanted: list[tuple[Entry, str]], now: Micros) -> tuple[int, int]:
+    """Makes these the entries; gives how many there are and how many were over."""
+    live = [each for each in wanted if each[0].expires_at is None or each[0].expires_at > now]
+    rows.clear(tx, agent_id)
+    rows.insert_many(tx, agent_id, live)
+    rows.raise_version(tx, agent_id, max((entry.version for entry, _ in wanted), default=0))
+    return len(live), len(wanted) - len(live)

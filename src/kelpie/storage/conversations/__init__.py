@@ -1,0 +1,1 @@
+"""Conversations, messages, approvals and the context that a model sees, as rows."""

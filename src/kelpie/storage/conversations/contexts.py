@@ -1,0 +1,125 @@
+"""Contexts: which messages the model of a conversation sees, and in which order. The default conversation is ''."""
+
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    String,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+)
+
+from kelpie.core.conversations.messages import Message
+from kelpie.core.ids import AgentId, MessageId
+from kelpie.storage.conversations.message_rows import from_row
+from kelpie.storage.tables import agents, context, messages
+from kelpie.world.database import Tx
+
+_SEPARATOR = ","  # between ids, which hold none
+
+_INSERT = insert(context)
+_CLEAR = delete(context).where(
+    context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation")
+)
+
+
+def _joined(of_agent: ColumnElement[str]) -> Select[str]:
+    """The ids of a context as one text, in their order: a row for each would cost several times as much."""
+    ordered = (
+        select(context.c.message_id)
+        .where(context.c.agent_id == of_agent, context.c.conversation_id == bindparam("of_conversation"))
+        .order_by(context.c.position)
+        .subquery()
+    )
+    # As a parameter the separator would be put into the statement anew each time.
+    separator = cast("str", literal_column(f"'{_SEPARATOR}'", String()))
+    return select(func.aggregate_strings(ordered.c.message_id, separator))
+
+
+_IDS = _joined(bindparam("of_agent"))
+_NEWEST = (
+    select(messages, context.c.position.label("place"))
+    .join(context, context.c.message_id == messages.c.id)
+    .where(context.c.agent_id == bindparam("of_agent"), context.c.conversation_id == bindparam("of_conversation"))
+    .order_by(context.c.position.desc())
+    .limit(bindparam("most"))
+)
+_BEFORE = _NEWEST.where(context.c.position < bindparam("before"))
+_IDS_OF = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subquery()).where(
+    agents.c.id.in_(bindparam("ids", expanding=True))
+)
+
+
+def place(tx: Tx, agent_id: AgentId, new: Sequence[MessageId], conversation: str, first: int) -> None:
+    """Puts messages into a context from this position on. The sequence number of a message is always a free position
+    at the end: a context never holds more messages than the agent ever had."""
+    tx.execute(
+        _INSERT,
+        [
+            {"agent_id": agent_id, "conversation_id": conversation, "position": first + i, "message_id": message_id}
+            for i, message_id in enumerate(new)
+        ],
+    )
+
+
+def replace(tx: Tx, agent_id: AgentId, kept: Sequence[MessageId], conversation: str = "") -> None:
+    """Makes exactly these the messages that the model sees."""
+    tx.execute(_CLEAR, {"of_agent": agent_id, "of_conversation": conversation})
+    if kept:
+        place(tx, agent_id, kept, conversation, 0)
+
+
+def ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
+    """The messages of a context, in their order."""
+    found = tx.execute(_IDS, {"of_agent": agent_id, "of_conversation": conversation}).scalar()
+    return _apart(found)
+
+
+def ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
+    """The default context of many agents in one query."""
+    if len(agent_ids) == 1:
+        return {agent_ids[0]: ids(tx, agent_ids[0])}
+    found = tx.execute(_IDS_OF, {"ids": list(agent_ids), "of_conversation": ""})
+    return {agent_id: _apart(joined) for agent_id, joined in found}
+
+
+def _apart(joined: str | None) -> tuple[MessageId, ...]:
+    return tuple(map(MessageId, joined.split(_SEPARATOR))) if joined else ()
+
+
+_OF_AGENT = select(context.c.conversation_id).where(context.c.agent_id == bindparam("of_agent")).distinct()
+
+
+def of_agent(tx: Tx, agent_id: AgentId) -> list[str]:
+    """The conversations that an agent has a context of; the default one is the empty string."""
+    return sorted(tx.execute(_OF_AGENT, {"of_agent": agent_id}).scalars())
+
+
+def newest(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
+    """The newest messages of a context, at most so many, oldest first."""
+    return next(pages(tx, agent_id, conversation, most), list[Message]())
+
+
+def pages(tx: Tx, agent_id: AgentId, conversation: str, size: int) -> Iterator[list[Message]]:
+    """The messages of a context in pages, the newest page first, each oldest first; read only as far as is asked."""
+    bound = {"of_agent": agent_id, "of_conversation": conversation, "most": size}
+    rows = tx.execute(_NEWEST, bound).all()
+    while rows:
+        yield [message for message in map(from_row, reversed(rows)) if not message.lost]
+        if len(rows) < size:
+            return
+        rows = tx.execute(_BEFORE, {**bound, "before": rows[-1].place}).all()
+
+
+_CLEAR_ALL = delete(context).where(context.c.agent_id == bindparam("of_agent"))
+
+
+def clear_all(tx: Tx, agent_id: AgentId) -> None:
+    """Empties every context of an agent, instructions included; they must be set anew."""
+    tx.execute(_CLEAR_ALL, {"of_agent": agent_id})

@@ -1,0 +1,221 @@
+"""Messages as columns and back. The form of the JSON is ours and stable: it is what lies on people's disks."""
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+from sqlalchemy import Row
+
+from kelpie.core.conversations.messages import (
+    LOST,
+    Awaits,
+    CallAnswer,
+    HiddenReasoning,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Ruling,
+    Text,
+    ToolCall,
+    ToolReturn,
+)
+from kelpie.core.errors import InvariantBroken
+from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
+from kelpie.storage.rows.checksums import checksum, report
+
+
+def _part_to_json(part: Part) -> dict[str, Any]:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Image():
+            return {"type": "image", "source": dict(part.source)}
+        case Reasoning():
+            return {"type": "reasoning", "text": part.text, "native": part.native, "signature": part.signature}
+        case HiddenReasoning():
+            return {"type": "hidden_reasoning", "data": part.data}
+
+
+def _part_from_json(data: dict[str, Any]) -> Part:
+    match data["type"]:
+        case "text":
+            return Text(data["text"])
+        case "image":
+            return Image(data["source"])
+        case "reasoning":
+            return Reasoning(data["text"], data["native"], data["signature"])
+        case "hidden_reasoning":
+            return HiddenReasoning(data["data"])
+        case other:
+            raise InvariantBroken(f"a stored message has a part of unknown type '{other}'")
+
+
+def content_to_json(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [_part_to_json(part) for part in parts]
+
+
+def content_from_json(data: Iterable[dict[str, Any]]) -> tuple[Part, ...]:
+    return tuple(_part_from_json(part) for part in data)
+
+
+def _return_to_json(result: ToolReturn) -> dict[str, Any]:
+    return {
+        "call_id": result.call_id,
+        "name": result.name,
+        "ok": result.ok,
+        "text": result.text,
+        "stdout": result.stdout,
+        "stderr": result.stderr,
+        **({"untried": True} if result.untried else {}),
+        **({"ran_with": result.ran_with} if result.ran_with is not None else {}),
+        **({"content": content_to_json(result.content)} if result.content else {}),
+    }
+
+
+def _return_from_json(data: dict[str, Any]) -> ToolReturn:
+    return ToolReturn(
+        data["call_id"],
+        data["name"],
+        data["ok"],
+        data["text"],
+        _lines(data["stdout"]),
+        _lines(data["stderr"]),
+        data.get("untried", False),
+        data.get("ran_with"),
+        content_from_json(data.get("content", ())),
+    )
+
+
+def _call_to_json(call: ToolCall) -> dict[str, Any]:
+    awaits = {"awaits": call.awaits.value} if call.awaits else {}
+    return {"id": call.id, "name": call.name, "arguments": call.arguments, **awaits}
+
+
+def _call_from_json(data: dict[str, Any]) -> ToolCall:
+    awaits = Awaits(data["awaits"]) if "awaits" in data else None
+    return ToolCall(data["id"], data["name"], data["arguments"], awaits)
+
+
+def answers_to_json(answers: Iterable[CallAnswer]) -> list[dict[str, Any]]:
+    return [_answer_to_json(answer) for answer in answers]
+
+
+def answers_from_json(data: Iterable[dict[str, Any]] | None) -> tuple[CallAnswer, ...]:
+    return tuple(_answer_from_json(answer) for answer in data or ())
+
+
+def _answer_to_json(answer: CallAnswer) -> dict[str, Any]:
+    if isinstance(answer, ToolReturn):
+        return {"type": "return", **_return_to_json(answer)}
+    return {
+        "type": "ruling",
+        "call_id": answer.call_id,
+        "approve": answer.approve,
+        "reason": answer.reason,
+        "arguments": answer.arguments,
+    }
+
+
+def _answer_from_json(data: dict[str, Any]) -> CallAnswer:
+    if data["type"] == "return":
+        return _return_from_json(data)
+    return Ruling(data["call_id"], data["approve"], data["reason"], data["arguments"])
+
+
+def _lines(data: list[str] | None) -> tuple[str, ...] | None:
+    return None if data is None else tuple(data)
+
+
+def to_row(message: Message, seq: int) -> dict[str, Any]:
+    row = _columns(message, seq)
+    row["checksum"] = checksum(row["role"], row["content"], row["tool_calls"], row["tool_returns"], row["answers"])
+    return row
+
+
+def rewritten(content: Iterable[Part]) -> dict[str, Any]:
+    """The columns of a system message that says something else now."""
+    told = content_to_json(content)
+    return {"content": told, "checksum": checksum(Role.system.value, told, [], [], None)}
+
+
+def _columns(message: Message, seq: int) -> dict[str, Any]:
+    return {
+        "id": message.id,
+        "agent_id": message.agent_id,
+        "seq": seq,
+        "conversation_id": message.conversation_id,
+        "role": message.role.value,
+        "content": content_to_json(message.content),
+        "tool_calls": [_call_to_json(call) for call in message.tool_calls],
+        "tool_returns": [_return_to_json(r) for r in message.tool_returns],
+        "name": message.name,
+        "otid": message.otid,
+        "sender_id": message.sender_id,
+        "group_id": message.group_id,
+        "run_id": message.run_id,
+        "step_id": message.step_id,
+        "is_err": message.is_err,
+        "answers": answers_to_json(message.answers) if message.answers else None,
+        "created_at": message.created_at,
+    }
+
+
+_ROLES = {role.value: role for role in Role}
+
+
+def from_row(row: Row[Any]) -> Message:
+    """The message; one whose row is damaged is `lost`, and that is put into the log."""
+    told = (row.role, row.content, row.tool_calls, row.tool_returns, row.answers)
+    if row.checksum is not None and row.checksum != checksum(*told):
+        return _lost(row)
+    return Message(
+        id=MessageId(row.id),
+        agent_id=AgentId(row.agent_id),
+        role=Role(row.role),
+        created_at=row.created_at,
+        content=content_from_json(row.content),
+        tool_calls=tuple(_call_from_json(call) for call in row.tool_calls),
+        tool_returns=tuple(_return_from_json(r) for r in row.tool_returns),
+        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
+        name=row.name,
+        otid=row.otid,
+        sender_id=row.sender_id,
+        group_id=row.group_id,
+        run_id=RunId(row.run_id) if row.run_id else None,
+        step_id=StepId(row.step_id) if row.step_id else None,
+        is_err=row.is_err,
+        answers=answers_from_json(row.answers),
+        seq=row.seq,
+    )
+
+
+def is_whole(row: Mapping[str, Any]) -> bool:
+    """Whether a row, by its columns, is as it was written."""
+    told = (row["role"], row["content"], row["tool_calls"], row["tool_returns"], row["answers"])
+    return row["checksum"] is None or row["checksum"] == checksum(*told)
+
+
+def _lost(row: Row[Any]) -> Message:
+    report("message", row.id)
+    return Message(
+        id=MessageId(row.id),
+        agent_id=AgentId(row.agent_id),
+        role=_ROLES.get(row.role, Role.user),
+        created_at=row.created_at,
+        content=LOST,
+        conversation_id=ConversationId(row.conversation_id) if row.conversation_id else None,
+        run_id=RunId(row.run_id) if row.run_id else None,
+        step_id=StepId(row.step_id) if row.step_id else None,
+        seq=row.seq,
+    )
+
+
+def message_to_json(message: Message) -> dict[str, Any]:
+    """A message by value, for what must not change when the history does."""
+    return to_row(message, message.seq)
+
+
+def message_from_json(data: dict[str, Any]) -> Message:
+    return from_row(cast("Row[Any]", SimpleNamespace(**{"checksum": None, **data})))

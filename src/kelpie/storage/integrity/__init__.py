@@ -1,0 +1,1 @@
+"""Checks of stored rows and of the search index."""

@@ -1,0 +1,1 @@
+"""Working memory, facts and entities as rows."""

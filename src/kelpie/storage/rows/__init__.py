@@ -1,0 +1,1 @@
+"""Columns, checksums and paging that all tables share."""

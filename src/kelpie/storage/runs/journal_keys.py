@@ -1,0 +1,88 @@
+"""The keys of the journal: one row for each commit of a turn, which is what makes a commit happen once and findable.
+
+Once a turn has ended and nobody can be in doubt about it any more, its keys serve nothing and are deleted.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from kelpie.core.conversations.runs import UNFINISHED
+from kelpie.core.errors import InvariantBroken
+from kelpie.core.ids import AgentId, RunId
+from kelpie.core.time import Micros
+from kelpie.storage.agents.ownership_fence import Claim
+from kelpie.storage.tables import journal, runs
+from kelpie.world.database import Tx
+
+_INSERT = insert(journal)
+_ENTRY = select(journal.c.epoch).where(
+    journal.c.agent_id == bindparam("of_agent"),
+    journal.c.turn_id == bindparam("of_turn"),
+    journal.c.step == bindparam("of_step"),
+)
+
+
+def has(tx: Tx, agent_id: AgentId, turn_id: RunId, step: int) -> bool:
+    """Whether this commit of the turn is in: how an unknown commit is resolved."""
+    found = tx.execute(_ENTRY, {"of_agent": agent_id, "of_turn": turn_id, "of_step": step}).scalar()
+    return found is not None
+
+
+def add(tx: Tx, claim: Claim, turn_id: RunId, step: int, kind: str, at: Micros) -> None:
+    """Takes the key of one commit of a turn. Raises InvariantBroken when it was taken before."""
+    try:
+        tx.execute(
+            _INSERT,
+            {
+                "agent_id": claim.agent_id,
+                "turn_id": turn_id,
+                "step": step,
+                "kind": kind,
+                "epoch": claim.epoch,
+                "created_at": at,
+            },
+        )
+    except IntegrityError as error:
+        raise InvariantBroken(f"step {step} of {turn_id} was already committed") from error
+
+
+_LAST_ENTRY = (
+    select(journal.c.step)
+    .where(journal.c.agent_id == bindparam("of_agent"), journal.c.turn_id == bindparam("of_turn"))
+    .order_by(journal.c.step.desc())
+    .limit(1)
+)
+
+
+def length(tx: Tx, agent_id: AgentId, turn_id: RunId) -> int:
+    """How many commits the turn has."""
+    last = tx.execute(_LAST_ENTRY, {"of_agent": agent_id, "of_turn": turn_id}).scalar()
+    return 0 if last is None else int(last) + 1
+
+
+# There is no index on the time: every turn would pay for it, and what is old stands at the beginning of the table.
+_OLD = (
+    select(journal.c.agent_id, journal.c.turn_id)
+    .join(runs, runs.c.id == journal.c.turn_id, isouter=True)
+    .where(
+        journal.c.step == 0,
+        journal.c.created_at < bindparam("before"),
+        runs.c.id.is_(None)
+        | (runs.c.status.not_in([status.value for status in UNFINISHED]) & (runs.c.completed_at < bindparam("before"))),
+    )
+    .limit(bindparam("most"))
+)
+_REMOVE = delete(journal).where(journal.c.agent_id == bindparam("of_agent"), journal.c.turn_id == bindparam("of_turn"))
+
+
+def old_turns(tx: Tx, before: Micros, most: int) -> list[tuple[str, str]]:
+    """Agent and turn of some turns that ended before then, or whose run is gone, and that still have keys."""
+    return [(row.agent_id, row.turn_id) for row in tx.execute(_OLD, {"before": before, "most": most})]
+
+
+def remove(tx: Tx, turns: Sequence[tuple[str, str]]) -> None:
+    """Deletes all keys of these turns."""
+    if turns:
+        tx.execute(_REMOVE, [{"of_agent": agent_id, "of_turn": turn_id} for agent_id, turn_id in turns])

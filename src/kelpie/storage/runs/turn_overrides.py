@@ -1,0 +1,24 @@
+"""What one send sets for its own turn, as JSON beside its input, so that a turn that is taken up again still has it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kelpie.core.agents.agent import ModelChoice
+from kelpie.core.agents.turn_overrides import Override, Skill
+from kelpie.storage.agents.columns import model_to_json
+
+
+def override_to_json(override: Override) -> dict[str, Any]:
+    return {
+        "model": None if override.model is None else model_to_json(override.model),
+        "system": override.system,
+        "skills": [[skill.name, skill.description, skill.location] for skill in override.skills],
+    }
+
+
+def override_from_json(data: Mapping[str, Any] | None) -> Override | None:
+    if data is None:
+        return None
+    model = data["model"]
+    skills = tuple(Skill(*skill) for skill in data["skills"])
+    return Override(None if model is None else ModelChoice(**model), data["system"], skills)

@@ -1,0 +1,108 @@
+"""Runs that have not ended: what a crash cut short, and what waits in the background for its lane."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, bindparam, func, select
+
+from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
+from kelpie.core.errors import NotFound
+from kelpie.core.ids import AgentId, ConversationId, RunId
+from kelpie.storage.agents.ownership_fence import Node
+from kelpie.storage.runs.input import Given, given_from_json
+from kelpie.storage.runs.runs import run_from_row
+from kelpie.storage.tables import runs
+from kelpie.world.database import Tx
+
+_ONE = select(runs).where(runs.c.id == bindparam("of_run"))
+_UNFINISHED_AGENTS = (
+    select(runs.c.agent_id).where(runs.c.status.in_([s.value for s in UNFINISHED])).distinct().order_by(runs.c.agent_id)
+)
+_UNFINISHED_OF = (
+    select(runs)
+    .where(runs.c.agent_id == bindparam("of_agent"), runs.c.status.in_([s.value for s in UNFINISHED]))
+    .order_by(runs.c.created_at, runs.c.id)
+)
+
+
+def agents_with_unfinished(tx: Tx) -> list[AgentId]:
+    return [AgentId(row[0]) for row in tx.execute(_UNFINISHED_AGENTS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that never ended, what it was asked, and which node was running it."""
+
+    run: Run
+    given: Given
+    node: Node
+    taken_up: int = 0  # how often a lane began to work on it
+
+
+def unfinished_of(tx: Tx, agent_id: AgentId) -> list[Unfinished]:
+    """Runs of an agent that never ended, oldest first."""
+    return [_unfinished_from_row(row) for row in tx.execute(_UNFINISHED_OF, {"of_agent": agent_id})]
+
+
+def find_unfinished(tx: Tx, run_id: RunId) -> Unfinished | None:
+    """A run that has not ended; None when it has, or is gone."""
+    row = tx.execute(_ONE, {"of_run": run_id}).first()
+    return None if row is None or RunStatus(row.status) not in UNFINISHED else _unfinished_from_row(row)
+
+
+def _unfinished_from_row(row: Row[Any]) -> Unfinished:
+    node = Node(row.owner, row.owner_incarnation)
+    return Unfinished(run_from_row(row), given_from_json(row.input), node, row.taken_up)
+
+
+def given(tx: Tx, run_id: RunId) -> Given:
+    """What a run was asked. Raises NotFound."""
+    row = tx.execute(_ONE, {"of_run": run_id}).first()
+    if row is None:
+        raise NotFound("Run", run_id)
+    return given_from_json(row.input)
+
+
+_BACKGROUND = (
+    select(runs.c.id, runs.c.agent_id, runs.c.conversation_id)
+    .where(runs.c.status.in_([s.value for s in UNFINISHED]), runs.c.background)
+    .order_by(runs.c.created_at, runs.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InBackground:
+    """A background run that has not ended, and where it belongs."""
+
+    run_id: RunId
+    agent_id: AgentId
+    conversation_id: ConversationId | None
+
+
+def in_background(tx: Tx) -> list[InBackground]:
+    """All background runs that have not ended, oldest first."""
+    return [
+        InBackground(
+            RunId(row.id), AgentId(row.agent_id), ConversationId(row.conversation_id) if row.conversation_id else None
+        )
+        for row in tx.execute(_BACKGROUND)
+    ]
+
+
+_NEWEST_IN_BACKGROUND = (
+    select(runs.c.id)
+    .where(
+        runs.c.status.in_([s.value for s in UNFINISHED]),
+        runs.c.background,
+        runs.c.agent_id == bindparam("of_agent"),
+        func.coalesce(runs.c.conversation_id, "") == bindparam("of_conversation"),
+    )
+    .order_by(runs.c.created_at.desc(), runs.c.id.desc())
+    .limit(1)
+)
+
+
+def newest_in_background(tx: Tx, agent_id: AgentId, conversation: str) -> RunId | None:
+    """The newest background run of a conversation that has not ended."""
+    found = tx.execute(_NEWEST_IN_BACKGROUND, {"of_agent": agent_id, "of_conversation": conversation}).scalar()
+    return None if found is None else RunId(found)

@@ -1,0 +1,1 @@
+"""Tools, sandbox configurations and MCP servers as rows."""

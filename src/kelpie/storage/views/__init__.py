@@ -1,0 +1,1 @@
+"""Queries that read across several kinds of rows."""

@@ -1,0 +1,65 @@
+"""Messages between agents: what the receiver reads, and what must be true before one is sent.
+
+The receiver learns who speaks and what becomes of its answer. Nobody is asked who waits for the answer, and a message
+of a person leads to a bounded number of messages between agents.
+"""
+
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.agent_chain import HOPS_MAX, Chain
+from kelpie.core.conversations.messages import NewMessage, Role, Text
+from kelpie.core.errors import InvalidId, ToolError
+from kelpie.core.ids import AgentId
+
+CHARS_MAX = 100_000  # of one message; a longer one belongs into a block or an archive that both see
+
+
+def question(sender: Agent, words: str) -> NewMessage:
+    """A message whose sender waits for the answer."""
+    return _letter(sender, "It waits for you: what you answer in this turn is what it gets.", words)
+
+
+def notice(sender: Agent, words: str) -> NewMessage:
+    """A message that nobody waits for."""
+    return _letter(sender, "It does not wait: to answer, send it a message of your own.", words)
+
+
+def _letter(sender: Agent, remark: str, words: str) -> NewMessage:
+    text = f"[A message from the agent '{sender.name}', {sender.id}. {remark}]\n{words}"
+    return NewMessage(Role.user, (Text(text),), name=sender.name, sender_id=sender.id)
+
+
+def address(text: str) -> AgentId:
+    """The agent that is meant. Raises ToolError for what is no agent's id."""
+    try:
+        return AgentId.parse(text.strip())
+    except InvalidId as error:
+        raise ToolError(f"'other_agent_id' must be the id of an agent: {error.remedy}. Nothing was sent.") from error
+
+
+def words(text: str) -> str:
+    """What is to be said. Raises ToolError when it is nothing or too much."""
+    if not text.strip():
+        raise ToolError("'message' is empty; nothing was sent.")
+    if len(text) > CHARS_MAX:
+        raise ToolError(f"'message' has {len(text)} characters, and at most {CHARS_MAX} can be sent; nothing was sent.")
+    return text
+
+
+def refuse_endless(chain: Chain) -> None:
+    """Raises ToolError when one message of a person has led to too many between agents."""
+    if chain.is_spent:
+        raise ToolError(
+            f"Agents have sent each other {HOPS_MAX} messages since a person last said something; nothing was sent. "
+            "Finish your turn with what you have."
+        )
+
+
+def refuse_ring(chain: Chain, sender: AgentId, other: AgentId) -> None:
+    """Raises ToolError when the one who is to be asked waits for this very answer."""
+    if other == sender:
+        raise ToolError("That is your own id; nothing was sent.")
+    if other in chain.waiting:
+        raise ToolError(
+            f"{other} waits for the answer you are working on, so asking it would never end; nothing was sent. "
+            "Answer with what you have, and say what you still need to know."
+        )

@@ -1,0 +1,19 @@
+"""Whether an agent's tool waits for a human's word: a rule of the agent that is switched on and off by tool name."""
+
+from kelpie.core.agents.agent import ToolRule
+from kelpie.core.ids import AgentId
+from kelpie.core.time import Micros
+from kelpie.storage.agents import agents
+from kelpie.world.database import Tx
+
+RULE = "requires_approval"
+
+
+def switch(tx: Tx, agent_id: AgentId, tool_name: str, on: bool, now: Micros) -> bool:
+    """Sets the rule for the tool, which the agent may not have yet; False when it was so already. Raises NotFound."""
+    rules = agents.get(tx, agent_id).tool_rules
+    others = tuple(rule for rule in rules if not (rule.type == RULE and rule.tool_name == tool_name))
+    if (len(others) < len(rules)) == on:
+        return False
+    agents.update_agent(tx, agent_id, {"tool_rules": (*others, ToolRule(RULE, tool_name)) if on else others}, now)
+    return True

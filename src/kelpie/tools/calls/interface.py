@@ -1,0 +1,102 @@
+"""How a tool runs.
+
+A *transactional* tool is a synchronous function over the journal's own transaction: its effect and its recorded result
+are one commit, so a crash can neither lose nor repeat it. Everything else is *external*: it runs between two commits,
+and when a crash leaves one unfinished the model is told that it was interrupted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kelpie.core.agents.agent import Agent
+from kelpie.core.conversations.agent_chain import UNCHAINED, Chain
+from kelpie.core.conversations.messages import Message, Part
+from kelpie.core.conversations.runs import Run
+from kelpie.core.ids import AgentId, RunId, StepId
+from kelpie.core.memory.block_history import Author, AuthorKind, Change
+from kelpie.core.memory.blocks import DEFAULT_RULES, BlockRules
+from kelpie.core.memory.working_memory import Limits
+from kelpie.core.permissions.quotas import UNBOUNDED, Quota
+from kelpie.core.time import Micros
+from kelpie.core.tools.tools import Tool
+from kelpie.sandbox.port import Meter
+from kelpie.search.items import Near
+from kelpie.search.vector_rows import Vector
+from kelpie.world.database import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Insight:
+    """What was found out about a call before its commit: vectors of its text, and what is near to it in meaning."""
+
+    vectors: tuple[Vector, ...] = ()
+    passages: tuple[Near, ...] = ()
+    messages: tuple[Near, ...] = ()
+    facts: tuple[Near, ...] = ()
+    by_meaning: bool = False  # whether a search could be made by meaning
+    lacking: str | None = None  # why it could not
+
+
+NOTHING = Insight()
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """What a tool may know about the call. `fresh_uuid` was drawn before the transaction, so that it stays pure."""
+
+    agent: Agent
+    now: Micros
+    fresh_uuid: str  # a uuid4 for at most one new row
+    conversation_id: str | None = None
+    unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
+    block_rules: BlockRules = DEFAULT_RULES
+    chain: Chain = UNCHAINED  # of agents behind the turn that makes the call
+    insight: Insight = NOTHING  # what was found out for it beforehand
+    run_id: RunId | None = None
+    step_id: StepId | None = None
+    tool: str | None = None  # the name it was called by
+    working_memory: Limits = Limits()  # how much of it an agent may have
+    quota: Quota = UNBOUNDED  # what a sandbox must hold it to beside its own confinement: `quota.confined`
+    meter: Meter = field(default_factory=Meter, compare=False)  # what a job of it had taken that was broken off
+
+    @property
+    def author(self) -> Author:
+        """The agent, in this call: whose doing a change of memory is."""
+        return Author(AuthorKind.agent, self.agent.id, None, self.run_id, self.step_id, self.tool)
+
+    @property
+    def change(self) -> Change:
+        """What is put down about a change that the call makes."""
+        return Change(self.author, self.now, self.block_rules.versions_kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool gives back to the model. `touched` are agents whose memory or settings changed."""
+
+    text: str
+    ok: bool = True
+    stdout: tuple[str, ...] | None = None
+    stderr: tuple[str, ...] | None = None
+    touched: tuple[AgentId, ...] = ()
+    content: tuple[Part, ...] = ()  # text and images in their order, for a result that is more than `text`
+    ends_turn: str | None = None  # our own reason for which the turn ends at once, inside the same commit
+    value: Any = None  # what a custom tool returned, as JSON; `text` is how the model reads it
+    begun: tuple[Run, ...] = ()  # runs of other agents that it wrote down, for them to take up
+    cpu_us: int = 0  # what a sandbox spent on it, also on one that failed
+    memory_peak_bytes: int = 0
+
+
+class TransactionalTool(Protocol):
+    def __call__(self, tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+        """Raises ToolError, in which case nothing it wrote is kept."""
+        ...
+
+
+class ExternalTool(Protocol):
+    """Runs a tool outside the transaction."""
+
+    async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
+        """Raises ToolError."""
+        ...

@@ -1,0 +1,73 @@
+"""Calls that no model makes but a person or a program does: held to the same permissions and limits as those of a turn,
+and recorded like them, in a commit of their own.
+"""
+
+from dataclasses import replace
+
+from kelpie.core.agents.agent import Agent
+from kelpie.core.ids import OrganizationId, RunId, StepId
+from kelpie.core.permissions.call_records import RAN, CallOutcome, CallRecord, Took
+from kelpie.core.permissions.policies import Policy, Warrant, warrant
+from kelpie.core.permissions.quotas import hour_after, hour_of
+from kelpie.core.time import Micros
+from kelpie.core.tools.tools import Tool
+from kelpie.storage.agents import agents, policies
+from kelpie.storage.runs import runs, tool_calls
+from kelpie.tools.calls.capabilities import subject_of
+from kelpie.world.database import Tx
+
+
+def warrant_of(tx: Tx, server: Policy, organization: OrganizationId, agent: Agent | None, now: Micros) -> Warrant:
+    """What holds for an agent, or for whoever calls a tool without one, with what is used by now.
+
+    `refusal(subject_of(tool))` of it tells why a call may not be run; `quota` bounds what one may take.
+    """
+    policy = policies.policy_of(tx, organization)
+    if agent is None:
+        return warrant(server, policy, None, None)
+    found = warrant(server, policy, agent.permits, agent.quota)
+    if not found.quota.counts_calls:
+        return found
+    used = tool_calls.used_by(tx, agent.id, hour_of(now))
+    return Warrant(found.layers, found.quota, used, hour_after(now))
+
+
+def record(
+    tx: Tx,
+    organization: OrganizationId,
+    tool: Tool,
+    outcome: CallOutcome,
+    took: Took,
+    at: Micros,
+    agent: Agent | None = None,
+    run_id: RunId | None = None,
+    step_id: StepId | None = None,
+    reason: str | None = None,
+) -> None:
+    """Writes down one such call; with a run it is that of the turn whose code has made it."""
+    subject = subject_of(tool)
+    call = CallRecord(
+        organization,
+        tool.name,
+        subject.kind,
+        outcome,
+        at,
+        agent.id if agent else None,
+        run_id,
+        step_id,
+        None,
+        tool.id or None,
+        took,
+        counted=outcome in RAN and agent is not None and not subject.harmless,
+        reason=reason,
+    )
+    put_down(tx, call)
+
+
+def put_down(tx: Tx, call: CallRecord) -> None:
+    """Writes down a call without what was deleted in the meantime."""
+    if call.agent_id is not None and not agents.exists(tx, call.agent_id):
+        call = replace(call, agent_id=None, run_id=None, step_id=None, counted=False)
+    if call.run_id is not None and not runs.exists(tx, call.run_id):
+        call = replace(call, run_id=None, step_id=None)
+    tool_calls.add(tx, [call])

@@ -1,0 +1,47 @@
+"""How the end of a job is told: to the model as a result, to clients with what the tool printed."""
+
+from kelpie.core.tools.confinement import MEGABYTE, Confinement
+from kelpie.sandbox.port import Ended, How
+from kelpie.sandbox.runner_messages import read_answer
+from kelpie.tools.calls.interface import Outcome
+
+
+def outcome_of(name: str, ended: Ended, held: Confinement) -> Outcome:
+    """What a call gave."""
+    stdout, stderr = _printed(ended.stdout), _printed(ended.stderr)
+    cpu, peak = ended.cpu_us or 0, ended.memory_peak_bytes or 0
+    answer = read_answer(ended.result) if ended.result is not None and ended.how is How.finished else None
+    if answer is not None and answer.ok:
+        text = answer.text
+        return Outcome(text, stdout=stdout, stderr=stderr, value=answer.value, cpu_us=cpu, memory_peak_bytes=peak)
+    said = answer.text if answer is not None else _why(ended, held)
+    text = f"Error executing function {name}: {said}"
+    printed = "".join(stderr) + (answer.traceback if answer is not None else "")
+    told = (printed or text,)
+    return Outcome(text, ok=False, stdout=stdout, stderr=told, cpu_us=cpu, memory_peak_bytes=peak)
+
+
+def within(text: str, limit: int) -> str:
+    """The text as far as a tool's limit lets it be told."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[The result was cut: {len(text)} characters are more than the {limit} allowed.]"
+
+
+def _why(ended: Ended, held: Confinement) -> str:
+    match ended.how:
+        case How.timed_out:
+            return f"it took longer than the {held.wall_s:g} s that it has, and was ended"
+        case How.out_of_memory:
+            return f"it needed more than the {held.memory_bytes // MEGABYTE} MB of memory that it has, and was ended"
+        case How.too_much_output:
+            return "it put out more than it may, and was ended"
+        case How.crashed:
+            return "what it ran in broke; it may work when called again"
+        case How.finished:
+            return f"it ended with exit code {ended.code} before its function returned"
+
+
+def _printed(output: bytes) -> tuple[str, ...]:
+    """What was printed, as the one piece that clients expect; nothing is no piece."""
+    return (output.decode("utf-8", "replace").replace("\0", "\ufffd"),) if output else ()

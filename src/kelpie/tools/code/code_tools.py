@@ -1,0 +1,31 @@
+"""The built-in tools that run code, put together: who runs which, by name."""
+
+from collections.abc import Mapping
+
+from kelpie.sandbox.port import Sandbox
+from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.interface import ExternalTool
+from kelpie.tools.code import run_code_with_tools
+from kelpie.tools.code.filesystem import Filesystem
+from kelpie.tools.code.run_code import CodeRunner
+from kelpie.tools.code.shell import Shell
+from kelpie.tools.code.workspace import Workspace
+from kelpie.tools.custom.environments import Environments
+from kelpie.world.world import World
+
+
+def code_tools(
+    world: World,
+    sandbox: Sandbox | None,
+    callback: Callback,
+    environments: Environments,
+    workspace_mb_max: int,
+) -> Mapping[str, ExternalTool]:
+    """They are there on every server; where there is no sandbox they say so when they are called."""
+    workspace = Workspace(world.workspaces, workspace_mb_max)
+    return {
+        "run_code": CodeRunner(sandbox, callback, environments).run_code,
+        run_code_with_tools.NAME: run_code_with_tools.CodeWithTools(sandbox, callback, world.database),
+        "shell": Shell(sandbox, callback, workspace),
+        "filesystem": Filesystem(sandbox, workspace),
+    }

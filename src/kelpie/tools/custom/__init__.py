@@ -1,0 +1,1 @@
+"""Custom tools: their definition, environment and runner."""

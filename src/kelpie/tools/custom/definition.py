@@ -1,0 +1,141 @@
+"""A custom tool as its author describes it: what it must be before it is stored. Pure."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import ToolId
+from kelpie.core.time import Micros
+from kelpie.core.tools.package_requirements import Index, needed
+from kelpie.core.tools.tools import NewTool, Tool, ToolType
+from kelpie.tools.schema import source
+from kelpie.tools.schema.python_schema import schema_from_source, schema_with_arguments
+
+RETURN_CHARS_MAX = 1_000_000
+NODE = ("typescript", "javascript")  # the sources that Node runs
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CALLER) -> Tool:
+    """The custom tool that was described, ready to be stored. Raises InvalidInput."""
+    if not new.source_code or not new.source_code.strip():
+        raise InvalidInput("source_code", "is empty; a custom tool needs the code that it runs")
+    check_return_limit(new.return_char_limit)
+    check_requirements(new.pip_requirements, new.npm_requirements)
+    check_source(new.source_code, new.source_type)
+    schema = _schema(new.source_code, new.source_type, new.json_schema, new.args_json_schema)
+    return Tool(
+        id=tool_id,
+        name=schema["name"],
+        tool_type=ToolType.custom,
+        json_schema=schema,
+        created_at=now,
+        updated_at=now,
+        description=new.description or schema.get("description"),
+        source_type=new.source_type or "json",  # what Letta answers for Python tools
+        source_code=new.source_code,
+        args_json_schema=new.args_json_schema or {},
+        tags=new.tags,
+        return_char_limit=new.return_char_limit,
+        pip_requirements=new.pip_requirements,
+        npm_requirements=new.npm_requirements,
+        default_requires_approval=new.default_requires_approval,
+        enable_parallel_execution=new.enable_parallel_execution,
+        metadata={
+            "tool_hash": fingerprint(new.source_code, new.source_type, new.pip_requirements, new.npm_requirements)
+        },
+        project_id=new.project_id,
+        sandbox=new.sandbox,
+        organization_id=caller.organization_id,
+        created_by_id=caller.user_id,
+        last_updated_by_id=caller.user_id,
+    )
+
+
+def _schema(
+    text: str, source_type: str | None, given: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    if given:
+        schema = given_schema(given)
+    elif not is_python(source_type):
+        raise InvalidInput("json_schema", f"a tool in {source_type} needs one; it cannot be read from its source")
+    elif arguments:
+        schema = schema_with_arguments(text, arguments)
+    else:
+        schema = schema_from_source(text)
+    if not _NAME.fullmatch(schema["name"]):
+        raise InvalidInput(
+            "source_code", f"name the function '{schema['name'][:80]}' with ASCII letters and digits only"
+        )
+    return schema
+
+
+def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema a caller wrote, with what it may leave out. Raises InvalidInput."""
+    name, parameters = given.get("name"), given.get("parameters")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput("json_schema.name", "must be 1 to 128 letters, digits, '_' or '-'")
+    if not isinstance(given.get("description"), str | None):
+        raise InvalidInput("json_schema.description", "must be text")
+    if parameters is None:
+        return dict(given) | {"parameters": {"type": "object", "properties": {}, "required": []}}
+    if not isinstance(parameters, Mapping) or not isinstance(parameters.get("properties", {}), Mapping):
+        raise InvalidInput("json_schema.parameters", "must be an object with 'properties'")
+    return dict(given)
+
+
+def is_python(source_type: str | None) -> bool:
+    """Whether the source is Python: what Letta calls `json` is, too."""
+    return source_type not in NODE
+
+
+def check_source(text: str, source_type: str | None) -> None:
+    """Raises InvalidInput for what cannot be the source of a tool. What Node runs is read by Node, in a cell."""
+    if is_python(source_type):
+        source.check(text)
+    else:
+        source.check_text(text)
+
+
+def check_requirements(pip: Sequence[Mapping[str, Any]] | None, npm: Sequence[Mapping[str, Any]] | None = None) -> None:
+    """Raises InvalidInput for what is not the name and the version of a package."""
+    needed(Index.pip, pip)
+    needed(Index.npm, npm)
+
+
+def check_return_limit(limit: int | None) -> None:
+    """Raises InvalidInput."""
+    if limit is not None and not 1 <= limit <= RETURN_CHARS_MAX:
+        raise InvalidInput("return_char_limit", f"must be from 1 to {RETURN_CHARS_MAX}")
+
+
+def fingerprint(text: str | None, source_type: str | None, *requirements: Sequence[Mapping[str, Any]] | None) -> str:
+    """A short hash of all that decides how the code runs, which clients see in the tool's metadata."""
+    kind = "" if source_type in (None, "json") else source_type
+    needed = (
+        json.dumps([list(one or ()) for one in requirements], sort_keys=True, default=dict) if any(requirements) else ""
+    )
+    return hashlib.sha256(f"{text or ''}|{kind}|{needed}".encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def with_fingerprint(tool: Tool) -> dict[str, Any]:
+    """The tool's metadata with its fingerprint as it is now."""
+    found = fingerprint(tool.source_code, tool.source_type, tool.pip_requirements, tool.npm_requirements)
+    return dict(tool.metadata or {}) | {"tool_hash": found}
+
+
+def derived_schema(changes: Mapping[str, Any]) -> dict[str, Any] | InvalidInput | None:
+    """The schema that new source code brings, or what is wrong with it: parsed before the transaction, used in it."""
+    text = changes.get("source_code")
+    if text is None or changes.get("json_schema"):
+        return None
+    arguments = changes.get("args_json_schema")
+    try:
+        return schema_with_arguments(text, arguments) if arguments else schema_from_source(text)
+    except InvalidInput as problem:
+        return problem

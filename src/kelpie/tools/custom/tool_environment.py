@@ -1,0 +1,61 @@
+"""What a custom tool sees of its agent, and what it finds in its environment."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kelpie.core.agents.agent import Agent
+from kelpie.storage.agents import secrets as agent_secrets
+from kelpie.storage.blocks import attachments as block_attachments
+from kelpie.storage.tools import sandbox_configs, tools
+from kelpie.world.database import Tx
+
+PARAMETER = "agent_state"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """`env` are the organisation's variables, and over them the agent's secrets."""
+
+    env: dict[str, str]
+    state: dict[str, Any] | None = None
+
+
+def surroundings(tx: Tx, agent: Agent, with_state: bool) -> Surroundings:
+    """What a call of the agent is surrounded by at this moment."""
+    env = sandbox_configs.environment(tx, agent.organization_id)
+    env |= {secret.key: secret.value for secret in agent_secrets.of_agents(tx, [agent.id]).get(agent.id, ())}
+    return Surroundings(env, _state(tx, agent) if with_state else None)
+
+
+def _state(tx: Tx, agent: Agent) -> dict[str, Any]:
+    """The agent by the names that Letta's clients know, as far as tools read them; its secrets are not in it."""
+    blocks = [
+        {
+            "id": block.id,
+            "label": block.label,
+            "value": block.value,
+            "limit": block.limit,
+            "description": block.description,
+            "read_only": block.read_only,
+            "metadata": dict(block.metadata),
+            "tags": list(block.tags),
+        }
+        for block in block_attachments.of_agent(tx, agent.id)
+    ]
+    carried = [{"id": tool.id, "name": tool.name, "tool_type": tool.tool_type} for tool in tools.of_agent(tx, agent.id)]
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "description": agent.description,
+        "agent_type": agent.agent_type,
+        "system": agent.system,
+        "model": agent.model.handle,
+        "embedding": agent.embedding,
+        "metadata": dict(agent.metadata or {}),
+        "tags": list(agent.tags),
+        "timezone": agent.timezone,
+        "project_id": agent.project_id,
+        "memory": {"blocks": blocks},
+        "blocks": blocks,
+        "tools": carried,
+    }

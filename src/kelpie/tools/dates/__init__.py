@@ -1,0 +1,1 @@
+"""Dates as models write them."""

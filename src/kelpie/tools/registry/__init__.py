@@ -1,0 +1,1 @@
+"""The registry of tools, their permissions and sandbox configurations."""

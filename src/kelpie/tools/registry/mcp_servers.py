@@ -1,0 +1,125 @@
+"""The door to MCP servers: they are registered, looked at, changed and removed as records.
+
+Nothing here starts a process or opens a connection; a record says only how that would be done.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kelpie.core.access.callers import DEFAULT_CALLER, Caller
+from kelpie.core.errors import InvalidInput
+from kelpie.core.ids import McpServerId
+from kelpie.core.tools.mcp_servers import AUTHORIZATION, McpConfig, McpServer, McpServerType, check_address
+from kelpie.storage.tools import mcp_servers as rows
+from kelpie.world.database import Tx
+from kelpie.world.world import World
+
+NAME_CHARS_MAX = 256
+
+Change = Callable[[McpConfig], McpConfig]
+
+
+class McpServers:
+    """MCP servers of the caller's organisation."""
+
+    def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
+        self._world = world
+        self._user = caller.user_id
+        self._organization = caller.organization_id
+
+    async def create(self, name: str, config: McpConfig) -> McpServer:
+        """Raises InvalidInput, or Conflict when the name is taken."""
+        return (await self.add(name, config))[0]
+
+    async def add(self, name: str, config: McpConfig) -> tuple[McpServer, list[McpServer]]:
+        """The same, and gives all there are then, oldest first."""
+        now = self._world.clock.now()
+        server = McpServer(
+            id=self._world.ids.new(McpServerId),
+            server_name=_checked_name(name),
+            config=_checked(config),
+            created_at=now,
+            updated_at=now,
+            organization_id=self._organization,
+            created_by_id=self._user,
+            last_updated_by_id=self._user,
+        )
+
+        def write(tx: Tx) -> list[McpServer]:
+            rows.insert(tx, server)
+            return rows.select(tx, self._organization)
+
+        return server, await self._world.database.transact(write)
+
+    async def get(self, server_id: str) -> McpServer:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: rows.get(tx, self._organization, server_id))
+
+    async def by_name(self, name: str) -> McpServer:
+        """Raises NotFound."""
+        return await self._world.database.read(lambda tx: rows.by_name(tx, self._organization, name))
+
+    async def update(self, server_id: str, name: str | None, change: Change) -> McpServer:
+        """Gives the server a new name, if one is given, and the configuration that `change` makes of its own.
+
+        Raises NotFound, InvalidInput, or Conflict when the name is taken.
+        """
+        return await self._update(lambda tx: rows.get(tx, self._organization, server_id, lock=True), name, change)
+
+    async def update_by_name(self, known_as: str, name: str | None, change: Change) -> McpServer:
+        """The same, of the server with a name."""
+        return await self._update(lambda tx: rows.by_name(tx, self._organization, known_as), name, change)
+
+    async def _update(self, find: Callable[[Tx], McpServer], name: str | None, change: Change) -> McpServer:
+        now = self._world.clock.now()
+
+        def write(tx: Tx) -> McpServer:
+            before = find(tx)
+            after = replace(
+                before,
+                server_name=before.server_name if name is None else _checked_name(name),
+                config=_checked(change(before.config)),
+                updated_at=now,
+                last_updated_by_id=self._user,
+            )
+            rows.replace(tx, after)
+            return after
+
+        return await self._world.database.transact(write)
+
+    async def delete(self, server_id: str) -> None:
+        """Raises NotFound."""
+        await self._world.database.transact(lambda tx: rows.delete(tx, self._organization, server_id))
+
+    async def delete_by_name(self, name: str) -> list[McpServer]:
+        """Removes it and gives all that are left, oldest first. Raises NotFound."""
+
+        def write(tx: Tx) -> list[McpServer]:
+            rows.delete(tx, self._organization, rows.by_name(tx, self._organization, name).id)
+            return rows.select(tx, self._organization)
+
+        return await self._world.database.transact(write)
+
+    # Stands last: after it, `list` in this class means the method.
+    async def list(self) -> list[McpServer]:
+        """All of them, oldest first."""
+        return await self._world.database.read(lambda tx: rows.select(tx, self._organization))
+
+
+def _checked_name(name: str) -> str:
+    if not name.strip() or len(name) > NAME_CHARS_MAX:
+        raise InvalidInput("server_name", f"must have 1 to {NAME_CHARS_MAX} characters")
+    return name
+
+
+def _checked(config: McpConfig) -> McpConfig:
+    """The configuration with what its kind needs, and nothing of the other kind."""
+    if config.server_type is McpServerType.stdio:
+        if not config.command or not config.command.strip():
+            raise InvalidInput("config.command", "is empty; a stdio server needs the command that starts it")
+        return replace(config, server_url=None, auth_header=None, token=None, custom_headers=None)
+    if not config.server_url:
+        raise InvalidInput("config.server_url", "is empty; the server needs an address")
+    check_address("config.server_url", config.server_url)
+    header = config.auth_header or (AUTHORIZATION if config.token else None)
+    return replace(config, command=None, args=(), env=None, auth_header=header)

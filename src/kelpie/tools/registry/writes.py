@@ -1,0 +1,124 @@
+"""Writing tools, as transactions: under their names, with what it means for the agents that have them.
+
+Names of built-in tools are reserved, but a custom tool that had one before Kelpie did keeps it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from kelpie.core.errors import Conflict, InvalidInput
+from kelpie.core.ids import DEFAULT_USER, AgentId, OrganizationId, ToolId, UserId
+from kelpie.core.time import Micros
+from kelpie.core.tools.tools import Tool, ToolType
+from kelpie.observe import logs
+from kelpie.storage.agents import agents as agent_rows
+from kelpie.storage.tools import tools as rows
+from kelpie.tools.builtin import BUILTINS, RESERVED
+from kelpie.tools.builtin.pause import require_heartbeats
+from kelpie.tools.custom.definition import given_schema, is_python, with_fingerprint
+from kelpie.world.database import Tx
+
+_log = logs.get("tools")
+_RUNS = frozenset({"source_code", "source_type", "pip_requirements", "npm_requirements", "metadata"})
+_OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
+
+
+def bumped(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
+    """Lets the agents that are affected see that something of theirs changed."""
+    for agent_id in affected:
+        agent_rows.bump(tx, agent_id)
+    return affected
+
+
+def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
+    """Writes a tool under its name; gives it, and the agents that have it. Raises Conflict for a reserved name."""
+    if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
+        raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
+    after, affected = rows.upsert(tx, tool)
+    return after, bumped(tx, affected) or rows.agents_with(tx, after.id)
+
+
+def update(
+    tx: Tx,
+    tool_id: ToolId,
+    changes: dict[str, Any],
+    derived: dict[str, Any] | InvalidInput | None,
+    now: Micros,
+    user: UserId,
+) -> tuple[Tool, tuple[AgentId, ...]]:
+    """Changes a tool; gives it, and the agents that have it. Raises NotFound, InvalidInput, Conflict."""
+    before = rows.get(tx, tool_id, lock=True)
+    if before.name in BUILTINS and before.tool_type is not ToolType.custom and (ours := _OURS & changes.keys()):
+        raise Conflict(f"'{before.name}' is a built-in tool; its {', '.join(sorted(ours))} cannot be changed")
+    values = dict(changes)
+    if changes.get("json_schema"):
+        values["json_schema"] = given_schema(changes["json_schema"])
+        values["name"] = values["json_schema"]["name"]
+        if values["name"] != before.name and values["name"] in RESERVED:
+            raise Conflict(f"'{values['name']}' is the name of a built-in tool; give yours another name")
+    elif derived is not None and is_python(changes.get("source_type", before.source_type)):
+        if isinstance(derived, InvalidInput):
+            raise derived
+        if derived["name"] != before.name:
+            raise InvalidInput(
+                "source_code",
+                f"defines '{derived['name']}', but the tool is called '{before.name}'; "
+                "keep the name, send a json_schema with the new one, or register another tool",
+            )
+        values["json_schema"] = derived
+    if before.source_code is not None and _RUNS & changes.keys():
+        values["metadata"] = with_fingerprint(replace(before, **values))
+    after, _, affected = rows.update(tx, tool_id, values, now, user)
+    # Also when nothing changed: whoever sends an edit again may have lost the answer, and the holders have not heard.
+    return after, bumped(tx, affected) or rows.agents_with(tx, after.id)
+
+
+def _custom(tool: Tool | None) -> bool:
+    return tool is not None and tool.tool_type is ToolType.custom
+
+
+def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
+    """Raises NotFound, and InvalidInput for a tool that the agent's type has no use for."""
+    require_heartbeats("tool_id", agent_rows.get(tx, agent_id).agent_type, [rows.get(tx, tool_id)])
+    if rows.attach(tx, agent_id, tool_id):
+        agent_rows.bump(tx, agent_id)
+
+
+def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
+    if rows.detach(tx, agent_id, tool_id):
+        agent_rows.bump(tx, agent_id)
+
+
+def tell_shadowed(found: Iterable[Tool]) -> None:
+    """Logs what `ensure_builtins` gave in the place of a built-in tool."""
+    for tool in found:
+        if _custom(tool):
+            _log.warning("a custom tool keeps the name of a built-in one", tool=tool.name, tool_id=tool.id)
+
+
+def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:
+    """Brings an organisation's built-in tools up to this version; gives them, and the agents that must see the change.
+
+    What people may set on a built-in tool (its tags, limits, approval) is left as it is, and so is a custom tool that
+    has the name of one: it is older than ours, and agents rely on it. It is given in the place of ours.
+    """
+    there = rows.by_names(tx, organization, list(BUILTINS))
+    found: list[Tool] = []
+    new: list[Tool] = []
+    affected: dict[AgentId, None] = {}
+    for builtin in BUILTINS.values():
+        wanted = builtin.row(organization, now)
+        if builtin.name not in there:
+            new.append(wanted)
+            found.append(wanted)
+            continue
+        if _custom(there[builtin.name]):
+            found.append(there[builtin.name])
+            continue
+        ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
+        after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
+        found.append(after)
+        affected |= dict.fromkeys(bumped(tx, agents))
+    rows.insert_builtin(tx, organization, new)
+    return found, tuple(affected)

@@ -1,0 +1,1 @@
+"""The JSON schema of a tool, derived from its source code."""

@@ -1,0 +1,1 @@
+"""Cells: sandbox instances made with bubblewrap."""

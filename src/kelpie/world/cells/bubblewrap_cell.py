@@ -1,0 +1,285 @@
+"""One cell that bubblewrap holds, from its start to the end of its last process.
+
+It speaks with the launcher inside over one socket and reads two pipes; every byte from there is bounded. The end of
+the first process in the cell's process namespace is the end of all of them: the kernel sees to that.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from kelpie.core.errors import SandboxUnavailable
+from kelpie.core.tools.confinement import Confinement
+from kelpie.world.cells import handshake, rlimits
+from kelpie.world.cells import users as cell_users
+from kelpie.world.cells.pipes import CHUNK, Frame, Pipe, framed
+from kelpie.world.cells.port import Doors, Left, Order, Plan
+from kelpie.world.isolation.bubblewrap_errors import trouble
+from kelpie.world.isolation.control_group import Group
+from kelpie.world.processes import killing
+
+NOT_ADMITTED = "code cannot be isolated on this server: the users of a cell cannot be mapped ({})"
+NOT_ITSELF = "code cannot be isolated on this server: a cell did not become the user that it was to be"
+REPORT_S = 5.0
+BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
+
+
+class CellBroken(SandboxUnavailable):
+    """A cell ended before it was ready, or was not as it was meant to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What we hold of a cell: its process, its descriptors, its group."""
+
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+    stdout: int
+    stderr: int
+    group: Group | None
+    env: Mapping[str, str]  # before that of the order
+    information: int | None = None  # where bubblewrap tells of the first process; None: there are no walls
+    admission: int | None = None  # where it waits until it is told that its users are known
+    user: int | None = None  # what its program becomes outside; None: it stays who the server is
+    scratch: str | None = None  # a directory of the host that goes with it
+
+    def release(self) -> None:
+        """Ends it and gives everything back, where no cell could be made of it."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.stdout)
+        os.close(self.stderr)
+        self.close()
+
+    def close(self) -> None:
+        """Gives back what is not a cell's pipe."""
+        self.control.close()
+        for each in (self.information, self.admission):
+            if each is not None:
+                os.close(each)
+        if self.scratch is not None:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+class BubblewrapCell:
+    def __init__(self, hold: Hold, plan: Plan) -> None:
+        self._outer: int | None = os.pidfd_open(hold.process.pid)  # first: nothing below can fail
+        self._hold = hold
+        self._plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._given = False
+        self._killed: asyncio.Task[None] | None = None
+        self._report = handshake.Report(self._loop, hold.information) if hold.information is not None else None
+        self._first: int | None = None  # the first process in the cell
+        self._runner = 0  # the process that waits for the order
+        self._flooded = False
+        self._closed = False
+        self._cpu_before_us = 0
+        self._code: int | None = None
+        self.doors: Doors | None = None
+        hold.control.setblocking(False)
+        self._result = Frame(self._flood)
+        self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
+        self._loop.add_reader(self._outer, self._ended)
+
+    @property
+    def user(self) -> int | None:
+        """Who it is outside; None: who the server is."""
+        return self._hold.user
+
+    @property
+    def alive(self) -> bool:
+        return not self._given and not self._over.is_set() and self._killed is None
+
+    async def ready(self) -> None:
+        """Waits until the launcher has finished the walls and handed out the doors. Raises CellBroken, or OSError where
+        this process has no descriptor left for them."""
+        if self._report is not None:
+            await self._admit(self._report)
+        seen = asyncio.Event()
+        self._loop.add_reader(self._hold.control, seen.set)
+        try:
+            await seen.wait()
+        finally:
+            self._loop.remove_reader(self._hold.control)
+        greeting = handshake.receive(self._hold.control)
+        if greeting is None:
+            await self._over.wait()
+            self._pipes[1].drain()
+            raise CellBroken(trouble(self._pipes[1].data.decode("utf-8", "replace")))
+        self._runner, doors = greeting.process, greeting.doors
+        if self._hold.user not in (None, greeting.user):
+            _close_all(doors)
+            raise CellBroken(NOT_ITSELF)
+        if self._hold.information is not None:
+            if len(doors) != handshake.DOORS:  # the kernel drops what there is no room for
+                _close_all(doors)
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            for door in doors:
+                door.setblocking(False)
+            self.doors = Doors(*doors)
+
+    async def _admit(self, report: handshake.Report) -> None:
+        """Takes hold of the first process in it and, if it is to become somebody else, lets it. Raises CellBroken."""
+        process = await report.first()
+        if process is None:
+            return  # it ended, and what it said will tell why
+        try:
+            self._first = os.pidfd_open(process)
+            if self._hold.user is not None and self._hold.admission is not None:
+                cell_users.admit(process, self._hold.user)
+                os.write(self._hold.admission, b"1")
+        except (ProcessLookupError, BrokenPipeError):
+            return  # as above
+        except PermissionError as error:
+            raise CellBroken(NOT_ADMITTED.format(error.strerror)) from error
+
+    async def run(self, order: Order) -> None:
+        """Gives it its one order and waits until the result is there, or the program ended, or flooded us.
+        Raises SandboxUnavailable."""
+        assert not self._given, "a cell takes one order"
+        self._given = True
+        for pipe in self._pipes:
+            pipe.bytes_max = order.confinement.output_bytes
+        self._limit(order.confinement)
+        header = {"env": {**self._hold.env, **order.env}}
+        self._loop.add_reader(self._hold.control, self._replied)
+        try:
+            await self._loop.sock_sendall(self._hold.control, framed(json.dumps(header).encode()))
+            await self._loop.sock_sendall(self._hold.control, framed(order.request))
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it is gone already, and its end will tell how
+        await self._over.wait()
+
+    def left(self) -> Left:
+        """What there is of the order by now."""
+        self._drain()
+        stdout, stderr = self._pipes
+        group = self._hold.group
+        result = self._result.complete()
+        return Left(
+            code=0 if result is not None else self._code,
+            result=result,
+            stdout=bytes(stdout.data),
+            stderr=bytes(stderr.data),
+            truncated=stdout.truncated or stderr.truncated,
+            flooded=self._flooded,
+            out_of_memory=group is not None and group.ran_out_of_memory(),
+            throttled=group is not None and group.was_throttled(),
+            cpu_us=max(0, group.cpu_us() - self._cpu_before_us) if group is not None else 0,
+            memory_peak_bytes=group.memory_peak_bytes() if group is not None else 0,
+        )
+
+    def _drain(self) -> None:
+        """Takes what there is to be read: it may have ended sooner than all that it said was."""
+        for pipe in self._pipes:
+            pipe.drain()
+        while not self._closed and self._replied():
+            pass
+
+    async def kill(self) -> None:
+        """Ends every process in it and takes it down; returns when nothing of it is left. May be called twice."""
+        if self._killed is None:
+            self._killed = asyncio.create_task(self._bury())
+        await asyncio.shield(self._killed)
+
+    async def _bury(self) -> None:
+        group = self._hold.group
+        if group is not None:
+            group.lift()
+            group.kill()
+        if self._first is None and self._report is not None:
+            await self._find_first(self._report)
+        for each in (self._first, self._outer):
+            if each is not None:
+                killing.kill(each)
+        if self._hold.information is None:
+            killing.kill_group(self._hold.process.pid)
+        await self._gone.wait()
+        if self._first is not None:
+            await killing.gone(self._loop, self._first)
+        pause = BURY_EVERY_S
+        while group is not None and not group.remove():
+            group.kill_each()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, BURY_EVERY_S_MAX)  # what the kernel holds on to keeps its place, and nothing busy
+        self._close()
+
+    async def _find_first(self, report: handshake.Report) -> None:
+        """Takes hold of the first process: until it is on its own, it would outlive a bubblewrap that is killed."""
+        with suppress(TimeoutError, OSError):  # there is none; or we cannot hold it, and what is left is found later
+            async with asyncio.timeout(REPORT_S):
+                if (process := await report.first()) is not None:
+                    self._first = os.pidfd_open(process)
+
+    def _close(self) -> None:
+        self._drain()  # somebody may still want to know what was left
+        self._closed = True
+        self._loop.remove_reader(self._hold.control)
+        for pipe in self._pipes:
+            pipe.close()
+        if self.doors is not None and not self._given:
+            self.doors.close()
+        self._hold.close()
+        if self._first is not None:
+            os.close(self._first)
+
+    def _ended(self) -> None:
+        """Bubblewrap itself ended, and with it what it held."""
+        assert self._outer is not None, "it ends once"
+        self._loop.remove_reader(self._outer)
+        os.close(self._outer)
+        self._outer = None
+        code = self._hold.process.wait()
+        self._code = code if code >= 0 and self._killed is None else None  # it passes on how those within were killed
+        self._gone.set()
+        self._over.set()
+
+    def _replied(self) -> bool:
+        """Takes a piece of the result; whether there may be more."""
+        if self._result.complete() is not None or self._flooded:
+            self._loop.remove_reader(self._hold.control)
+            return False
+        try:
+            data = self._hold.control.recv(CHUNK)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            data = b""
+        self._result.add(data)
+        if not data or self._result.complete() is not None:
+            self._loop.remove_reader(self._hold.control)
+        if self._result.complete() is not None:
+            self._over.set()
+        return bool(data)
+
+    def _flood(self) -> None:
+        self._flooded = True
+        self._over.set()
+
+    def _limit(self, most: Confinement) -> None:
+        """Raises SandboxUnavailable."""
+        group = self._hold.group
+        try:
+            rlimits.limit(self._runner, self._plan, most, grouped=group is not None)
+            if group is not None:
+                group.limit(most)
+                self._cpu_before_us = group.cpu_us()
+        except ProcessLookupError:
+            return  # it is gone already, and its end will tell how
+        except OSError as error:
+            raise SandboxUnavailable(f"the limits of a cell could not be set: {error.strerror}") from error
+
+
+def _close_all(doors: Iterable[socket.socket]) -> None:
+    for door in doors:
+        door.close()

@@ -1,0 +1,88 @@
+"""What comes out of a cell: two pipes of output and one framed result, every one of them bounded."""
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable
+
+from kelpie.core.tools.confinement import MEGABYTE
+from kelpie.world.cells.port import FLOOD_FACTOR, RESULT_BYTES_MAX
+
+FRAME = struct.Struct("!I")
+CHUNK = 65536
+
+
+def framed(data: bytes) -> bytes:
+    """The data behind its length."""
+    return FRAME.pack(len(data)) + data
+
+
+class Pipe:
+    """Reads a pipe to its end, keeps so much of it, and calls for help when far more comes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, flood: Callable[[], None]) -> None:
+        self.data = bytearray()
+        self.truncated = False
+        self.bytes_max = MEGABYTE
+        self._loop = loop
+        self._descriptor: int | None = descriptor
+        self._flood = flood
+        self._seen = 0
+        os.set_blocking(descriptor, False)
+        loop.add_reader(descriptor, self._read)
+
+    def drain(self) -> None:
+        """Takes what is there right now."""
+        while self._read():
+            pass
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _read(self) -> bool:
+        """Whether there may be more."""
+        if self._descriptor is None:
+            return False
+        try:
+            chunk = os.read(self._descriptor, CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self.close()
+            return False
+        self._seen += len(chunk)
+        room = max(0, self.bytes_max - len(self.data))
+        self.data += chunk[:room]
+        self.truncated = self.truncated or len(chunk) > room
+        if self._seen <= self.bytes_max * FLOOD_FACTOR:
+            return True
+        self.close()
+        self._flood()
+        return False
+
+
+class Frame:
+    """One frame, put together from the pieces it comes in."""
+
+    def __init__(self, flood: Callable[[], None]) -> None:
+        self._data = bytearray()
+        self._flood = flood
+
+    def add(self, piece: bytes) -> None:
+        self._data += piece
+        if len(self._data) >= FRAME.size and self._length() > RESULT_BYTES_MAX:
+            self._data.clear()
+            self._flood()
+
+    def complete(self) -> bytes | None:
+        """The result once all of it is there; what follows it is nobody's business."""
+        if len(self._data) < FRAME.size or len(self._data) - FRAME.size < self._length():
+            return None
+        return bytes(self._data[FRAME.size : FRAME.size + self._length()])
+
+    def _length(self) -> int:
+        length: int = FRAME.unpack_from(self._data)[0]
+        return length

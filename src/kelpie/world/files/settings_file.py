@@ -1,0 +1,96 @@
+"""Finding and reading kelpie.toml, and with it all settings of this process.
+
+One file counts: the one that is named, else the one in the current directory, else the one in the data directory. Most
+calls find none, and then nothing that reads TOML is imported: `kelpie server status` is called by scripts all the time.
+"""
+
+import importlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from kelpie.core.access.hosts import is_loopback
+from kelpie.core.errors import ConfigurationError
+from kelpie.core.settings.precedence import Given, Source
+from kelpie.core.settings.settings import SETTINGS, Resolved, resolve
+
+NAME = "kelpie.toml"
+VARIABLE = "KELPIE_CONFIG"
+BYTES_MAX = 256 * 1024
+_DATA_DIR = SETTINGS["data_dir"].env[0]
+
+Flags = Mapping[str, tuple[str, str]]  # field -> the option, and its text
+
+
+def load(flags: Flags | None = None, config: str | None = None, env: Mapping[str, str] | None = None) -> Resolved:
+    """All settings, each with its origin. Raises ConfigurationError naming option, variable, or file and line."""
+    env = os.environ if env is None else env
+    flags = flags or {}
+    path = _find(flags, config, env)
+    if path is None:
+        return resolve(flags, env)
+    parser = importlib.import_module("kelpie.core.settings.toml_text")
+    given: dict[str, Given] = parser.parse(_read(path), str(path))
+    return _placed(resolve(flags, env, given, str(path)), path)
+
+
+def check_exposure(found: Resolved, config: str | None = None, env: Mapping[str, str] | None = None) -> None:
+    """Raises ConfigurationError when a file that nobody named would let other machines reach the server.
+
+    A kelpie.toml may come with a directory that somebody else filled, who then knows the password that it sets as well.
+    """
+    env = os.environ if env is None else env
+    host = found.origins["host"]
+    if config or env.get(VARIABLE) or host.source is not Source.file or is_loopback(found.settings.host):
+        return
+    if found.file is not None and Path(found.file).parent == Path.cwd():
+        raise ConfigurationError(
+            host.where,
+            f"'{found.settings.host}' can be reached from other machines, and this file was only found in the current "
+            f"directory; if you trust it, name it with --config or {VARIABLE}, or give the address with --host",
+        )
+
+
+def _find(flags: Flags, config: str | None, env: Mapping[str, str]) -> Path | None:
+    named = config or env.get(VARIABLE)
+    if named:
+        path = Path(named).expanduser().absolute()
+        if not path.is_file():
+            origin = "--config" if config else VARIABLE
+            raise ConfigurationError(origin, f"{path} is not a file; name one, or leave it out")
+        return path
+    data_dir = resolve(flags, {_DATA_DIR: env.get(_DATA_DIR, "")}).settings.data_dir
+    places = (Path.cwd() / NAME, Path(data_dir).expanduser().absolute() / NAME)
+    return next((place for place in places if _is_file(place)), None)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # a directory we may not look into: whoever opens it will say so
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(BYTES_MAX + 1)
+        if len(data) > BYTES_MAX:
+            raise ConfigurationError(str(path), f"is larger than {BYTES_MAX} bytes; this cannot be a settings file")
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigurationError(str(path), f"cannot be read ({error.strerror}); change its permissions") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigurationError(f"{path} line {line}", "this is not UTF-8; save the file as UTF-8") from None
+
+
+def _placed(found: Resolved, path: Path) -> Resolved:
+    """A relative data directory of a file is meant from where the file lies."""
+    origin = found.origins["data_dir"]
+    if origin.source is not Source.file:
+        return found
+    settings = found.settings
+    data_dir = path.parent / Path(settings.data_dir).expanduser()
+    return replace(found, settings=replace(settings, data_dir=str(data_dir)))

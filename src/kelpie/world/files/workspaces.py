@@ -1,0 +1,88 @@
+"""The workspaces of agents: a directory of each under the data directory, where its files outlive its calls.
+
+What lies in one was written by somebody else's code. So nothing here follows a link or opens a file: directories are
+made, measured and removed (`foreign_tree.py`), and whoever reads or writes does so from within a cell.
+"""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from kelpie.core.errors import ToolError
+from kelpie.core.ids import AgentId
+from kelpie.world.files import untrusted_tree
+
+DIRECTORY = "workspaces"
+ENTRIES_MAX = 10_000  # files and directories of one workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much lies in a workspace."""
+
+    bytes: int = 0
+    entries: int = 0
+    free_bytes: int | None = None  # on the disk that it lies on; None: nobody knows
+
+
+class Workspaces(Protocol):
+    async def place(self, agent_id: AgentId) -> str:
+        """The directory of an agent, made if need be. Raises ToolError when it cannot be."""
+        ...
+
+    async def size(self, agent_id: AgentId) -> Size:
+        """How much lies there; nothing where there is none."""
+        ...
+
+    async def names(self) -> list[AgentId]:
+        """The agents that have one, in their order."""
+        ...
+
+    async def remove(self, agent_id: AgentId) -> None:
+        """Removes it with all that lies in it; one that is not there is no trouble."""
+        ...
+
+
+class DirectoryWorkspaces:
+    """On this machine's disk."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._root = data_dir / DIRECTORY
+
+    async def place(self, agent_id: AgentId) -> str:
+        path = self._root / agent_id
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._root.chmod(0o700)  # whose agent's code owns its own directory, and can open that for everybody
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise ToolError(f"the workspace cannot be made on the server: {error.strerror}") from error
+        return str(path)
+
+    async def size(self, agent_id: AgentId) -> Size:
+        return await asyncio.to_thread(_size, self._root / agent_id)
+
+    async def names(self) -> list[AgentId]:
+        return await asyncio.to_thread(_names, self._root)
+
+    async def remove(self, agent_id: AgentId) -> None:
+        await asyncio.to_thread(untrusted_tree.remove, str(self._root / agent_id))
+
+
+def _size(path: Path) -> Size:
+    total, entries = untrusted_tree.measure(str(path), ENTRIES_MAX)
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return Size(total, entries)
+    return Size(total, entries, disk.f_bavail * disk.f_frsize)
+
+
+def _names(root: Path) -> list[AgentId]:
+    try:
+        with os.scandir(root) as found:
+            return sorted(AgentId(entry.name) for entry in found if entry.is_dir(follow_symlinks=False))
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,131 @@
+"""An httpx transport on aiohttp's connections.
+
+The wire code speaks httpx, whose transports the simulation can replace; on real sockets httpx's own costs several times
+the CPU of this one (docs/decisions/0008). It follows no redirect, keeps no cookie and adds no header of its own accord.
+"""
+
+import errno
+import socket
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
+
+import aiohttp
+import aiohttp.abc
+import httpx
+from yarl import URL
+
+from kelpie.core.access.hosts import is_address, is_public
+
+KEEP_ALIVE_S = 30.0
+CONNECT_S_DEFAULT = 15.0
+HEADER_BYTES_MAX = 64 * 1024
+NOT_PUBLIC = "{} is not a public address"
+# What aiohttp would add unasked.
+_NOT_ADDED = ("accept", "accept-encoding", "content-type", "user-agent")
+
+
+class NetworkTransport(httpx.AsyncBaseTransport):
+    """Keep-alive connections over TCP and TLS, at most so many; with `public`, to the internet only."""
+
+    def __init__(self, connections_max: int, *, public: bool = False) -> None:
+        self._connections_max = connections_max
+        self._public = public
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.host
+        if self._public and is_address(host) and not is_public(host):  # names are looked at when they are resolved
+            raise httpx.ConnectError(NOT_PUBLIC.format(host), request=request)
+        body = await request.aread()
+        wait: dict[str, float | None] = request.extensions.get("timeout") or {}
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=wait.get("connect") or CONNECT_S_DEFAULT, sock_read=wait.get("read")
+        )
+        with _as_httpx(request):
+            response = await self._open().request(
+                request.method,
+                URL(str(request.url), encoded=True),
+                headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in _headers(request)],
+                data=body or None,
+                allow_redirects=False,
+                timeout=timeout,
+            )
+        return httpx.Response(response.status, headers=list(response.raw_headers), stream=_Body(response, request))
+
+    async def aclose(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:  # it belongs to the loop that makes the first request
+            connector = aiohttp.TCPConnector(
+                limit=self._connections_max,
+                keepalive_timeout=KEEP_ALIVE_S,
+                resolver=_PublicResolver() if self._public else None,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,  # httpx does that
+                skip_auto_headers=_NOT_ADDED,
+                max_line_size=HEADER_BYTES_MAX,
+                max_field_size=HEADER_BYTES_MAX,
+            )
+        return self._session
+
+
+class _PublicResolver(aiohttp.ThreadedResolver):
+    """Names lead to addresses of the internet or nowhere. What was looked at is what is connected to."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[aiohttp.abc.ResolveResult]:
+        found = await super().resolve(host, port, family)
+        if not all(is_public(each["host"]) for each in found):
+            raise OSError(errno.EACCES, NOT_PUBLIC.format(host))
+        return found
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of a response as it arrives."""
+
+    def __init__(self, response: aiohttp.ClientResponse, request: httpx.Request) -> None:
+        self._response = response
+        self._request = request
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _as_httpx(self._request):
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+
+    async def aclose(self) -> None:
+        if self._response.content.at_eof():
+            self._response.release()
+        else:
+            self._response.close()  # what was not read is in the way of the next answer
+
+
+def _headers(request: httpx.Request) -> Iterator[tuple[bytes, bytes]]:
+    """Without what aiohttp works out from the body itself."""
+    return (pair for pair in request.headers.raw if pair[0].lower() not in (b"content-length", b"transfer-encoding"))
+
+
+@contextmanager
+def _as_httpx(request: httpx.Request) -> Generator[None]:
+    """Tells aiohttp's failures by httpx's names."""
+    try:
+        yield
+    except aiohttp.ConnectionTimeoutError as error:
+        raise httpx.ConnectTimeout(str(error), request=request) from error
+    except aiohttp.ServerTimeoutError as error:
+        raise httpx.ReadTimeout(str(error), request=request) from error
+    except aiohttp.ClientConnectorError as error:
+        raise httpx.ConnectError(str(error), request=request) from error
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+        raise httpx.UnsupportedProtocol(str(error), request=request) from error
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, aiohttp.ClientResponseError) as error:
+        raise httpx.RemoteProtocolError(str(error), request=request) from error
+    except (aiohttp.ClientOSError, OSError) as error:
+        raise httpx.ReadError(str(error), request=request) from error
+    except aiohttp.ClientError as error:
+        raise httpx.NetworkError(str(error), request=request) from error

@@ -1,0 +1,1 @@
+"""Packages that tools require: sets on disk and the installers that fill them."""

@@ -1,0 +1,1 @@
+"""Processes of this machine: starting, ending, and the server in the background."""

@@ -1,0 +1,87 @@
+"""Connections to SQLite, set up alike wherever one is opened: the writer's, a reader's, one to a database in memory.
+
+Here is also the copy of a database in use. What runs on a connection, and in which thread, is not decided here.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import orjson
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from kelpie.core.errors import ConfigurationError
+from kelpie.world.sqlite.group_commit import driver_connection
+
+BUSY_TIMEOUT_MS = 5000
+LOG_BYTES_MAX = 64 * 1024 * 1024  # what a checkpoint leaves of the write-ahead log
+LOG_PAGES_MAX = 8000  # from here on every commit makes a checkpoint; before, the writer calls `move_log`
+
+Synchronous: TypeAlias = Literal["FULL", "NORMAL", "OFF"]
+
+
+def memory_connection() -> Connection:
+    """A connection to a new database in memory, set up as the writer's is; for the simulator and for unit tests."""
+    return writer_connection(engine_for(":memory:"), "OFF")
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """Copies a database that may be in use, by SQLite's backup API. The target appears whole or not at all."""
+    unfinished = target.with_name(target.name + ".part")
+    unfinished.unlink(missing_ok=True)
+    try:
+        with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(unfinished)) as copy:
+            origin.backup(copy)
+            # A copy in WAL mode would need its log beside it to be whole.
+            copy.execute("PRAGMA journal_mode=DELETE")
+        unfinished.replace(target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def engine_for(path: str) -> Engine:
+    """Makes connections to a file. The driver begins nothing by itself, the commit group does."""
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
+
+    return create_engine(
+        "sqlite://", creator=connect, poolclass=NullPool, json_serializer=_dumps, json_deserializer=orjson.loads
+    )
+
+
+def _dumps(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def writer_connection(engine: Engine, synchronous: Synchronous) -> Connection:
+    """The one connection that writes. Raises ConfigurationError where SQLite cannot keep its log."""
+    connection = engine.connect()
+    raw = driver_connection(connection)
+    raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    mode = raw.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode not in ("wal", "memory"):
+        raw.close()
+        raise ConfigurationError("KELPIE_DATA_DIR", "its file system has no shared memory for SQLite; use a local disk")
+    raw.execute(f"PRAGMA synchronous={synchronous}")
+    raw.execute(f"PRAGMA journal_size_limit={LOG_BYTES_MAX}")
+    raw.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
+    raw.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def move_log(writer: Connection) -> None:
+    """Moves what is in the write-ahead log into the database, as far as nobody reads what was there before. Raises
+    sqlite3.Error; then all of it is in the log still."""
+    driver_connection(writer).execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+
+def reader_connection(engine: Engine) -> Connection:
+    """A connection that cannot write."""
+    connection = engine.connect()
+    raw = driver_connection(connection)
+    raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    raw.execute("PRAGMA query_only=ON")
+    return connection

@@ -1,0 +1,248 @@
+"""The embedded database: one SQLite file in WAL mode, one thread that writes, a few that read.
+
+While one group commits, the next one gathers in the queue; nobody ever waits for a group to fill. What `transact`
+returned is on disk (`synchronous=FULL`). It must never be opened by two servers at once: `data_dir` holds the lock.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic_ns
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection
+
+from kelpie.core.errors import InvariantBroken, Overloaded, StorageError
+from kelpie.observe import logs
+from kelpie.world.database import T, Tx
+from kelpie.world.sqlite.connections import (
+    Synchronous,
+    copy_database,
+    engine_for,
+    move_log,
+    reader_connection,
+    writer_connection,
+)
+from kelpie.world.sqlite.errors import translate
+from kelpie.world.sqlite.group_commit import JOBS_MAX, Done, Failed, Outcome, in_doubt, run_group, run_read
+
+WAITING_MAX = 10_000  # transactions, and again as many reads
+RETRY_AFTER_S = 1.0
+
+# A checkpoint costs more than a commit: it is made when nobody has written for a moment, after so many transactions (of
+# turns, about 1,000 pages), and at last without waiting. SQLite's own way makes one in every commit from 1,000 pages on
+# until nobody reads the log when the next one begins: beside searches one turn in five met one instead of one in 14.
+CHECKPOINT_AFTER, CHECKPOINT_LATEST = 32, 64
+IDLE_S = 0.01
+
+_log = logs.get("storage")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A function, and the future of whoever waits for what it gives."""
+
+    fn: Callable[[Tx], Any]
+    future: asyncio.Future[Any]
+
+
+_Queue: TypeAlias = "SimpleQueue[_Waiting | None]"  # None is the last entry
+_Settled: TypeAlias = list[tuple[_Waiting, Outcome]]
+
+
+def _nobody() -> None:
+    """Nobody asked to hear of writes in doubt."""
+
+
+class SqliteDatabase:
+    """The `Database` port on one SQLite file. All calls come from one event loop."""
+
+    def __init__(self, path: Path, writer: Connection, readers: list[Connection], waiting_max: int) -> None:
+        self._path = path
+        self._waiting_max = waiting_max
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writes: _Queue = SimpleQueue()
+        self._reads: _Queue = SimpleQueue()
+        self._in_doubt: Callable[[], None] = _nobody
+        self._threads = [
+            threading.Thread(
+                target=_write, args=(writer, self._writes, self._settle_writes), name="sqlite-writer", daemon=True
+            )
+        ]
+        for number, reader in enumerate(readers):
+            name = f"sqlite-reader-{number}"
+            self._threads.append(threading.Thread(target=_read, args=(reader, self._reads), name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        readers: int = 4,
+        synchronous: Synchronous = "FULL",
+        waiting_max: int = WAITING_MAX,
+    ) -> "SqliteDatabase":
+        """Opens or creates the file. Raises ConfigurationError or StorageError when it cannot be used."""
+        engine = engine_for(str(path))
+        opened: list[Connection] = []
+        try:
+            opened.append(writer_connection(engine, synchronous))
+            opened.extend(reader_connection(engine) for _ in range(max(readers, 1)))
+        except Exception as error:  # raised again; what was opened before it must not stay open
+            for connection in opened:
+                connection.close()
+            failure = translate(error)
+            if isinstance(failure, StorageError):
+                raise StorageError(f"The database {path} cannot be opened. {failure}") from error
+            raise
+        return cls(Path(path), opened[0], opened[1:], waiting_max)
+
+    async def transact(self, fn: Callable[[Tx], T]) -> T:
+        """See `Database.transact`. Raises Overloaded when too many wait. A cancelled caller only stops waiting."""
+        future = self._enqueue(self._writes, fn)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not future.cancelled():  # the answer was on its way when its caller went
+                self._in_doubt()
+            raise
+
+    async def read(self, fn: Callable[[Tx], T]) -> T:
+        """See `Database.read`. Raises Overloaded when too many wait."""
+        return await self._enqueue(self._reads, fn)
+
+    def when_in_doubt(self, tell: Callable[[], None]) -> None:
+        """See `Database.when_in_doubt`."""
+        self._in_doubt = tell
+
+    async def back_up(self, label: str) -> Path:
+        """Writes a consistent copy beside the database, `<name>.<label>.backup`, and returns where it is.
+
+        A copy of the same label is replaced. Raises StorageError.
+        """
+        target = self._path.with_name(f"{self._path.name}.{label}.backup")
+        try:
+            await asyncio.to_thread(copy_database, self._path, target)
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(f"The copy {target} cannot be made: {error}. Make room for it and try again.") from error
+        return target
+
+    async def close(self) -> None:
+        """Finishes what was accepted and lets go of the file. Later calls of `transact` and `read` are refused."""
+        if not self._closed:
+            self._closed = True
+            self._writes.put(None)
+            for _ in self._threads[1:]:
+                self._reads.put(None)
+        await asyncio.to_thread(self._join)
+
+    def _enqueue(self, queue: _Queue, fn: Callable[[Tx], T]) -> asyncio.Future[T]:
+        if self._closed:
+            raise StorageError("The database is closed.")
+        if queue.qsize() >= self._waiting_max:
+            raise Overloaded(f"The database has {self._waiting_max} calls waiting. Try again.", RETRY_AFTER_S)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None:
+                raise InvariantBroken("A SqliteDatabase serves the one event loop that called it first.")
+            self._loop = loop
+        future: asyncio.Future[T] = loop.create_future()
+        queue.put(_Waiting(fn, future))
+        return future
+
+    def _settle_writes(self, settled: _Settled) -> None:
+        doubtful = any(in_doubt(outcome, awaited=not entry.future.done()) for entry, outcome in settled)
+        _settle(settled)
+        if doubtful:  # still before anyone of them runs
+            self._in_doubt()
+
+    def _join(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+def _write(connection: Connection, queue: _Queue, settle: Callable[[_Settled], None]) -> None:
+    """The writer thread: takes what waits, commits it together, and tells the event loop once per group."""
+    waiting: list[_Waiting] = []
+    more, since = True, 0
+    while more or waiting:
+        due = since >= CHECKPOINT_AFTER
+        more = more and _gather(queue, waiting, IDLE_S if due else None)
+        if due and (not waiting or since >= CHECKPOINT_LATEST):
+            since = 0
+            _move_log(connection)
+        if not waiting:
+            continue
+        try:
+            outcomes = run_group(connection, [entry.fn for entry in waiting], monotonic_ns=monotonic_ns)
+        except BaseException as error:  # noqa: BLE001 - the thread must live on; everyone who waits is told
+            outcomes = _bugs(error, len(waiting))
+        _deliver(list(zip(waiting, outcomes, strict=False)), settle)
+        del waiting[: len(outcomes)]
+        since += len(outcomes)
+    connection.close()
+
+
+def _move_log(connection: Connection) -> None:
+    try:
+        move_log(connection)
+    except sqlite3.Error as error:  # nothing is lost, and a disk that is full fails the next commit too
+        _log.warning("the write-ahead log could not be moved into the database; it is tried again", error=str(error))
+
+
+def _gather(queue: _Queue, waiting: list[_Waiting], patience_s: float | None) -> bool:
+    """Moves what is in the queue into the list, waiting for the first, for ever or so long; False when the last entry
+    was seen."""
+    try:
+        entry = queue.get(not waiting, patience_s)
+        while entry is not None:
+            waiting.append(entry)
+            if len(waiting) >= JOBS_MAX:
+                return True
+            entry = queue.get_nowait()
+    except Empty:
+        return True
+    return False
+
+
+def _read(connection: Connection, queue: _Queue) -> None:
+    """A reader thread: one snapshot per function."""
+    while entry := queue.get():
+        try:
+            outcome: Outcome = Done(run_read(connection, entry.fn))
+        except Exception as error:  # noqa: BLE001 - reported to whoever waits
+            outcome = Failed(error)
+        except BaseException as error:  # noqa: BLE001 - the thread must live on
+            outcome = _bugs(error, 1)[0]
+        _deliver([(entry, outcome)], _settle)
+    connection.close()
+
+
+def _bugs(error: BaseException, count: int) -> list[Outcome]:
+    return [Failed(InvariantBroken(f"A transaction function raised {type(error).__name__}: {error}"))] * count
+
+
+def _deliver(settled: _Settled, settle: Callable[[_Settled], None]) -> None:
+    loop = settled[0][0].future.get_loop()
+    try:
+        loop.call_soon_threadsafe(settle, settled)
+    except RuntimeError:
+        if not loop.is_closed():  # with the loop, everyone who could have waited is gone
+            raise
+
+
+def _settle(settled: _Settled) -> None:
+    for entry, outcome in settled:
+        if entry.future.done():  # its caller was cancelled; the work stays
+            continue
+        if isinstance(outcome, Done):
+            entry.future.set_result(outcome.value)
+        else:
+            entry.future.set_exception(outcome.error)

@@ -1,0 +1,260 @@
+"""Group commit on SQLite: the transaction functions that wait are run in one transaction, so that they share one fsync.
+
+Nothing is acknowledged before the outer COMMIT returned. A function that fails takes only its own work with it; a
+failure that ends the whole transaction loses the group, which is then replayed one by one, each function in a
+transaction of its own. This is plain synchronous code without threads or clocks, so the real adapter and the simulator
+run the very same lines. It must never run a function outside a transaction.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol, TypeAlias, cast
+
+from sqlalchemy import Connection, Engine, event
+
+from kelpie.core.errors import CommitUnknown, InvariantBroken
+from kelpie.world.database import T, Tx
+from kelpie.world.sqlite.errors import ENDS_TRANSACTION, commit_failure, is_undecodable, result_code, translate
+
+JOBS_MAX = 256
+GROUP_MS_MAX = 20
+
+Job: TypeAlias = Callable[[Tx], Any]
+
+
+class Point(StrEnum):
+    """Where a fault can be put: around each of these steps."""
+
+    begin = "begin"
+    savepoint = "savepoint"
+    job = "job"
+    statement = "statement"  # needs `watch_statements`
+    release = "release"
+    commit = "commit"
+    read = "read"
+
+
+class FaultPoints(Protocol):
+    """What the simulator hooks in. Raising an Exception makes the step fail; a BaseException is a power cut.
+
+    `after(Point.commit)` raising means that the commit happened and its answer was lost: CommitUnknown is reported.
+    To end the transaction as SQLite does when the disk is full, roll the connection back before raising.
+    """
+
+    def before(self, point: Point) -> None: ...
+
+    def after(self, point: Point) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: Exception
+
+
+Outcome: TypeAlias = Done | Failed
+
+
+def in_doubt(outcome: Outcome, *, awaited: bool) -> bool:
+    """Whether a write may be in without its caller knowing: the outcome is unknown, or the caller is gone."""
+    if isinstance(outcome, Done):
+        return not awaited
+    return isinstance(outcome.error, CommitUnknown | InvariantBroken)  # a bug may have struck at any point
+
+
+def run_group(
+    connection: Connection,
+    jobs: Sequence[Job],
+    *,
+    faults: FaultPoints | None = None,
+    monotonic_ns: Callable[[], int] | None = None,
+    ms_max: int = GROUP_MS_MAX,
+) -> list[Outcome]:
+    """Runs the first of the jobs in one transaction and returns an outcome for each that was run, in order.
+
+    At least one is run, at most JOBS_MAX, and with a clock no new one is begun after `ms_max`; the caller offers the
+    rest again. Raises only what is no Exception (a power cut); the open transaction is rolled back then.
+    """
+    group = _Group(connection, faults)
+    deadline_ns = monotonic_ns() + ms_max * 1_000_000 if monotonic_ns else 0
+    try:
+        return group.run(jobs[:JOBS_MAX], lambda: monotonic_ns is not None and monotonic_ns() > deadline_ns)
+    except BaseException:  # raised again; the next group must not find this transaction open
+        group.roll_back()
+        raise
+
+
+def run_read(connection: Connection, fn: Callable[[Tx], T], *, faults: FaultPoints | None = None) -> T:
+    """Runs fn on one snapshot. Raises what fn raised, or a StorageError."""
+    raw = driver_connection(connection)
+    try:
+        if faults:
+            faults.before(Point.read)
+        raw.execute("BEGIN")
+        result = fn(connection)
+        if faults:
+            faults.after(Point.read)
+        raw.execute("COMMIT")
+        return result
+    except Exception as error:  # raised again, at most in our own words; the snapshot must not stay open
+        _roll_back(connection, raw)
+        if _made_tolerant(raw, error):
+            return run_read(connection, fn, faults=faults)
+        translated = translate(error)
+        if translated is error:
+            raise
+        raise translated from error
+    except BaseException:  # a power cut
+        _roll_back(connection, raw)
+        raise
+
+
+def driver_connection(connection: Connection) -> sqlite3.Connection:
+    """The sqlite3 connection below; BEGIN and COMMIT go to it directly, which costs half of SQLAlchemy's own."""
+    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
+
+
+def watch_statements(engine: Engine, faults: FaultPoints) -> None:
+    """Puts the fault points around every statement of the engine; an injected error is wrapped as a real one is."""
+
+    def run(cursor: sqlite3.Cursor, statement: str, parameters: Any, context: object) -> bool:
+        faults.before(Point.statement)
+        cursor.execute(statement, parameters)
+        faults.after(Point.statement)
+        return True
+
+    def run_many(cursor: sqlite3.Cursor, statement: str, parameters: Any, context: object) -> bool:
+        faults.before(Point.statement)
+        cursor.executemany(statement, parameters)
+        faults.after(Point.statement)
+        return True
+
+    event.listen(engine, "do_execute", run)
+    event.listen(engine, "do_executemany", run_many)
+
+
+class _GroupLost(Exception):
+    """The transaction ended before its commit, and with it the work of several functions."""
+
+
+class _Group:
+    def __init__(self, connection: Connection, faults: FaultPoints | None) -> None:
+        self._connection = connection
+        self._raw = driver_connection(connection)
+        self._faults = faults
+
+    def run(self, jobs: Sequence[Job], enough: Callable[[], bool]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        kept = 0  # functions whose work waits for the commit
+        try:
+            for job in jobs:
+                if not kept and (refusal := self._begin()):
+                    return outcomes + [Failed(translate(refusal)) for _ in jobs[len(outcomes) :]]
+                outcomes.append(self._run_one(job, kept))
+                kept += isinstance(outcomes[-1], Done)
+                if enough():
+                    break
+            return self._commit(outcomes) if kept else outcomes
+        except _GroupLost:
+            self.roll_back()
+            ran = jobs[: len(outcomes) + 1]  # the one that ended it has no outcome yet
+            return [outcome for job in ran for outcome in self.run([job], enough)]
+
+    def roll_back(self) -> None:
+        _roll_back(self._connection, self._raw)
+
+    def _begin(self) -> Exception | None:
+        try:
+            self._step("BEGIN IMMEDIATE", Point.begin)
+        except Exception as error:  # noqa: BLE001 - returned, and told to every function of the group
+            self.roll_back()
+            return error
+        return None
+
+    def _run_one(self, job: Job, kept: int) -> Outcome:
+        """The first function of a transaction needs no savepoint: when it fails there is nothing else to save."""
+        try:
+            if kept:
+                self._step("SAVEPOINT job", Point.savepoint)
+            if self._faults:
+                self._faults.before(Point.job)
+            value = job(self._connection)
+            if self._faults:
+                self._faults.after(Point.job)
+            if not self._raw.in_transaction:
+                raise InvariantBroken("A transaction function ended its own transaction.")
+            if kept:
+                self._step("RELEASE job", Point.release)
+            return Done(value)
+        except Exception as error:  # reported to whoever waits for this function, or the group is replayed
+            if _made_tolerant(self._raw, error):
+                raise _GroupLost from error
+            self._undo_one(error, kept)
+            return Failed(translate(error))
+
+    def _undo_one(self, error: Exception, kept: int) -> None:
+        if not kept:
+            self.roll_back()
+            return
+        nested = self._connection.in_nested_transaction()
+        if nested or not self._raw.in_transaction or result_code(error) in ENDS_TRANSACTION:
+            raise _GroupLost from error
+        try:
+            self._raw.execute("ROLLBACK TO job")
+            self._raw.execute("RELEASE job")
+        except sqlite3.Error as failure:
+            raise _GroupLost from failure
+
+    def _commit(self, outcomes: list[Outcome]) -> list[Outcome]:
+        first = next(at for at, outcome in enumerate(outcomes) if isinstance(outcome, Done))
+        try:
+            if self._faults:
+                self._faults.before(Point.commit)
+            self._raw.execute("COMMIT")
+        except Exception as error:  # told to whoever waits, or the group is replayed
+            self.roll_back()
+            if first + 1 < len(outcomes):  # also one that failed: perhaps for what it saw of the work that is lost
+                raise _GroupLost from error
+            return [*outcomes[:first], Failed(commit_failure(error))]
+        try:
+            if self._faults:
+                self._faults.after(Point.commit)
+        except Exception as error:  # noqa: BLE001 - reported to whoever waits
+            lost = f"The answer to the commit was lost: {error}"
+            return [*outcomes[:first], *(Failed(CommitUnknown(lost)) for _ in outcomes[first:])]
+        return outcomes
+
+    def _step(self, sql: str, point: Point) -> None:
+        if self._faults:
+            self._faults.before(point)
+        self._raw.execute(sql)
+        if self._faults:
+            self._faults.after(point)
+
+
+def _made_tolerant(raw: sqlite3.Connection, error: Exception) -> bool:
+    """Lets a connection that met a text which is no UTF-8 read on: one damaged row must not hide all others.
+
+    What stands for the broken bytes fits no checksum. True when it was not tolerant before, so it is worth another try.
+    """
+    if not is_undecodable(error) or raw.text_factory is _tolerant:
+        return False
+    raw.text_factory = _tolerant
+    return True
+
+
+def _tolerant(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def _roll_back(connection: Connection, raw: sqlite3.Connection) -> None:
+    # SQLAlchemy first, so that it forgets its own savepoints; it does nothing if it never saw a statement.
+    connection.rollback()
+    if raw.in_transaction:
+        raw.execute("ROLLBACK")
