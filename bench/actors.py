@@ -20,7 +20,7 @@ from typing import Any
 import uvloop
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.actors.limits import Limits
+from kelpie.actors.limits import ActorLimits
 from kelpie.app import open_kelpie
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.memory.blocks import NewBlock
@@ -63,7 +63,7 @@ def dispatcher_for(keys: int) -> Dispatcher[Nothing]:
         deactivate=deactivate,
         clock=SystemClock(),
         rng=random.Random(1),
-        limits=Limits(hot_max=keys, pending_max=keys),
+        limits=ActorLimits(hot_max=keys, pending_max=keys),
         observe=lambda _: None,
     )
 

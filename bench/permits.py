@@ -19,9 +19,9 @@ from typing import Any
 
 from kelpie.agent.tool_calls.call_plan import barred_names
 from kelpie.core.ids import ToolId
-from kelpie.core.permissions.policies import NO_POLICY, OPEN, Policy, Warrant, warrant
-from kelpie.core.permissions.quotas import Quota, Used
-from kelpie.core.permissions.tool_permissions import PATTERNS_MAX, Permits
+from kelpie.core.permissions.policies import NO_POLICY, OPEN, EffectivePermissions, Policy, warrant
+from kelpie.core.permissions.quotas import Quota, QuotaUse
+from kelpie.core.permissions.tool_permissions import PATTERNS_MAX, ToolPatterns
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.tools.calls.capabilities import subject_of
 
@@ -29,16 +29,16 @@ TARGET_US = 100.0
 TOOLS = 100
 
 
-def lists(last: str) -> Permits:
+def lists(last: str) -> ToolPatterns:
     """The longest lists, whose last pattern is the one that matters."""
     names = tuple(f"tool_{number}_*" for number in range(PATTERNS_MAX - 1))
-    return Permits(("*",), (*names, last))
+    return ToolPatterns(("*",), (*names, last))
 
 
-def bounded(last: str) -> Warrant:
+def bounded(last: str) -> EffectivePermissions:
     layer = Policy(lists("nothing"), Quota(tool_calls=1_000_000))
     found = warrant(layer, layer, lists(last), Quota(tool_calls=1000, cpu_us=60_000_000))
-    return Warrant(found.layers, found.quota, Used(10, 1000), 1)
+    return EffectivePermissions(found.layers, found.quota, QuotaUse(10, 1000), 1)
 
 
 def tool(number: int) -> Tool:

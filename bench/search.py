@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.app import Kelpie, open_kelpie
 from kelpie.cli.server.process import GC_THRESHOLD, SWITCH_S
 from kelpie.core.access.callers import DEFAULT_CALLER
@@ -36,7 +36,7 @@ from kelpie.core.ids import AgentId, ArchiveId, MessageId
 from kelpie.core.memory.passages import NewArchive, NewPassage, PassageQuery
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.settings.settings import Settings
-from kelpie.memory.embedding_backlog import Embedding
+from kelpie.memory.embedding_backlog import EmbeddingBacklog
 from kelpie.search.vector_search import Nearest
 from kelpie.storage.conversations import messages
 from kelpie.world.embedding.minilm import DIMENSIONS, MiniLm
@@ -197,7 +197,7 @@ async def timed(work: Callable[[int], Awaitable[Any]], count: int) -> dict[str, 
 
 async def store(kelpie: Kelpie, archive: ArchiveId, texts: Sequence[str]) -> None:
     for start in range(0, len(texts), BATCH):
-        await kelpie.doors(DEFAULT_CALLER).archives.store(
+        await kelpie.api(DEFAULT_CALLER).archives.store(
             archive, [NewPassage(text) for text in texts[start : start + BATCH]]
         )
 
@@ -205,7 +205,7 @@ async def store(kelpie: Kelpie, archive: ArchiveId, texts: Sequence[str]) -> Non
 class Bench:
     def __init__(self, kelpie: Kelpie, prepared: Prepared, options: argparse.Namespace) -> None:
         self.kelpie, self.prepared, self.options = kelpie, prepared, options
-        self.archives = kelpie.doors(DEFAULT_CALLER).archives
+        self.archives = kelpie.api(DEFAULT_CALLER).archives
         self.queries = sentences(QUERIES, seed=2)
 
     async def large(self, cache: Path, database_file: Path) -> tuple[ArchiveId, dict[str, Any]]:
@@ -301,7 +301,7 @@ async def neighbour(bench: Bench, archive: ArchiveId) -> dict[str, Any]:
     does. Many short rounds in turn, so that whatever else the machine does weighs on all alike; what they cost beside
     the process is what a machine with so few cores makes of any work at all."""
     kelpie = bench.kelpie
-    embedding = Embedding(kelpie.world, kelpie.meaning)
+    embedding = EmbeddingBacklog(kelpie.world, kelpie.meaning)
     if kelpie._embedding:  # pyright: ignore[reportPrivateUsage] - the server's own would work in the rounds of others
         kelpie._embedding.cancel()  # pyright: ignore[reportPrivateUsage]
     quiet, other = [(await kelpie.agents.create(NewAgent(model="kelpie/demo"))).agent.id for _ in range(2)]
@@ -374,7 +374,7 @@ async def _until(over: asyncio.Event, noise: Callable[[], Awaitable[Any]]) -> No
 
 
 async def _turn(kelpie: Kelpie, agent: AgentId) -> None:
-    turn = await kelpie.sending.send(agent, Send((NewMessage(Role.user, (Text("hello there"),)),)))
+    turn = await kelpie.sending.send(agent, SendRequest((NewMessage(Role.user, (Text("hello there"),)),)))
     async for _ in turn.events():
         pass
 

@@ -18,19 +18,19 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kelpie.core.permissions.tool_permissions import Permits, Subject, ToolKind
+from kelpie.core.permissions.tool_permissions import Subject, ToolKind, ToolPatterns
 from kelpie.core.tools.confinement import Confinement, Runner
-from kelpie.sandbox.port import Ended, How, Job
+from kelpie.sandbox.port import How, JobResult, SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.cells.mounts import interpreter
-from kelpie.world.cells.port import Order, Plan
+from kelpie.world.cells.port import CellPlan, Order
 from kelpie.world.clock import SystemClock
 from load.server import quantiles
 
 SOURCE = "def tool(a, b):\n    return a + b\n"
 REQUEST = json.dumps({"source": SOURCE, "function": "tool", "arguments": {"a": 1, "b": 2}}).encode()
-JOB = Job(Runner.python, REQUEST)
+JOB = SandboxJob(Runner.python, REQUEST)
 CHECKS = 20_000
 
 _WAITING = """
@@ -43,7 +43,7 @@ print(json.dumps(space[told["function"]](**told["arguments"])), flush=True)
 """
 
 
-def checked(ended: Ended) -> None:
+def checked(ended: JobResult) -> None:
     assert ended.how is How.finished and ended.result is not None and json.loads(ended.result)["value"] == 3, ended
 
 
@@ -89,7 +89,7 @@ def bare_cold() -> float:
 
 async def warm(cells: BubblewrapCells) -> float:
     """A cell that waits and has had the time to prepare itself, as those of the pool."""
-    cell = await cells.start(Plan(Runner.python))
+    cell = await cells.start(CellPlan(Runner.python))
     await asyncio.sleep(0.3)
     try:
         return await timed(lambda: cell.run(Order(REQUEST, Confinement())))
@@ -115,7 +115,7 @@ async def concurrent(sandbox: ProcessSandbox, count: int) -> float:
 
 def permission_us() -> float:
     """One check of a call against lists of patterns, none of which is remembered for it."""
-    permits = Permits(allow=("mail_*", "tag:office", "search_*", "run_code"), deny=("*_delete", "shell"))
+    permits = ToolPatterns(allow=("mail_*", "tag:office", "search_*", "run_code"), deny=("*_delete", "shell"))
     subjects = [Subject(f"mail_{number}", ToolKind.custom) for number in range(100)]
     started = time.perf_counter()
     for number in range(CHECKS):
@@ -125,7 +125,7 @@ def permission_us() -> float:
 
 async def measure(repeats: int, count: int) -> dict[str, Any]:
     cells = BubblewrapCells()
-    await (await cells.start(Plan(Runner.python))).kill()  # the proof of the walls is not a part of a call
+    await (await cells.start(CellPlan(Runner.python))).kill()  # the proof of the walls is not a part of a call
     plain = ProcessSandbox(cells, SystemClock(), warm_max=0)
     found: dict[str, list[float]] = {name: [] for name in ("warm", "bare_warm", "cold", "bare_cold")}
     used: list[float] = []

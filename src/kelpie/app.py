@@ -7,29 +7,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from kelpie.accounts.authentication import Gate
+from kelpie.accounts.authentication import Authenticator
 from kelpie.accounts.passports import Passports
 from kelpie.actors.background import endless
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.actors.limits import Limits
+from kelpie.actors.limits import ActorLimits
 from kelpie.agent.definition.creation import check_timezone
-from kelpie.agent.events.event_notifier import Broadcast
-from kelpie.agent.facts.extractor import Extraction
+from kelpie.agent.events.event_notifier import RunNotifier
+from kelpie.agent.facts.extractor import FactExtractor
 from kelpie.agent.inbox.background_runs import Backstage
-from kelpie.agent.inbox.run_queue import Backlog
-from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.inbox.run_queue import RunQueue
+from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.live.pauses import Pauses
-from kelpie.agent.maintenance.approval_expiry import Expiry
-from kelpie.agent.maintenance.cleanup import Upkeep
-from kelpie.agent.maintenance.run_callbacks import Callbacks
-from kelpie.agent.multi_agent.messaging_tools import Post
-from kelpie.agent.multi_agent.running_chats import Meetings
+from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry
+from kelpie.agent.maintenance.cleanup import Cleanup
+from kelpie.agent.maintenance.run_callbacks import RunCallbacks
+from kelpie.agent.multi_agent.messaging_tools import MessagingTools
+from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.active_turns import Underway
-from kelpie.agent.turn.dependencies import Equipment
-from kelpie.api import Doors, open_doors
+from kelpie.agent.turn.active_turns import ActiveTurns
+from kelpie.agent.turn.dependencies import TurnDependencies
+from kelpie.api import Api, open_api
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.agents.activation_state import State, Transition
+from kelpie.core.agents.activation_state import ActivationState, StateTransition
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import AgentStopped, ConfigurationError, InvalidInput, KelpieError
 from kelpie.core.ids import AgentId
@@ -37,8 +37,8 @@ from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.provider.interface import Provider
 from kelpie.llm.routing.models import Models
-from kelpie.memory.embedding_backlog import Embedding
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embedding_backlog import EmbeddingBacklog
+from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search.items import NearestItems
@@ -47,14 +47,14 @@ from kelpie.storage.agents import ownership_fence
 from kelpie.storage.agents.ownership_fence import Node
 from kelpie.storage.runs import steps, unfinished
 from kelpie.storage.runs.traces import Tracing
-from kelpie.storage.runs.unfinished import InBackground
+from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.storage.schema import ensure_schema
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import ExternalTool
-from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.code.code_tools import code_tools
 from kelpie.tools.custom.environments import Environments
-from kelpie.tools.custom.runner import Workbench
+from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.tools.registry.writes import ensure_builtins, tell_shadowed
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
@@ -103,10 +103,10 @@ class Kelpie:
         self._node: Node | None = None
         self._recovery: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
-        self._upkeep = Upkeep(world, settings.stream_kept_s)
+        self._upkeep = Cleanup(world, settings.stream_kept_s)
         self._embedding: asyncio.Task[None] | None = None
         self.models = Models(world, settings, providers)
-        self.meaning = Meaning(self.models, settings, finder)
+        self.meaning = Embeddings(self.models, settings, finder)
         self.dispatcher: Dispatcher[Activation] = Dispatcher(
             activate=self._activate,
             deactivate=self._deactivate,
@@ -117,34 +117,36 @@ class Kelpie:
         )
         self.pauses = Pauses(world.clock)
         self._learning: asyncio.Task[None] | None = None
-        self._extraction = Extraction(world, self.models, self.meaning, self.pauses, self._recount, settings.policy)
-        self._meetings = Meetings()
-        self.underway = Underway()
-        self.waits = Waits(settings.sandbox_cells_max)
-        self.gate = Gate(world, settings, password_kept)
+        self._extraction = FactExtractor(world, self.models, self.meaning, self.pauses, self._recount, settings.policy)
+        self._meetings = RunningChats()
+        self.underway = ActiveTurns()
+        self.waits = WaitGraph(settings.sandbox_cells_max)
+        self.gate = Authenticator(world, settings, password_kept)
         self.passports = Passports(world.ids, world.clock)
-        self.callback = Callback(self.passports, world.clock)  # for code of tools: the way back to our API
+        self.callback = ApiCallback(self.passports, world.clock)  # for code of tools: the way back to our API
         self.broker = LocalBroker(private=settings.egress_private)  # answers what comes out of cells
         self.sandbox = _sandbox(world, settings, self.broker)
         self._wanted = asyncio.Event()  # recovery, soon
-        self._broadcast = Broadcast()
-        self._callbacks = Callbacks(world, settings)
-        self.backlog = Backlog(self.dispatcher, self._wanted.set, self._callbacks.hurry)
+        self._broadcast = RunNotifier()
+        self._callbacks = RunCallbacks(world, settings)
+        self.backlog = RunQueue(self.dispatcher, self._wanted.set, self._callbacks.hurry)
         self._environments = Environments(packages)
         self.workbench = self._workbench()
-        self._doors: OrderedDict[Caller, Doors] = OrderedDict()
-        own = self.doors(DEFAULT_CALLER)
+        self._apis: OrderedDict[Caller, Api] = OrderedDict()
+        own = self.api(DEFAULT_CALLER)
         self.agents, self.blocks, self.tools, self.runs = own.agents, own.blocks, own.tools, own.runs
         self.histories, self.sending = own.histories, own.sending
-        self._expiry = Expiry(world, self.backlog, own.agents.forgotten, settings.approval_s, settings.max_steps)
-        self._equipment = Equipment(
+        self._expiry = ApprovalExpiry(
+            world, self.backlog, own.agents.forgotten, settings.approval_s, settings.max_steps
+        )
+        self._equipment = TurnDependencies(
             world,
             self.models,
             external or self.workbench,
             self.agents.touched,
             self.pauses,
             self.underway,
-            Foresight(world.database, self.meaning),
+            Precompute(world.database, self.meaning),
             settings.block_rules,
             settings.context_window,
             _tracing(settings),
@@ -158,24 +160,24 @@ class Kelpie:
         )
         world.database.when_in_doubt(self._look_again)
 
-    def _workbench(self) -> Workbench | None:
+    def _workbench(self) -> CustomToolRunner | None:
         if self.sandbox is None:
             return None
-        return Workbench(self.world, self.sandbox, self._environments, self.callback)
+        return CustomToolRunner(self.world, self.sandbox, self._environments, self.callback)
 
     def _outside(self) -> Mapping[str, ExternalTool]:
         """The built-in tools that run outside of commits."""
         world, settings = self.world, self.settings
         return {
-            **Post(world, self.dispatcher, self.waits, settings).tools(),
+            **MessagingTools(world, self.dispatcher, self.waits, settings).tools(),
             **code_tools(world, self.sandbox, self.callback, self._environments, settings.workspace_mb_max),
         }
 
-    def doors(self, caller: Caller) -> Doors:
+    def api(self, caller: Caller) -> Api:
         """What this caller may reach."""
-        found = self._doors.get(caller)
+        found = self._apis.get(caller)
         if found is None:
-            found = open_doors(
+            found = open_api(
                 caller,
                 self.world,
                 self.settings,
@@ -191,10 +193,10 @@ class Kelpie:
                 lambda: self._equipment,
                 self.workbench,
             )
-            self._doors[caller] = found
-            if len(self._doors) > CALLERS_KEPT:
-                self._doors.popitem(last=False)
-        self._doors.move_to_end(caller)
+            self._apis[caller] = found
+            if len(self._apis) > CALLERS_KEPT:
+                self._apis.popitem(last=False)
+        self._apis.move_to_end(caller)
         return found
 
     async def start(self) -> None:
@@ -206,7 +208,7 @@ class Kelpie:
             since = self.world.clock.now() - DAY
             self.models.remember(await database.read(lambda tx: steps.spent_since(tx, since)))
         self._node = await database.transact(lambda tx: ownership_fence.join(tx, NODE_ID, "", _NEVER))
-        embedding = Embedding(self.world, self.meaning, self.underway.has_any)
+        embedding = EmbeddingBacklog(self.world, self.meaning, self.underway.has_any)
         self._recovery = asyncio.create_task(endless(self._keep_recovering, "recovery and upkeep"))
         self._telling = asyncio.create_task(endless(self._callbacks.run, "the sending of callbacks"))
         self._embedding = asyncio.create_task(endless(embedding.run, "the embedding of what was stored"))
@@ -251,7 +253,7 @@ class Kelpie:
     def _summon(self, waiting: Iterable[Run]) -> None:
         """Lets agents take up runs that were stored for them."""
         for run in waiting:
-            self.backlog.submit(InBackground(run.id, run.agent_id, run.conversation_id))
+            self.backlog.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
 
     def _recount(self, agent_id: AgentId) -> None:
         """Tells a live agent that something was spent for it."""
@@ -306,8 +308,8 @@ class Kelpie:
         await asyncio.gather(*(one(agent_id) for agent_id in left))
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
+def _limits(settings: Settings) -> ActorLimits:
+    return ActorLimits(
         mailbox_size=settings.mailbox_size,
         hot_max=settings.hot_agents_max,
         idle_s=settings.idle_s,
@@ -339,8 +341,8 @@ def _tracing(settings: Settings) -> Tracing | None:
     return Tracing(settings.trace_steps, settings.trace_bytes_max) if settings.trace_steps else None
 
 
-def _observe(transition: Transition) -> None:
-    told = _log.warning if transition.after is State.failed else _log.debug
+def _observe(transition: StateTransition) -> None:
+    told = _log.warning if transition.after is ActivationState.failed else _log.debug
     told(
         "agent changed state",
         agent_id=transition.key,

@@ -12,7 +12,7 @@ import pytest
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import Runner
 from kelpie.world.cells.bubblewrap import BubblewrapCells
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 from tests.acceptance.sdk import KINDS, sdk_client
 from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import WireModel, wire_model, wires
@@ -43,7 +43,7 @@ def sandboxed() -> None:
     async def tried() -> None:
         cells = BubblewrapCells()
         try:
-            await (await cells.start(Plan(Runner.command))).kill()
+            await (await cells.start(CellPlan(Runner.command))).kill()
         finally:
             await cells.close()
 

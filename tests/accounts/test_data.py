@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.accounts.stored_data import SHOWN, Data
+from kelpie.accounts.stored_data import SHOWN, StoredData
 from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import OrganizationId, UserId
@@ -21,7 +21,7 @@ OTHERS = Caller(
 
 async def test_damage_is_counted_by_kind_and_named(tmp_path: Path) -> None:
     async with open_house(tmp_path) as (kelpie, _):
-        doors = kelpie.doors(kelpie.agents._caller)
+        doors = kelpie.api(kelpie.agents._caller)
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(row_checks.PAGE + 20)])
         block = await doors.blocks.create(NewBlock("human", "Likes tea."))
@@ -63,7 +63,7 @@ async def test_a_damaged_part_of_the_text_index_is_reported(
     tmp_path: Path, table: str, column: str, key: str, kind: str
 ) -> None:
     async with open_house(tmp_path) as (kelpie, _):
-        doors = kelpie.doors(kelpie.agents._caller)
+        doors = kelpie.api(kelpie.agents._caller)
         archive, _ = await doors.archives.create(NewArchive("shelf"))
         await doors.archives.store(archive.id, [NewPassage(f"passage {n}") for n in range(300)])
         await doors.archives.store(archive.id, [NewPassage("one that is loose")])
@@ -81,7 +81,7 @@ async def test_a_damaged_part_of_the_text_index_is_reported(
 
 async def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
     async with open_house(tmp_path) as (kelpie, _):
-        state = await Data(kelpie.world).look(seconds=0)
+        state = await StoredData(kelpie.world).look(seconds=0)
         assert [each.looked_at for each in state.rows] == [0] * len(row_checks.KINDS)
         assert len(state.unlooked) == len(row_checks.KINDS) + len(row_checks.WRONGS)
 
@@ -89,4 +89,4 @@ async def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
 async def test_only_the_operator_may_look(tmp_path: Path) -> None:
     async with open_house(tmp_path) as (kelpie, _):
         with pytest.raises(Forbidden):
-            await kelpie.doors(OTHERS).data.look()
+            await kelpie.api(OTHERS).data.look()

@@ -1,10 +1,10 @@
 """Failed logins: a few are free, then an address has to wait, and nobody else has to."""
 
-from kelpie.accounts.login_failures import ADDRESSES_MAX, FAILURES_MAX, REFILL_S, Failures
+from kelpie.accounts.login_failures import ADDRESSES_MAX, FAILURES_MAX, REFILL_S, LoginFailures
 
 
 def test_after_so_many_failures_an_address_waits_and_gets_one_guess_at_a_time() -> None:
-    failures = Failures()
+    failures = LoginFailures()
     for _ in range(FAILURES_MAX):
         assert failures.wait_s("10.0.0.1", 100.0) == 0.0
         failures.note("10.0.0.1", 100.0)
@@ -18,7 +18,7 @@ def test_after_so_many_failures_an_address_waits_and_gets_one_guess_at_a_time() 
 
 
 def test_a_network_of_ipv6_addresses_counts_as_one_and_a_mapped_address_as_itself() -> None:
-    failures = Failures(failures_max=1)
+    failures = LoginFailures(failures_max=1)
     failures.note("2001:db8:1:2::1", 0.0)
     assert failures.wait_s("2001:db8:1:2:ffff::9", 0.0) > 0
     assert failures.wait_s("2001:db8:1:3::1", 0.0) == 0
@@ -27,7 +27,7 @@ def test_a_network_of_ipv6_addresses_counts_as_one_and_a_mapped_address_as_itsel
 
 
 def test_the_table_is_bounded() -> None:
-    failures = Failures()
+    failures = LoginFailures()
     for number in range(ADDRESSES_MAX + 100):
         failures.note(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", float(number))
     assert len(failures) == ADDRESSES_MAX

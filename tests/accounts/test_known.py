@@ -2,11 +2,11 @@
 
 import asyncio
 
-from kelpie.accounts.cache import Known
+from kelpie.accounts.cache import TtlCache
 
 
 async def test_an_answer_is_kept_and_a_missing_one_is_not() -> None:
-    known: Known[str, int] = Known()
+    known: TtlCache[str, int] = TtlCache()
     asked: list[str] = []
 
     async def look_up(key: str, answer: int | None) -> int | None:
@@ -20,7 +20,7 @@ async def test_an_answer_is_kept_and_a_missing_one_is_not() -> None:
 
 
 async def test_an_answer_from_before_a_change_is_not_kept() -> None:
-    known: Known[str, int] = Known()
+    known: TtlCache[str, int] = TtlCache()
     go = asyncio.Event()
 
     async def slow() -> int:
@@ -36,7 +36,7 @@ async def test_an_answer_from_before_a_change_is_not_kept() -> None:
 
 
 async def test_it_is_bounded_in_number_and_in_age() -> None:
-    known: Known[int, int] = Known(kept_max=3)
+    known: TtlCache[int, int] = TtlCache(kept_max=3)
 
     async def itself(number: int) -> int:
         return number
@@ -44,6 +44,6 @@ async def test_it_is_bounded_in_number_and_in_age() -> None:
     for number in range(10):
         await known.find(number, lambda number=number: itself(number))
     assert len(known) == 3 and known.get(9) == 9 and known.get(0) is None
-    brief: Known[int, int] = Known(kept_s=0.0)
+    brief: TtlCache[int, int] = TtlCache(kept_s=0.0)
     await brief.find(1, lambda: itself(1))
     assert brief.get(1) is None

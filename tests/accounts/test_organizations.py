@@ -32,7 +32,7 @@ async def test_an_organization_that_cannot_be_furnished_is_not_made(kelpie: Kelp
 
 
 async def test_only_the_operator_makes_and_removes_them(kelpie: Kelpie) -> None:
-    door = kelpie.doors(Caller()).organizations
+    door = kelpie.api(Caller()).organizations
     with pytest.raises(Forbidden):
         await door.create("acme")
     with pytest.raises(Forbidden):

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kelpie.core.agents.activation_state import State
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import ActivationFailed, DiskFull, Fenced, StorageError
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
 
@@ -21,7 +21,7 @@ def test_an_error_of_the_storage_ends_the_activation(error: StorageError) -> Non
             await theatre.dispatcher.submit("a", "default", raising(error))
         await theatre.until(lambda: theatre.put_away == ["a"])
         status = theatre.dispatcher.status("a")
-        assert (status.state, status.error, status.attempts) == (State.failed, str(error), 1)
+        assert (status.state, status.error, status.attempts) == (ActivationState.failed, str(error), 1)
         assert theatre.dispatcher.handler("a") is None
         asked_at = theatre.loop.time()
         assert await theatre.dispatcher.submit("a", "default", number) == 2
@@ -120,7 +120,7 @@ async def test_dropping_a_cold_key_does_nothing(theatre: Theatre) -> None:
 async def test_dropping_a_key_that_is_loading_loads_it_again(theatre: Theatre) -> None:
     theatre.load_gate["a"] = asyncio.Event()
     reply = theatre.dispatcher.submit("a", "default", number)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     theatre.dispatcher.drop("a", RuntimeError("the lease is lost"))
     theatre.load_gate["a"].set()
     assert await reply == 2
@@ -155,7 +155,7 @@ async def test_an_agents_failure_never_touches_another(theatre: Theatre) -> None
     assert await theatre.dispatcher.submit("c", "default", name) == "c"
     neighbour.go.set()
     assert await reply == "fine"
-    assert theatre.states("b")[:3] == [State.loading, State.loaded, State.running]
+    assert theatre.states("b")[:3] == [ActivationState.loading, ActivationState.loaded, ActivationState.running]
     assert "b" not in theatre.put_away
 
 

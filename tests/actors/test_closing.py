@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kelpie.actors.dispatcher import Counts
-from kelpie.core.agents.activation_state import State
+from kelpie.actors.dispatcher import ActorCounts
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import Overloaded, StorageError
 from tests.actors.theatre import Play, Theatre, ignore, name, number, play
 
-NOTHING = Counts(hot=0, idle=0, pending=0, resting=0)
+NOTHING = ActorCounts(hot=0, idle=0, pending=0, resting=0)
 
 
 @play()
@@ -20,7 +20,7 @@ async def test_releasing_unloads_and_keeps_what_waits(theatre: Theatre) -> None:
     await job.began.wait()
     waiting = theatre.dispatcher.submit("a", "default", number)
     releasing = asyncio.create_task(theatre.dispatcher.release("a"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopping)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
     job.go.set()
     assert await running == "done"
     await releasing
@@ -83,14 +83,14 @@ async def test_closing_while_keys_load_wait_fail_and_leave(theatre: Theatre) -> 
     theatre.load_gate["loading"] = asyncio.Event()
     theatre.errors["failing"] = [StorageError("away")] * 9
     replies = [theatre.dispatcher.submit("failing", "default", ignore)]
-    await theatre.until(lambda: theatre.dispatcher.status("failing").state is State.failed)
+    await theatre.until(lambda: theatre.dispatcher.status("failing").state is ActivationState.failed)
     await theatre.dispatcher.stop("stopped", "by the operator")
     replies.append(theatre.dispatcher.submit("loading", "default", ignore))
-    await theatre.until(lambda: theatre.dispatcher.status("loading").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("loading").state is ActivationState.loading)
     await theatre.until_hot("leaving")
     theatre.put_away_gate["leaving"] = asyncio.Event()
     replies += [theatre.dispatcher.submit(key, "default", ignore) for key in ("waiting", "waiting too")]
-    await theatre.until(lambda: theatre.dispatcher.status("leaving").state is State.stopping)
+    await theatre.until(lambda: theatre.dispatcher.status("leaving").state is ActivationState.stopping)
     closing = asyncio.create_task(theatre.dispatcher.close(3))
     errors: list[Any] = await asyncio.gather(*replies, return_exceptions=True)
     assert all(isinstance(error, Overloaded) for error in errors)
@@ -106,7 +106,7 @@ async def test_closing_hurries_a_stop_that_was_under_way(theatre: Theatre) -> No
     running = theatre.dispatcher.submit("a", "default", job)
     await job.began.wait()
     stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopping)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
     began_at = theatre.loop.time()
     await theatre.dispatcher.close(2)
     assert theatre.loop.time() - began_at < 3
@@ -131,8 +131,8 @@ async def test_a_bug_in_the_room_costs_jobs_but_not_the_key(theatre: Theatre) ->
     actor_of = theatre.dispatcher._actors  # pyright: ignore[reportPrivateUsage]
     theatre.load_gate["a"] = asyncio.Event()
     reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
-    actor_of["a"].condition._life.state = State.unloaded  # pyright: ignore[reportPrivateUsage]
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
+    actor_of["a"].condition._life.state = ActivationState.unloaded  # pyright: ignore[reportPrivateUsage]
     theatre.load_gate.pop("a").set()
     with pytest.raises(Exception, match="illegal move"):
         await reply

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.core.agents.activation_state import State, Transition
+from kelpie.core.agents.activation_state import ActivationState, StateTransition
 from kelpie.core.errors import MailboxFull, NotFound, Overloaded
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play, raising
 
@@ -26,13 +26,18 @@ async def test_a_hot_key_is_loaded_once(theatre: Theatre) -> None:
 @play()
 async def test_the_states_of_a_first_use(theatre: Theatre) -> None:
     await theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loaded)
-    assert theatre.states() == [State.loading, State.loaded, State.running, State.loaded]
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loaded)
+    assert theatre.states() == [
+        ActivationState.loading,
+        ActivationState.loaded,
+        ActivationState.running,
+        ActivationState.loaded,
+    ]
 
 
 @play()
 async def test_a_cold_key_has_no_state_to_speak_of(theatre: Theatre) -> None:
-    assert theatre.dispatcher.status("a").state is State.unloaded
+    assert theatre.dispatcher.status("a").state is ActivationState.unloaded
     assert theatre.dispatcher.handler("a") is None
     assert not theatre.dispatcher.tell("a", lambda _: None)
     assert theatre.seen == []
@@ -77,15 +82,20 @@ async def test_lanes_of_one_key_run_beside_each_other(theatre: Theatre) -> None:
     await first.began.wait()
     await second.began.wait()
     assert first.handler is second.handler
-    assert theatre.dispatcher.status("a").state is State.running
+    assert theatre.dispatcher.status("a").state is ActivationState.running
     second.go.set()
     assert await two == "second"
     assert not one.done()
-    assert theatre.dispatcher.status("a").state is State.running
+    assert theatre.dispatcher.status("a").state is ActivationState.running
     first.go.set()
     assert await one == "first"
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loaded)
-    assert theatre.states() == [State.loading, State.loaded, State.running, State.loaded]
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loaded)
+    assert theatre.states() == [
+        ActivationState.loading,
+        ActivationState.loaded,
+        ActivationState.running,
+        ActivationState.loaded,
+    ]
 
 
 @play()
@@ -172,7 +182,7 @@ async def test_what_is_told_during_a_load_reaches_the_handler_before_its_first_j
 
     theatre.load_gate["a"] = asyncio.Event()
     reply = theatre.dispatcher.submit("a", "default", notes)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     assert theatre.dispatcher.handler("a") is None
     assert theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
     theatre.load_gate["a"].set()
@@ -183,7 +193,7 @@ async def test_what_is_told_during_a_load_reaches_the_handler_before_its_first_j
 async def test_more_told_during_a_load_than_is_kept_loads_again(theatre: Theatre) -> None:
     theatre.load_gate["a"] = asyncio.Event()
     reply = theatre.dispatcher.submit("a", "default", number)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     for _ in range(3):
         theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
     theatre.load_gate["a"].set()
@@ -192,7 +202,7 @@ async def test_more_told_during_a_load_than_is_kept_loads_again(theatre: Theatre
 
 @play()
 async def test_a_failing_observer_is_harmless(theatre: Theatre) -> None:
-    def fail(_: Transition) -> None:
+    def fail(_: StateTransition) -> None:
         raise ZeroDivisionError
 
     object.__setattr__(theatre.dispatcher._stage, "observe", fail)  # pyright: ignore[reportPrivateUsage]
@@ -214,7 +224,7 @@ async def test_all_can_be_told_at_once_also_those_who_are_being_loaded(theatre: 
     await theatre.dispatcher.submit("a", "default", ignore)
     theatre.load_gate["b"] = asyncio.Event()
     loading = theatre.dispatcher.submit("b", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("b").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("b").state is ActivationState.loading)
     theatre.dispatcher.tell_all(lambda handler: handler.notes.append("look again"))
     theatre.load_gate["b"].set()
     await loading

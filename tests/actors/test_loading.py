@@ -7,8 +7,8 @@ import random
 import pytest
 
 from kelpie.actors.failure import Failure, failure_after, text_of
-from kelpie.actors.limits import Limits
-from kelpie.core.agents.activation_state import State
+from kelpie.actors.limits import ActorLimits
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import ActivationFailed, AgentStopped, ConfigurationError, MailboxFull, NotFound, StorageError
 from tests.actors.theatre import Theatre, ignore, name, number, play, raising
 
@@ -19,8 +19,15 @@ async def test_a_failed_load_is_retried_within_a_second_and_the_waiting_job_runs
     assert await theatre.dispatcher.submit("a", "default", number) == 2
     first, second = theatre.load_times
     assert 0.2 < second - first < 1.0
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loaded)
-    wanted = [State.loading, State.failed, State.loading, State.loaded, State.running, State.loaded]
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loaded)
+    wanted = [
+        ActivationState.loading,
+        ActivationState.failed,
+        ActivationState.loading,
+        ActivationState.loaded,
+        ActivationState.running,
+        ActivationState.loaded,
+    ]
     assert theatre.states() == wanted
 
 
@@ -28,7 +35,7 @@ async def test_a_failed_load_is_retried_within_a_second_and_the_waiting_job_runs
 async def test_the_failure_can_be_seen_while_it_lasts_and_not_afterwards(theatre: Theatre) -> None:
     theatre.errors["a"] = [StorageError("the disk is away"), ValueError("bad row")]
     reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.failed)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.failed)
     status = theatre.dispatcher.status("a")
     assert (status.error, status.attempts) == ("the disk is away", 1)
     assert status.failed_at is not None and status.retry_at is not None
@@ -37,7 +44,7 @@ async def test_the_failure_can_be_seen_while_it_lasts_and_not_afterwards(theatre
     assert theatre.dispatcher.status("a").error == "bad row"
     await reply
     assert theatre.dispatcher.status("a").error is None
-    failed = [t for t in theatre.seen if t.after is State.failed]
+    failed = [t for t in theatre.seen if t.after is ActivationState.failed]
     assert [t.reason for t in failed] == ["the disk is away", "bad row"]
 
 
@@ -53,7 +60,7 @@ async def test_after_so_many_failures_the_waiting_jobs_are_told(theatre: Theatre
         assert isinstance(error.__cause__, StorageError)
     assert theatre.loads == ["a"] * 3
     status = theatre.dispatcher.status("a")
-    assert (status.state, status.error, status.attempts) == (State.failed, "failure 2", 3)
+    assert (status.state, status.error, status.attempts) == (ActivationState.failed, "failure 2", 3)
     await asyncio.sleep(600)
     assert theatre.loads == ["a"] * 3, "nobody asked for another try"
 
@@ -97,7 +104,7 @@ async def test_the_queue_behind_a_scheduled_try_is_bounded(theatre: Theatre) -> 
 async def test_a_failing_key_holds_up_no_other(theatre: Theatre) -> None:
     theatre.errors["a"] = [StorageError("away")] * 4
     failing = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.failed)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.failed)
     assert await theatre.dispatcher.submit("b", "default", name) == "b"
     assert not failing.done()
     await failing
@@ -110,9 +117,9 @@ async def test_a_refused_key_is_told_at_once_and_forgotten(theatre: Theatre) -> 
     errors = await asyncio.gather(*replies, return_exceptions=True)
     assert all(isinstance(error, NotFound) for error in errors)
     assert theatre.loads == ["a"]
-    assert theatre.dispatcher.status("a").state is State.unloaded
+    assert theatre.dispatcher.status("a").state is ActivationState.unloaded
     assert theatre.dispatcher.counts().resting == 0
-    assert theatre.states() == [State.loading, State.stopping, State.unloaded]
+    assert theatre.states() == [ActivationState.loading, ActivationState.stopping, ActivationState.unloaded]
     assert await theatre.dispatcher.submit("a", "default", name) == "a"
 
 
@@ -122,7 +129,7 @@ async def test_a_stopped_key_is_refused_and_shown_as_stopped(theatre: Theatre) -
     for _ in range(2):
         with pytest.raises(AgentStopped):
             await theatre.dispatcher.submit("a", "default", ignore)
-        assert theatre.dispatcher.status("a").state is State.stopped
+        assert theatre.dispatcher.status("a").state is ActivationState.stopped
     assert await theatre.dispatcher.submit("a", "default", name) == "a"
 
 
@@ -131,7 +138,7 @@ async def test_a_refusal_after_failures_is_still_a_refusal(theatre: Theatre) -> 
     theatre.errors["a"] = [StorageError("away"), NotFound("agent", "a")]
     with pytest.raises(NotFound):
         await theatre.dispatcher.submit("a", "default", ignore)
-    assert theatre.dispatcher.status("a").state is State.unloaded
+    assert theatre.dispatcher.status("a").state is ActivationState.unloaded
     assert theatre.dispatcher.status("a").error is None
 
 
@@ -174,12 +181,18 @@ async def test_only_so_many_failures_are_remembered(theatre: Theatre) -> None:
             await theatre.dispatcher.submit(f"k{n}", "default", ignore)
     assert theatre.dispatcher.counts().resting == 3
     states = [theatre.dispatcher.status(f"k{n}").state for n in range(5)]
-    assert states == [State.unloaded, State.unloaded, State.failed, State.failed, State.failed]
-    assert theatre.states("k0") == [State.loading, State.failed, State.unloaded]
+    assert states == [
+        ActivationState.unloaded,
+        ActivationState.unloaded,
+        ActivationState.failed,
+        ActivationState.failed,
+        ActivationState.failed,
+    ]
+    assert theatre.states("k0") == [ActivationState.loading, ActivationState.failed, ActivationState.unloaded]
 
 
 def test_backoff_doubles_with_jitter_up_to_its_bound() -> None:
-    limits = Limits(backoff_first_s=0.5, backoff_max_s=8.0)
+    limits = ActorLimits(backoff_first_s=0.5, backoff_max_s=8.0)
     rng = random.Random(1)
     failure: Failure | None = None
     for attempt in range(1, 100):
@@ -225,5 +238,5 @@ def test_an_error_without_words_is_named() -> None:
 )
 def test_limits_that_would_stop_the_room_are_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        Limits(**{name: value})  # pyright: ignore[reportArgumentType]
+        ActorLimits(**{name: value})  # pyright: ignore[reportArgumentType]
     assert refused.value.setting == name

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kelpie.actors.dispatcher import Counts
-from kelpie.actors.limits import Limits
-from kelpie.actors.slots import Places
-from kelpie.core.agents.activation_state import State
+from kelpie.actors.dispatcher import ActorCounts
+from kelpie.actors.limits import ActorLimits
+from kelpie.actors.slots import ActorSlots
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import NotFound, Overloaded, StorageError
 from tests.actors.theatre import Handler, Play, Theatre, ignore, name, number, play
 
@@ -25,7 +25,7 @@ async def test_an_idle_key_is_put_away(theatre: Theatre) -> None:
     assert theatre.put_away == []
     await asyncio.sleep(2)
     assert theatre.put_away == ["a"]
-    assert theatre.states()[-2:] == [State.stopping, State.unloaded]
+    assert theatre.states()[-2:] == [ActivationState.stopping, ActivationState.unloaded]
     assert theatre.seen[-1].reason == "idle"
     assert theatre.dispatcher.counts().hot == 0
     assert await theatre.dispatcher.submit("a", "default", number) == 2
@@ -71,7 +71,7 @@ async def test_a_late_sweep_puts_all_away_in_batches(theatre: Theatre) -> None:
 
 
 async def test_a_place_granted_to_one_who_just_went_away_is_given_on() -> None:
-    places = Places(Limits(hot_max=1))
+    places = ActorSlots(ActorLimits(hot_max=1))
     assert places.take_now("a")
     waiting = asyncio.create_task(places.take("b"))
     await asyncio.sleep(0)
@@ -91,9 +91,9 @@ async def test_cold_keys_leave_nothing_behind(theatre: Theatre) -> None:
         theatre.errors[f"gone{n}"] = [NotFound("agent", "x")]
         with pytest.raises(NotFound):
             await theatre.dispatcher.submit(f"gone{n}", "default", ignore)
-        assert theatre.dispatcher.status(f"cold{n}").state is State.unloaded
+        assert theatre.dispatcher.status(f"cold{n}").state is ActivationState.unloaded
     assert theatre.dispatcher._actors == {}  # pyright: ignore[reportPrivateUsage]
-    assert theatre.dispatcher.counts() == Counts(hot=0, idle=0, pending=0, resting=0)
+    assert theatre.dispatcher.counts() == ActorCounts(hot=0, idle=0, pending=0, resting=0)
     await asyncio.sleep(700)
     assert timers(theatre) == 0
 
@@ -105,7 +105,7 @@ async def test_the_least_recently_used_idle_key_makes_room(theatre: Theatre) -> 
     await theatre.until_hot("a")
     await theatre.dispatcher.submit("c", "default", ignore)
     assert theatre.put_away == ["b"]
-    assert "evicted" in next(t.reason for t in theatre.seen if t.after is State.stopping)
+    assert "evicted" in next(t.reason for t in theatre.seen if t.after is ActivationState.stopping)
     assert theatre.dispatcher.handler("a") is not None
 
 
@@ -132,7 +132,7 @@ async def test_keys_that_find_no_place_wait_their_turn_in_order(theatre: Theatre
         await asyncio.sleep(0.1)
     assert theatre.loads == ["first"]
     assert theatre.dispatcher.counts().pending == 4
-    assert theatre.dispatcher.status("k0").state is State.unloaded
+    assert theatre.dispatcher.status("k0").state is ActivationState.unloaded
     job.go.set()
     await first
     assert await asyncio.gather(*waiting) == ["k0", "k1", "k2", "k3"]
@@ -182,7 +182,7 @@ async def test_actors_that_wait_for_each_other_do_not_deadlock(theatre: Theatre)
 
     with pytest.raises(Overloaded, match="places"):
         await theatre.dispatcher.submit("a", "default", ask_b)
-    assert theatre.dispatcher.status("b").state is State.unloaded
+    assert theatre.dispatcher.status("b").state is ActivationState.unloaded
     assert await theatre.dispatcher.submit("b", "default", name) == "b"
 
 
@@ -191,7 +191,7 @@ async def test_a_job_for_a_key_that_is_being_evicted_runs_on_its_next_activation
     await theatre.until_hot("a")
     theatre.put_away_gate["a"] = asyncio.Event()
     other = theatre.dispatcher.submit("b", "default", name)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopping)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
     again = theatre.dispatcher.submit("a", "default", number)
     theatre.put_away_gate["a"].set()
     assert await other == "b"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kelpie.actors.dispatcher import Counts, Dispatcher
-from kelpie.actors.limits import Limits
+from kelpie.actors.dispatcher import ActorCounts, Dispatcher
+from kelpie.actors.limits import ActorLimits
 from kelpie.actors.mailbox import Job, Mailbox
-from kelpie.core.agents.activation_state import Transition
+from kelpie.core.agents.activation_state import StateTransition
 from kelpie.core.errors import AgentStopped, Fenced, KelpieError, MailboxFull, NotFound, Overloaded, StorageError
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
@@ -22,7 +22,7 @@ from tests.actors.theatre import Handler, Theatre, name
 
 KEYS = ("a", "b", "c", "d", "e")
 LANES = ("one", "two")
-LIMITS = Limits(
+LIMITS = ActorLimits(
     mailbox_size=4,
     lanes_max=2,
     hot_max=2,
@@ -165,7 +165,7 @@ def test_a_storm_is_the_same_every_time() -> None:
 
 
 async def test_the_room_works_on_a_real_loop() -> None:
-    seen: list[Transition] = []
+    seen: list[StateTransition] = []
 
     async def activate(key: str) -> Handler:
         return Handler(key, 1)
@@ -178,13 +178,13 @@ async def test_the_room_works_on_a_real_loop() -> None:
         deactivate=deactivate,
         clock=SystemClock(),
         rng=random.Random(1),
-        limits=Limits(hot_max=5),
+        limits=ActorLimits(hot_max=5),
         observe=seen.append,
     )
     replies = [dispatcher.submit(f"k{n % 10}", LANES[n % 2], name) for n in range(40)]
     assert await asyncio.gather(*replies) == [f"k{n % 10}" for n in range(40)]
     await dispatcher.close(1)
-    assert dispatcher.counts() == Counts(0, 0, 0, 0)
+    assert dispatcher.counts() == ActorCounts(0, 0, 0, 0)
     assert seen
 
 

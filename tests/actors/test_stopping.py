@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from kelpie.core.agents.activation_state import State
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import AgentStopped, Overloaded
 from tests.actors.theatre import Handler, Play, Theatre, ignore, number, play
 
@@ -14,17 +14,17 @@ from tests.actors.theatre import Handler, Play, Theatre, ignore, number, play
 async def test_stopping_an_idle_key_puts_its_handler_away(theatre: Theatre) -> None:
     await theatre.until_hot()
     status = await theatre.dispatcher.stop("a", "by the operator")
-    assert status.state is State.stopped
+    assert status.state is ActivationState.stopped
     assert theatre.put_away == ["a"]
-    assert theatre.states()[-2:] == [State.stopping, State.stopped]
+    assert theatre.states()[-2:] == [ActivationState.stopping, ActivationState.stopped]
     assert theatre.seen[-1].reason == "by the operator"
 
 
 @play()
 async def test_stopping_a_cold_key_and_stopping_twice(theatre: Theatre) -> None:
     for _ in range(2):
-        assert (await theatre.dispatcher.stop("a", "by the operator")).state is State.stopped
-    assert theatre.states() == [State.stopped]
+        assert (await theatre.dispatcher.stop("a", "by the operator")).state is ActivationState.stopped
+    assert theatre.states() == [ActivationState.stopped]
     assert theatre.loads == []
 
 
@@ -33,7 +33,12 @@ async def test_a_stopped_key_is_used_again_when_its_load_allows_it(theatre: Thea
     await theatre.until_hot()
     await theatre.dispatcher.stop("a", "by the operator")
     assert await theatre.dispatcher.submit("a", "default", number) == 2
-    assert theatre.states()[4:8] == [State.stopping, State.stopped, State.unloaded, State.loading]
+    assert theatre.states()[4:8] == [
+        ActivationState.stopping,
+        ActivationState.stopped,
+        ActivationState.unloaded,
+        ActivationState.loading,
+    ]
 
 
 @play(drain_s=10.0)
@@ -50,7 +55,7 @@ async def test_stopping_lets_running_jobs_finish_and_fails_the_waiting_ones(thea
     assert theatre.dispatcher.handler("a") is job.handler, "an edit still reaches the running turn"
     job.go.set()
     assert await running == "done"
-    assert (await stopping).state is State.stopped
+    assert (await stopping).state is ActivationState.stopped
     assert not job.cancelled
 
 
@@ -90,7 +95,7 @@ async def test_a_job_that_will_not_be_cancelled_is_left_behind(theatre: Theatre)
     await job.began.wait()
     go.set()
     await asyncio.sleep(1)
-    assert theatre.dispatcher.status("a").state is State.running, "its late end changes nothing"
+    assert theatre.dispatcher.status("a").state is ActivationState.running, "its late end changes nothing"
     job.go.set()
     assert await reply == "done"
 
@@ -135,4 +140,4 @@ async def test_an_agent_that_stops_itself_does_not_wait_for_itself_for_ever(thea
 
     with pytest.raises(AgentStopped, match="by itself"):
         await theatre.dispatcher.submit("a", "default", stop_me)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopped)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopped)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kelpie.core.agents.activation_state import State
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import AgentStopped, NotFound, StorageError
 from tests.actors.theatre import Play, Theatre, ignore, name, number, play
 
@@ -13,12 +13,12 @@ from tests.actors.theatre import Play, Theatre, ignore, name, number, play
 async def test_stopping_while_loading(theatre: Theatre) -> None:
     theatre.load_gate["a"] = asyncio.Event()
     reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
     with pytest.raises(AgentStopped):
         await reply
-    assert (await stopping).state is State.stopped
-    assert theatre.states() == [State.loading, State.stopping, State.stopped]
+    assert (await stopping).state is ActivationState.stopped
+    assert theatre.states() == [ActivationState.loading, ActivationState.stopping, ActivationState.stopped]
     assert theatre.dispatcher.counts().hot == 0
     del theatre.load_gate["a"]
     assert await theatre.dispatcher.submit("a", "default", number) == 2
@@ -34,7 +34,7 @@ async def test_a_load_that_succeeds_although_it_was_cancelled_is_put_away(theatr
 
     theatre.before_load = stubborn
     reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     await theatre.dispatcher.stop("a", "by the operator")
     assert theatre.put_away == ["a"]
     with pytest.raises(AgentStopped):
@@ -53,12 +53,12 @@ def test_a_load_that_answers_its_cancellation_with_an_error_changes_nothing(erro
     async def run(theatre: Theatre) -> None:
         theatre.before_load = touchy
         reply = theatre.dispatcher.submit("a", "default", ignore)
-        await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+        await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
         stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
         with pytest.raises(AgentStopped):
             await reply
         status = await stopping
-        assert (status.state, status.error) == (State.stopped, None)
+        assert (status.state, status.error) == (ActivationState.stopped, None)
 
     for seed in range(3):
         run(seed)
@@ -77,26 +77,26 @@ async def test_a_load_that_will_not_be_cancelled_does_not_hold_up_the_stop(theat
 
     theatre.before_load = stubborn
     reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.loading)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     await theatre.dispatcher.stop("a", "by the operator")
     with pytest.raises(AgentStopped):
         await reply
     assert theatre.dispatcher.counts().hot == 0
     go.set()
     await theatre.until(lambda: theatre.put_away == ["a"])
-    assert theatre.dispatcher.status("a").state is State.stopped
+    assert theatre.dispatcher.status("a").state is ActivationState.stopped
 
 
 @play()
 async def test_stopping_a_key_in_its_backoff(theatre: Theatre) -> None:
     theatre.errors["a"] = [StorageError("away")] * 5
     reply = theatre.dispatcher.submit("a", "default", ignore)
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.failed)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.failed)
     stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
     with pytest.raises(AgentStopped):
         await reply
     status = await stopping
-    assert (status.state, status.error) == (State.stopped, None)
+    assert (status.state, status.error) == (ActivationState.stopped, None)
     await asyncio.sleep(60)
     assert theatre.loads == ["a"]
 
@@ -113,7 +113,7 @@ async def test_stopping_a_key_that_waits_for_a_place(theatre: Theatre) -> None:
     with pytest.raises(AgentStopped):
         await waiting
     await stopping
-    assert theatre.states() == [State.stopped]
+    assert theatre.states() == [ActivationState.stopped]
     job.go.set()
     await first
     assert await third == "third"
@@ -125,14 +125,14 @@ async def test_stopping_a_key_that_is_being_put_away(theatre: Theatre) -> None:
     await theatre.until_hot()
     theatre.put_away_gate["a"] = asyncio.Event()
     releasing = asyncio.create_task(theatre.dispatcher.release("a"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopping)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
     waiting = theatre.dispatcher.submit("a", "default", ignore)
     stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
     with pytest.raises(AgentStopped):
         await waiting
     theatre.put_away_gate["a"].set()
     await releasing
-    assert (await stopping).state is State.stopped
+    assert (await stopping).state is ActivationState.stopped
     assert theatre.put_away == ["a"]
 
 
@@ -142,12 +142,12 @@ async def test_stopping_a_key_that_broke(theatre: Theatre) -> None:
     running = theatre.dispatcher.submit("a", "default", job)
     await job.began.wait()
     theatre.dispatcher.drop("a", StorageError("away"))
-    assert theatre.dispatcher.status("a").state is State.failed
+    assert theatre.dispatcher.status("a").state is ActivationState.failed
     stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopping)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
     job.go.set()
     assert await running == "late"
-    assert (await stopping).state is State.stopped
+    assert (await stopping).state is ActivationState.stopped
 
 
 @play()
@@ -155,8 +155,8 @@ async def test_a_stop_whose_caller_goes_away_is_carried_out(theatre: Theatre) ->
     await theatre.until_hot()
     theatre.put_away_gate["a"] = asyncio.Event()
     stopping = asyncio.create_task(theatre.dispatcher.stop("a", "by the operator"))
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopping)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopping)
     stopping.cancel()
     await asyncio.wait([stopping])
     theatre.put_away_gate["a"].set()
-    await theatre.until(lambda: theatre.dispatcher.status("a").state is State.stopped)
+    await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.stopped)

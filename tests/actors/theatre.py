@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.actors.limits import Limits
-from kelpie.core.agents.activation_state import State, Transition
+from kelpie.actors.limits import ActorLimits
+from kelpie.core.agents.activation_state import ActivationState, StateTransition
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
@@ -42,10 +42,10 @@ class VirtualClock:
 
 
 class Theatre:
-    def __init__(self, loop: SimLoop, limits: Limits) -> None:
+    def __init__(self, loop: SimLoop, limits: ActorLimits) -> None:
         self.loop = loop
         self.limits = limits
-        self.seen: list[Transition] = []
+        self.seen: list[StateTransition] = []
         self.loads: list[str] = []  # keys whose load began
         self.load_times: list[float] = []
         self.put_away: list[str] = []
@@ -96,8 +96,8 @@ class Theatre:
             del self.live[handler.key]
             self.put_away.append(handler.key)
 
-    def _observe(self, transition: Transition) -> None:
-        last = next((t.after for t in reversed(self.seen) if t.key == transition.key), State.unloaded)
+    def _observe(self, transition: StateTransition) -> None:
+        last = next((t.after for t in reversed(self.seen) if t.key == transition.key), ActivationState.unloaded)
         self.must(transition.before is last, f"{last}, then {transition}")
         self.seen.append(transition)
 
@@ -106,7 +106,7 @@ class Theatre:
         if not true:
             self.wrong.append(otherwise)
 
-    def states(self, key: str = "a") -> list[State]:
+    def states(self, key: str = "a") -> list[ActivationState]:
         """The states the key has gone through, unloaded left out at the beginning."""
         return [t.after for t in self.seen if t.key == key]
 
@@ -118,7 +118,7 @@ class Theatre:
 
     async def until_hot(self, key: str = "a") -> Handler:
         await self.dispatcher.submit(key, "warm-up", ignore)
-        await self.until(lambda: self.dispatcher.status(key).state is State.loaded)
+        await self.until(lambda: self.dispatcher.status(key).state is ActivationState.loaded)
         handler = self.dispatcher.handler(key)
         assert handler is not None
         return handler
@@ -174,7 +174,7 @@ def play(seeds: int = SEEDS, **bounds: Any) -> Callable[[Callable[[Theatre], Cor
 
     def decorate(script: Callable[[Theatre], Coroutine[Any, Any, None]]) -> Any:
         async def perform(loop: SimLoop) -> None:
-            theatre = Theatre(loop, Limits(**bounds))
+            theatre = Theatre(loop, ActorLimits(**bounds))
             await script(theatre)
             await theatre.dispatcher.close(0)
             counts = theatre.dispatcher.counts()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import pytest
 
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.app import Kelpie
 from kelpie.core.conversations.messages import NewMessage, Role, Text, ToolCall, Usage
 from kelpie.core.errors import ModelError
@@ -84,7 +84,7 @@ class House:
         await self.kelpie.stop(0.0)
 
     async def say(self, agent_id, text, **options):
-        turn = await self.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
+        turn = await self.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options))
         return [event async for event in turn.events()]
 
 

@@ -9,7 +9,7 @@ import struct
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.provider.interface import EmbeddingInfo
-from kelpie.memory.embedding_backlog import Embedding
+from kelpie.memory.embedding_backlog import EmbeddingBacklog
 from tests.agent.conftest import House, ScriptModel
 
 EMBEDDING = "test/embed"
@@ -63,6 +63,6 @@ class MeaningfulHouse(House):
 
     async def embed_all(self) -> None:
         """What the background would do in a while."""
-        embedding = Embedding(self.kelpie.world, self.kelpie.meaning)
+        embedding = EmbeddingBacklog(self.kelpie.world, self.kelpie.meaning)
         while await embedding.work():
             pass

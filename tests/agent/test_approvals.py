@@ -6,11 +6,19 @@ import pytest
 
 from kelpie.agent.events.previews import Preview
 from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import AgentType, Include, NewAgent, ToolRule
 from kelpie.core.conversations.approvals import ClientTool
-from kelpie.core.conversations.messages import Awaits, MessageQuery, NewMessage, Role, Ruling, Text, ToolReturn
+from kelpie.core.conversations.messages import (
+    ApprovalDecision,
+    Awaits,
+    MessageQuery,
+    NewMessage,
+    Role,
+    Text,
+    ToolReturn,
+)
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.errors import InvalidInput, ModelError, ModelFault, PendingApproval
 from kelpie.core.ids import MessageId, StepId
@@ -47,7 +55,7 @@ async def make(house, *, rules=(APPEND,), **fields):
 
 async def answer(house, agent_id, *answers, messages=(), **options):
     said = tuple(NewMessage(Role.user, (Text(text),)) for text in messages)
-    turn = await house.kelpie.sending.send(agent_id, Send(said, answers=answers, **options))
+    turn = await house.kelpie.sending.send(agent_id, SendRequest(said, answers=answers, **options))
     return [event async for event in turn.events()]
 
 
@@ -95,7 +103,7 @@ async def test_an_approved_call_runs_once_and_the_turn_goes_on_in_a_new_run(hous
     house.model.script = [says("", append())]
     (request,) = rows(await house.say(agent.id, "go"))
     house.model.script = [says("done")]
-    events = await answer(house, agent.id, Ruling("call_0", True))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", True))
     result, said = rows(events)
     assert result.tool_returns[0].ok and said.text == "done" and ended(events).step_count == 1
     assert result.step_id == request.step_id and result.run_id != request.run_id
@@ -116,7 +124,7 @@ async def test_a_denied_call_does_not_run_and_the_model_is_told_why(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    events = await answer(house, agent.id, Ruling("call_0", False, "not today"))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", False, "not today"))
     (result,) = returned(events)
     assert not result.ok and "not today" in result.text and await value(house, agent.id) == "Bob"
     assert "not today" in house.model.requests[-1].messages[-1].message.tool_returns[0].text
@@ -128,7 +136,7 @@ async def test_a_call_runs_with_the_arguments_that_a_person_put_in_their_place(h
     agent = await make(house)
     house.model.script = [says("", append("tea"))]
     await house.say(agent.id, "go")
-    await answer(house, agent.id, Ruling("call_0", True, arguments='{"label": "human", "content": "coffee"}'))
+    await answer(house, agent.id, ApprovalDecision("call_0", True, arguments='{"label": "human", "content": "coffee"}'))
     assert await value(house, agent.id) == "Bob\ncoffee"
     assert "coffee" in house.model.requests[-1].messages[-1].message.tool_returns[0].text, "the model is told"
     await well_formed(house, agent.id)
@@ -139,9 +147,9 @@ async def test_arguments_that_do_not_fit_are_refused_and_the_call_still_waits(ho
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
     with pytest.raises(InvalidInput, match="call_0"):
-        ended_error(await answer(house, agent.id, Ruling("call_0", True, arguments='{"label": 3}')))
+        ended_error(await answer(house, agent.id, ApprovalDecision("call_0", True, arguments='{"label": 3}')))
     assert await pending(house, agent.id) is not None
-    await answer(house, agent.id, Ruling("call_0", True))
+    await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert await value(house, agent.id) == "Bob\ntea"
 
 
@@ -167,10 +175,10 @@ async def test_a_plain_message_is_refused_while_a_call_waits_and_leaves_no_trace
 @pytest.mark.parametrize(
     ("answers", "told"),
     [
-        ((Ruling("call_9", True),), "call_9"),
-        ((Ruling("call_0", True), Ruling("call_0", False)), "call_0"),
-        ((Ruling("call_0", True),), "call_1"),
-        ((Ruling("call_0", True), Ruling("call_1", True), Ruling("zzz", True)), "zzz"),
+        ((ApprovalDecision("call_9", True),), "call_9"),
+        ((ApprovalDecision("call_0", True), ApprovalDecision("call_0", False)), "call_0"),
+        ((ApprovalDecision("call_0", True),), "call_1"),
+        ((ApprovalDecision("call_0", True), ApprovalDecision("call_1", True), ApprovalDecision("zzz", True)), "zzz"),
     ],
     ids=["unknown", "twice", "incomplete", "one too many"],
 )
@@ -180,7 +188,7 @@ async def test_answers_that_do_not_fit_are_refused_by_name(house, answers, told)
     await house.say(agent.id, "go")
     with pytest.raises(InvalidInput, match=told):
         ended_error(await answer(house, agent.id, *answers))
-    events = await answer(house, agent.id, Ruling("call_0", True), Ruling("call_1", False))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", True), ApprovalDecision("call_1", False))
     assert [result.ok for result in returned(events)] == [False, True] and await value(house, agent.id) == "Bob\ntea"
     await well_formed(house, agent.id)
 
@@ -190,7 +198,7 @@ async def test_other_calls_of_the_reply_run_after_the_answer(house):
     house.model.script = [says("hm", append(), ("conversation_search", {"query": "x"}))]
     (request,) = rows(await house.say(agent.id, "go"))
     assert [call.awaits for call in request.tool_calls] == [Awaits.approval, None]
-    events = await answer(house, agent.id, Ruling("call_0", True))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert [result.name for result in returned(events)] == [APPEND, "conversation_search"]
     await well_formed(house, agent.id)
 
@@ -199,12 +207,12 @@ async def test_answers_may_come_one_by_one_when_they_say_so(house):
     agent = await make(house)
     house.model.script = [says("", append("tea"), append("coffee"))]
     await house.say(agent.id, "go")
-    events = await answer(house, agent.id, Ruling("call_1", True), partial=True)
+    events = await answer(house, agent.id, ApprovalDecision("call_1", True), partial=True)
     assert ended(events).stop_reason is StopReason.requires_approval and await value(house, agent.id) == "Bob"
     with pytest.raises(InvalidInput, match="not in the same way"):
-        ended_error(await answer(house, agent.id, Ruling("call_1", False), partial=True))
+        ended_error(await answer(house, agent.id, ApprovalDecision("call_1", False), partial=True))
     await house.kelpie.dispatcher.release(agent.id)
-    events = await answer(house, agent.id, Ruling("call_0", False))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", False))
     assert sorted((r.call_id, r.ok) for r in returned(events)) == [("call_0", False), ("call_1", True)]
     assert await value(house, agent.id) == "Bob\ncoffee"
     await well_formed(house, agent.id)
@@ -214,14 +222,14 @@ async def test_the_same_answer_again_tells_the_same_and_runs_nothing(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    first = await answer(house, agent.id, Ruling("call_0", True))
+    first = await answer(house, agent.id, ApprovalDecision("call_0", True))
     asked = len(house.model.requests)
-    again = await answer(house, agent.id, Ruling("call_0", True))
+    again = await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert [row.id for row in rows(again)] == [row.id for row in rows(first)]
     assert ended(again).stop_reason is StopReason.end_turn and ended(again).usage == ended(first).usage
     assert len(house.model.requests) == asked and await value(house, agent.id) == "Bob\ntea"
     with pytest.raises(InvalidInput, match="no tool call"):
-        ended_error(await answer(house, agent.id, Ruling("call_0", False)))
+        ended_error(await answer(house, agent.id, ApprovalDecision("call_0", False)))
 
 
 async def test_the_same_answer_again_goes_on_with_a_turn_that_failed(house):
@@ -229,8 +237,10 @@ async def test_the_same_answer_again_goes_on_with_a_turn_that_failed(house):
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
     house.model.script = [ModelError(ModelFault.server, "down"), says("up again")]
-    assert ended(await answer(house, agent.id, Ruling("call_0", True))).stop_reason is StopReason.llm_api_error
-    events = await answer(house, agent.id, Ruling("call_0", True))
+    assert (
+        ended(await answer(house, agent.id, ApprovalDecision("call_0", True))).stop_reason is StopReason.llm_api_error
+    )
+    events = await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert rows(events)[-1].text == "up again" and await value(house, agent.id) == "Bob\ntea"
     await well_formed(house, agent.id)
 
@@ -239,16 +249,16 @@ async def test_an_answer_to_the_whole_request_answers_every_call(house):
     agent = await make(house)
     house.model.script = [says("", append("tea"), append("coffee"))]
     (request,) = rows(await house.say(agent.id, "go"))
-    await answer(house, agent.id, Ruling(request.id, True))
+    await answer(house, agent.id, ApprovalDecision(request.id, True))
     assert await value(house, agent.id) == "Bob\ntea\ncoffee"
-    assert rows(await answer(house, agent.id, Ruling(request.id, True))), "and is known when it comes again"
+    assert rows(await answer(house, agent.id, ApprovalDecision(request.id, True))), "and is known when it comes again"
 
 
 async def test_what_is_said_with_the_answers_comes_after_the_results(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    await answer(house, agent.id, Ruling("call_0", True), messages=["and hurry"])
+    await answer(house, agent.id, ApprovalDecision("call_0", True), messages=["and hurry"])
     shown = [m.message for m in house.model.requests[-1].messages]
     assert [m.role for m in shown] == [Role.user, Role.assistant, Role.tool, Role.user]
     assert shown[-1].text == "and hurry"
@@ -264,7 +274,7 @@ async def test_a_client_runs_its_own_tool_which_stands_before_the_agents(house):
     assert offered["look"] == "Looks." and offered[APPEND] == "mine"
     assert [call.awaits for call in request.tool_calls] == [Awaits.client, Awaits.client]
     with pytest.raises(InvalidInput, match="type 'tool'"):
-        ended_error(await answer(house, agent.id, Ruling("call_0", True), Ruling("call_1", True)))
+        ended_error(await answer(house, agent.id, ApprovalDecision("call_0", True), ApprovalDecision("call_1", True)))
     results = (ToolReturn("call_0", "", True, "kept", ("o",)), ToolReturn("call_1", "", False, "fell"))
     events = await answer(house, agent.id, *results)
     assert [(r.name, r.ok, r.text, r.stdout) for r in returned(events)] == [
@@ -284,7 +294,7 @@ async def test_every_type_of_agent_waits_and_goes_on(house, kind):
     house.model.script = [
         says("done") if kind is AgentType.react_agent else says("", ("send_message", {"message": "done"}))
     ]
-    events = await answer(house, agent.id, Ruling("call_0", True))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert ended(events).error is None and ended(events).stop_reason in (StopReason.end_turn, StopReason.tool_rule)
     assert await value(house, agent.id) == "Bob\ntea" and "done" in [row.said for row in rows(events)]
 
@@ -294,7 +304,7 @@ async def test_a_denial_lets_a_type_with_heartbeats_answer(house):
     house.model.script = [says("", append(request_heartbeat=False))]
     await house.say(agent.id, "go")
     house.model.script = [says("", ("send_message", {"message": "as you like"}))]
-    assert rows(await answer(house, agent.id, Ruling("call_0", False)))[-2].said == "as you like"
+    assert rows(await answer(house, agent.id, ApprovalDecision("call_0", False)))[-2].said == "as you like"
 
 
 async def test_a_call_with_wrong_arguments_bothers_nobody(house):
@@ -308,7 +318,7 @@ async def test_what_was_refused_at_the_time_is_not_run_by_an_answer_to_another_c
     agent = await make(house)
     house.model.script = [says("", append(), (APPEND, {"label": "human"}))]
     await house.say(agent.id, "go")
-    events = await answer(house, agent.id, Ruling("call_0", True))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert sorted((r.call_id, r.ok) for r in returned(events)) == [("call_0", True), ("call_1", False)]
 
 
@@ -318,7 +328,7 @@ async def test_a_tool_that_is_gone_when_it_is_approved_does_not_run(house):
     await house.say(agent.id, "go")
     tool = next(t for t in (await house.kelpie.agents.get(agent.id)).tools if t.name == APPEND)
     await house.kelpie.tools.detach(agent.id, tool.id)
-    (result,) = returned(await answer(house, agent.id, Ruling("call_0", True)))
+    (result,) = returned(await answer(house, agent.id, ApprovalDecision("call_0", True)))
     assert not result.ok and await value(house, agent.id) == "Bob"
     await well_formed(house, agent.id)
 
@@ -329,7 +339,7 @@ async def test_the_rules_go_by_the_whole_turn_across_its_runs(house):
     await house.kelpie.agents.update(agent.id, {"tool_rules": limits})
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    await answer(house, agent.id, Ruling("call_0", True))
+    await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert APPEND not in {tool.name for tool in house.model.requests[-1].tools}
 
 
@@ -337,7 +347,7 @@ async def test_an_agent_that_clears_its_context_keeps_it_while_a_call_waits(hous
     agent = await make(house, message_buffer_autoclear=True)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    await answer(house, agent.id, Ruling("call_0", True))
+    await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert [m.message.role for m in house.model.requests[-1].messages] == [Role.user, Role.assistant, Role.tool]
     assert len((await house.kelpie.agents.get(agent.id)).message_ids) == 1
 
@@ -349,7 +359,7 @@ async def test_a_reset_ends_the_waiting(house):
     await house.kelpie.histories.reset(agent.id, False)
     assert await pending(house, agent.id) is None
     with pytest.raises(InvalidInput):
-        ended_error(await answer(house, agent.id, Ruling("call_0", True)))
+        ended_error(await answer(house, agent.id, ApprovalDecision("call_0", True)))
     await well_formed(house, agent.id)
 
 
@@ -372,7 +382,7 @@ async def test_what_waits_survives_a_restart(house):
     await house.start()
     with pytest.raises(PendingApproval):
         await house.say(agent.id, "hello?")
-    await answer(house, agent.id, Ruling("call_0", True))
+    await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert await value(house, agent.id) == "Bob\ntea"
     await well_formed(house, agent.id)
 
@@ -391,7 +401,7 @@ async def test_cut_off_while_an_approved_tool_runs_outside_it_is_not_run_again(t
     agent = await make(house, rules=("outside",), tools=("outside",))
     house.model.script = [says("", ("outside", {"x": "1"}))]
     await house.say(agent.id, "go")
-    await house.kelpie.sending.send(agent.id, Send((), answers=(Ruling("call_0", True),)))
+    await house.kelpie.sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
     async with asyncio.timeout(10):
         await begun.wait()
     await house.stop()
@@ -422,7 +432,11 @@ async def test_cancelling_keeps_what_was_answered_in_part_and_runs_nothing(house
     agent = await make(house)
     house.model.script = [says("", append(), append("coffee"), ("look", {"q": "x"}), append("milk"))]
     await answer(house, agent.id, messages=("go",), client_tools=(CLIENT,))
-    given = Ruling("call_0", False, "no tea"), Ruling("call_1", True), ToolReturn("call_2", "", True, "seen")
+    given = (
+        ApprovalDecision("call_0", False, "no tea"),
+        ApprovalDecision("call_1", True),
+        ToolReturn("call_2", "", True, "seen"),
+    )
     await answer(house, agent.id, *given, partial=True)
     await cancelling(house).of_agent(agent.id)
     results = {r.call_id: r for row in await history(house, agent.id) for r in row.tool_returns}
@@ -434,18 +448,18 @@ async def test_cancelling_keeps_what_was_answered_in_part_and_runs_nothing(house
 
 
 def cancelling(house):
-    return house.kelpie.doors(DEFAULT_CALLER).cancelling
+    return house.kelpie.api(DEFAULT_CALLER).cancelling
 
 
 async def test_a_fork_leaves_what_waits_to_its_origin(house):
     agent = await make(house)
     house.model.script = [says("", append())]
     await house.say(agent.id, "go")
-    forked = await house.kelpie.doors(DEFAULT_CALLER).conversations.fork(agent.id)
+    forked = await house.kelpie.api(DEFAULT_CALLER).conversations.fork(agent.id)
     house.model.script = [says("from the fork")]
     assert rows(await house.say(agent.id, "hello", conversation=forked.id))[-1].text == "from the fork"
     assert [m.message.role for m in house.model.requests[-1].messages] == [Role.user, Role.user]
-    await answer(house, agent.id, Ruling("call_0", True))
+    await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert await value(house, agent.id) == "Bob\ntea"
 
 
@@ -469,7 +483,7 @@ async def test_repair_closes_what_is_orphaned_once_and_leaves_what_waits(house):
     assert len(done) == 2 and any("without a result" in line for line in done)
     assert await house.kelpie.histories.repair(agent.id) == [], "the second time there is nothing to do"
     assert await pending(house, agent.id) is not None
-    await answer(house, agent.id, Ruling("call_0", False))
+    await answer(house, agent.id, ApprovalDecision("call_0", False))
     await well_formed(house, agent.id)
 
 

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 import pytest
 
 from kelpie.agent.events.turn_events import TurnEnded
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.conversations import NewConversation
 from kelpie.core.conversations.messages import NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunStatus, StopReason
 from kelpie.core.errors import InvalidInput
-from kelpie.core.permissions.budgets import Budget, Period, Spent
+from kelpie.core.permissions.budgets import Budget, Period, SpentAmount
 from kelpie.core.time import from_datetime
 from kelpie.storage.runs import steps
 from tests.agent.conftest import MODEL, House, ended, rows, says
@@ -31,7 +31,7 @@ async def agent(house: House, budget: Budget | None, **fields):
     return (await house.kelpie.agents.create(NewAgent(name="a", budget=budget, **fields))).agent.id
 
 
-async def spent(house: House, agent_id) -> Spent:
+async def spent(house: House, agent_id) -> SpentAmount:
     return await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent_id))
 
 
@@ -39,7 +39,7 @@ async def test_a_turn_is_refused_when_nothing_is_left_and_leaves_no_trace_in_the
     agent_id = await agent(priced, Budget(micros=140))
     for _ in range(2):
         assert ended(await priced.say(agent_id, "hi")).stop_reason is StopReason.end_turn
-    assert await spent(priced, agent_id) == Spent(140, 30, 2)
+    assert await spent(priced, agent_id) == SpentAmount(140, 30, 2)
     asked = len(priced.model.requests)
     events = await priced.say(agent_id, "once more")
     end = ended(events)
@@ -79,20 +79,20 @@ async def test_a_restart_forgets_nothing(tmp_path):
 
 async def test_lanes_share_it_and_overshoot_by_no_more_than_what_is_in_flight(priced: House):
     agent_id = await agent(priced, Budget(tokens=15))
-    doors = priced.kelpie.doors(priced.kelpie.agents._caller)
+    doors = priced.kelpie.api(priced.kelpie.agents._caller)
     lanes = ["", *[(await doors.conversations.create(agent_id, NewConversation())).id for _ in range(2)]]
     priced.model.hold = asyncio.Event()
     said = (NewMessage(Role.user, (Text("hi"),)),)
-    turns = [await priced.kelpie.sending.send(agent_id, Send(said, conversation=lane)) for lane in lanes]
+    turns = [await priced.kelpie.sending.send(agent_id, SendRequest(said, conversation=lane)) for lane in lanes]
     while len(priced.model.requests) < len(lanes):  # noqa: ASYNC110 - all three are in flight before any ends
         await asyncio.sleep(0.01)
     priced.model.hold.set()
     ends = [[event async for event in turn.events()][-1] for turn in turns]
     assert all(isinstance(end, TurnEnded) and end.stop_reason is StopReason.end_turn for end in ends)
-    again = [await priced.kelpie.sending.send(agent_id, Send(said, conversation=lane)) for lane in lanes]
+    again = [await priced.kelpie.sending.send(agent_id, SendRequest(said, conversation=lane)) for lane in lanes]
     ends = [[event async for event in turn.events()][-1] for turn in again]
     assert all(end.stop_reason is StopReason.insufficient_credits for end in ends)
-    assert await spent(priced, agent_id) == Spent(3 * 70, 45, 3)
+    assert await spent(priced, agent_id) == SpentAmount(3 * 70, 45, 3)
 
 
 async def test_money_needs_a_price(house: House):
@@ -102,7 +102,7 @@ async def test_money_needs_a_price(house: House):
     with pytest.raises(InvalidInput, match=r"kelpie_budget\.usd"):
         await house.kelpie.agents.update(agent_id, {"budget": Budget(micros=1)})
     await house.say(agent_id, "hi")
-    assert await spent(house, agent_id) == Spent(0, 15, 1, unpriced_calls=1)
+    assert await spent(house, agent_id) == SpentAmount(0, 15, 1, unpriced_calls=1)
 
 
 def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from kelpie.agent.events.cancellation import Cancellation, Cancelled
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import NewAgent, ToolRule
-from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Ruling, Text
+from kelpie.core.conversations.messages import ApprovalDecision, MessageQuery, NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StepStatus, StopReason
 from kelpie.core.errors import Conflict, DiskFull, InvalidInput, NotFound, StorageError
 from kelpie.core.ids import AgentId, RunId
@@ -60,11 +60,11 @@ class Shop(House):
         return made.agent.id
 
     async def send(self, agent_id, text="go", **options):
-        return await self.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
+        return await self.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options))
 
     async def cancel(self, agent_id, run_ids=None):
         async with asyncio.timeout(WAIT_S):
-            return await self.kelpie.doors(self.kelpie.agents._caller).cancelling.of_agent(agent_id, run_ids)
+            return await self.kelpie.api(self.kelpie.agents._caller).cancelling.of_agent(agent_id, run_ids)
 
     async def run(self, run_id):
         return await self.kelpie.runs.get(RunId(run_id))
@@ -368,7 +368,7 @@ async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop,
     shop.model.script = [call("a", "b")]
     asker = ended(await shop.say(agent_id, "go"))
     assert asker.stop_reason is StopReason.requires_approval
-    door = shop.kelpie.doors(shop.kelpie.agents._caller).cancelling
+    door = shop.kelpie.api(shop.kelpie.agents._caller).cancelling
     if how == "conversation":
         told = await door.of_default(agent_id)
     else:
@@ -378,7 +378,7 @@ async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop,
     assert [(r.call_id, r.ok) for r in results] == [("call_0", False), ("call_1", False)]
     assert all("user cancelled" in r.text for r in results)
     assert (await shop.kelpie.agents.get(agent_id)).pending_approval is None
-    turn = await shop.kelpie.sending.send(agent_id, Send((), answers=(Ruling("call_0", True),)))
+    turn = await shop.kelpie.sending.send(agent_id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
     assert isinstance(ended(await heard(turn)).error, InvalidInput), "nothing waits any more"
     with pytest.raises(Conflict, match="no active run"):
         await door.of_default(agent_id)
@@ -391,8 +391,8 @@ async def test_a_call_that_was_allowed_and_is_running_gets_its_result(shop, live
     await shop.kelpie.agents.update(agent_id, {"tool_rules": (ToolRule("requires_approval", "outside"),)})
     shop.model.script = [call("a", "hold")]
     await shop.say(agent_id, "go")
-    allowed = (Ruling("call_0", True), Ruling("call_1", True))
-    turn = await shop.kelpie.sending.send(agent_id, Send((), answers=allowed))
+    allowed = (ApprovalDecision("call_0", True), ApprovalDecision("call_1", True))
+    turn = await shop.kelpie.sending.send(agent_id, SendRequest((), answers=allowed))
     await asyncio.wait_for(shop.holding.wait(), WAIT_S)
     if not live:
         shop.kelpie.underway._works.clear()
@@ -406,13 +406,13 @@ async def test_a_call_that_was_allowed_and_is_running_gets_its_result(shop, live
 
 
 async def in_background(shop, agent_id, text):
-    send = Send((NewMessage(Role.user, (Text(text),)),))
-    return (await shop.kelpie.doors(shop.kelpie.agents._caller).streams.accept(agent_id, send)).id
+    send = SendRequest((NewMessage(Role.user, (Text(text),)),))
+    return (await shop.kelpie.api(shop.kelpie.agents._caller).streams.accept(agent_id, send)).id
 
 
 async def followed(shop, run_id):
     async with asyncio.timeout(WAIT_S):
-        return [event async for event in shop.kelpie.doors(shop.kelpie.agents._caller).streams.follow(run_id)]
+        return [event async for event in shop.kelpie.api(shop.kelpie.agents._caller).streams.follow(run_id)]
 
 
 async def test_background_runs_end_in_order_whether_they_wait_or_run(shop):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.agent.compaction.compactor import Compacted
+from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.agent.compaction.on_request import RUN_TYPE
 from kelpie.agent.events.turn_events import Compacting
 from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
@@ -17,7 +17,7 @@ from kelpie.core.conversations.messages import MessageQuery, Role, Usage
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
 from kelpie.core.errors import CallerError, InvalidInput, ModelError, ModelFault
 from kelpie.core.paging import Page
-from kelpie.core.permissions.budgets import Budget, Spent
+from kelpie.core.permissions.budgets import Budget, SpentAmount
 from kelpie.core.token_estimates import estimate, tokens_in
 from kelpie.llm.provider.interface import ModelInfo, Reply
 from kelpie.storage.runs import steps
@@ -335,8 +335,8 @@ async def test_a_turn_after_a_restart_sees_the_summary(house):
 # --- on request -------------------------------------------------------------------------------------------------------
 
 
-async def compact(house, agent, **given) -> Compacted:
-    return await house.kelpie.doors(DEFAULT_CALLER).windows.compact(agent.id, given or None)
+async def compact(house, agent, **given) -> CompactionResult:
+    return await house.kelpie.api(DEFAULT_CALLER).windows.compact(agent.id, given or None)
 
 
 async def test_a_context_is_compacted_on_request(house):
@@ -354,7 +354,7 @@ async def test_a_context_is_compacted_on_request(house):
     assert (again.summary, again.before, again.after) == (everything.summary, 2, 2)
 
 
-async def spent(house, agent) -> Spent:
+async def spent(house, agent) -> SpentAmount:
     return await house.kelpie.world.database.read(lambda tx: steps.spent_by(tx, agent.id))
 
 

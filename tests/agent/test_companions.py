@@ -8,7 +8,7 @@ from kelpie.agent.events.turn_events import TurnEnded
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import AgentType, NewAgent
 from kelpie.core.agents.groups import GroupQuery, ManagerType, NewGroup
-from kelpie.core.conversations.agent_chain import HOPS_MAX, Chain
+from kelpie.core.conversations.agent_chain import HOPS_MAX, AgentChain
 from kelpie.core.conversations.messages import MessageQuery, Role
 from kelpie.core.conversations.runs import RunQuery, RunStatus
 from kelpie.core.errors import NotFound
@@ -28,7 +28,7 @@ async def house(tmp_path):
 
 
 def groups(house):
-    return house.kelpie.doors(DEFAULT_CALLER).groups
+    return house.kelpie.api(DEFAULT_CALLER).groups
 
 
 async def sleepy(house, every=None, **fields):
@@ -115,7 +115,7 @@ async def test_it_goes_with_its_agent_but_not_when_it_has_other_work(house):
 
 async def test_a_block_that_comes_later_is_shared_too(house):
     main, aide, _ = await sleepy(house)
-    doors = house.kelpie.doors(DEFAULT_CALLER)
+    doors = house.kelpie.api(DEFAULT_CALLER)
     block = await doors.blocks.create(NewBlock("project", "Build it"))
     await doors.blocks.attach(main, block.id)
     assert block.id in [b.id for b in (await house.kelpie.agents.get(aide)).blocks]
@@ -192,7 +192,7 @@ async def test_while_an_agent_is_paused_nothing_follows(house):
 
 async def test_companions_of_each_other_do_not_go_on_for_ever(house):
     main, _, _ = await sleepy(house, every=1)
-    assert ended(await house.say(main, "hello", chain=Chain((), HOPS_MAX))).run_ids == ()
+    assert ended(await house.say(main, "hello", chain=AgentChain((), HOPS_MAX))).run_ids == ()
 
 
 async def test_what_a_voice_loses_sight_of_is_given_to_its_companion(house):

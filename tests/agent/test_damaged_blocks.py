@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kelpie.api import Doors
+from kelpie.api import Api
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.runs import StopReason
@@ -33,7 +33,7 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     await made.stop()
 
 
-async def damaged(house: House, rot: str) -> tuple[Doors, AgentId, BlockId]:
+async def damaged(house: House, rot: str) -> tuple[Api, AgentId, BlockId]:
     """An agent with one block, after the disk changed it and the server was started again."""
     tools = ("core_memory_append", "memory_rethink")
     made = NewAgent(memory_blocks=(NewBlock("human", SECRET),), tools=tools, include_base_tools=False)
@@ -42,7 +42,7 @@ async def damaged(house: House, rot: str) -> tuple[Doors, AgentId, BlockId]:
     await house.stop()
     spoil(house, rot)
     await house.start()
-    return house.kelpie.doors(DEFAULT_CALLER), agent_id, block.id
+    return house.kelpie.api(DEFAULT_CALLER), agent_id, block.id
 
 
 def spoil(house: House, rot: str) -> None:

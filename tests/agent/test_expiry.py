@@ -1,19 +1,19 @@
 """Calls that wait only so long: denied when their time is over, for everybody, and never in somebody else's way."""
 
 from kelpie.agent.maintenance import approval_expiry as expiring
-from kelpie.agent.maintenance.approval_expiry import Expiry, denial_of
+from kelpie.agent.maintenance.approval_expiry import ApprovalExpiry, denial_of
 from kelpie.core.conversations.messages import Role
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.runs import runs
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from tests.agent.conftest import House, rows, says
 from tests.agent.test_approvals import append, history, make, pending, well_formed
 from tests.agent.test_recovery import until
 
 
 def expiry(house):
-    return Expiry(house.kelpie.world, house.kelpie.backlog, house.kelpie.agents.forgotten, 60, 50)
+    return ApprovalExpiry(house.kelpie.world, house.kelpie.backlog, house.kelpie.agents.forgotten, 60, 50)
 
 
 async def make_old(house, agent_id, at=2):
@@ -45,7 +45,7 @@ async def test_a_denial_that_came_to_nothing_ends_the_wait_for_the_live_agent_to
     await make_old(house, agent.id)
     waiting = await pending(house, agent.id)
     denial = Run(denial_of(waiting.id), agent.id, RunStatus.cancelled, 1, stop_reason=StopReason.cancelled)
-    given = Given((), 1)
+    given = RunInput((), 1)
     await house.kelpie.world.database.transact(
         lambda tx: runs.open_run(tx, denial, agent.organization_id, given, NOBODY)
     )

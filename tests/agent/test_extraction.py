@@ -103,7 +103,7 @@ async def looked(house: House, agent_id: AgentId, times: int) -> None:
 
 
 def door(house: House) -> Facts:
-    return house.kelpie.doors(DEFAULT_CALLER).facts
+    return house.kelpie.api(DEFAULT_CALLER).facts
 
 
 async def all_facts(house: House, agent_id: AgentId):
@@ -214,7 +214,7 @@ async def test_what_an_unreadable_answer_has_cost_is_not_forgotten(ears: House):
     await told(ears, agent_id, "I live in Berlin.", "no JSON", ModelError(ModelFault.server, "down"))
     now = await state(ears, agent_id)
     assert now is not None and (now.skipped, now.failures) == (1, 0)
-    doors = ears.kelpie.doors(DEFAULT_CALLER)
+    doors = ears.kelpie.api(DEFAULT_CALLER)
     (run,) = [run for run in await doors.runs.list(RunQuery()) if run.metadata.get("run_type") == RUN_TYPE]
     assert run.usage.total_tokens > 0
 
@@ -286,7 +286,7 @@ async def test_it_goes_on_where_it_was_after_a_restart(ears: House):
 async def test_an_emptied_history_begins_anew_and_the_facts_stay(ears: House):
     agent_id = await agent(ears)
     await told(ears, agent_id, "I live in Berlin.", found(fact("Berlin")))
-    await ears.kelpie.doors(DEFAULT_CALLER).histories.reset(agent_id, add_default_initial=True)
+    await ears.kelpie.api(DEFAULT_CALLER).histories.reset(agent_id, add_default_initial=True)
     await told(ears, agent_id, "I moved to Oslo.", found(fact("Oslo")))
     assert sorted(each.value for each in await all_facts(ears, agent_id)) == ["Berlin", "Oslo"]
 
@@ -365,7 +365,7 @@ async def test_the_tool_finds_what_is_true_now_and_then(ears: House):
 
 @pytest.mark.parametrize("text", ["", "no", "[]", "{]", '{"facts": []}', '{"facts": {}, "entities": []}'])
 def test_what_is_not_of_the_form_is_unreadable(text: str):
-    with pytest.raises(model_answer.Unreadable):
+    with pytest.raises(model_answer.UnreadableAnswer):
         model_answer.read(text)
 
 

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from kelpie.agent.tool_calls import execution as call_execution
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import ToolRule
-from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Ruling, Text
+from kelpie.core.conversations.messages import ApprovalDecision, MessageQuery, NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.memory.passages import NewPassage, PassageQuery
 from kelpie.core.tools.tools import NewTool
@@ -61,7 +61,7 @@ async def test_what_is_stored_is_found_by_meaning_at_once(house):
 
 async def test_pages_are_of_one_ranking(house):
     agent = await house.agent(SEARCH)
-    archives = house.kelpie.doors(DEFAULT_CALLER).archives
+    archives = house.kelpie.api(DEFAULT_CALLER).archives
     for number in range(30):
         await archives.remember(agent, NewPassage(f"cat number {number}"))
     seen = []
@@ -90,7 +90,7 @@ async def test_what_is_said_with_the_search_is_not_found_by_it(house):
     house.model.script = [says("I look for zebras", (RECALL, {"query": "zebras"})), says("none")]
     await house.say(agent, "what about zebras?")  # stored before the call is answered
     (row,) = [m for m in await house.kelpie.histories.messages(agent, MessageQuery()) if m.tool_calls]
-    answer = Send((), answers=(Ruling(row.tool_calls[0].id, True),))
+    answer = SendRequest((), answers=(ApprovalDecision(row.tool_calls[0].id, True),))
     events = [event async for event in (await house.kelpie.sending.send(agent, answer)).events()]
     assert read(results(events)[0])["results"] == []
 
@@ -139,7 +139,7 @@ async def _held(house, agent, *called):
     """A turn whose call waits for a vector."""
     house.model.script = [says("", *called)]
     house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
-    turn = await house.kelpie.sending.send(agent, Send((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await house.kelpie.sending.send(agent, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(WAIT_S):
         await house.model.asked.wait()
     return turn
@@ -147,7 +147,7 @@ async def _held(house, agent, *called):
 
 async def _cancelled(house, agent):
     async with asyncio.timeout(WAIT_S):
-        await house.kelpie.doors(DEFAULT_CALLER).cancelling.of_agent(agent, None)
+        await house.kelpie.api(DEFAULT_CALLER).cancelling.of_agent(agent, None)
 
 
 async def _goes_on(house, agent):
@@ -156,7 +156,7 @@ async def _goes_on(house, agent):
 
 
 async def _stored(house, agent):
-    found = await house.kelpie.doors(DEFAULT_CALLER).archives.search_of_agent(agent, PassageQuery("", 50))
+    found = await house.kelpie.api(DEFAULT_CALLER).archives.search_of_agent(agent, PassageQuery("", 50))
     return [each.passage.text for each in found.found]
 
 
@@ -176,7 +176,7 @@ async def test_cancelled_while_an_approved_call_waits_for_a_vector_it_is_not_mad
     agent = await house.agent(INSERT, tool_rules=(ToolRule("requires_approval", INSERT),))
     house.model.script = [says("", (INSERT, {"content": "the kitten sleeps"}))]
     assert ended(await house.say(agent, "go")).stop_reason is StopReason.requires_approval
-    approve = Send((), answers=(Ruling("call_0", True),))
+    approve = SendRequest((), answers=(ApprovalDecision("call_0", True),))
     house.model.held, house.model.asked = asyncio.Event(), asyncio.Event()
     turn = await house.kelpie.sending.send(agent, approve)
     async with asyncio.timeout(WAIT_S):

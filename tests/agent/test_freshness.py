@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.journal.commits import Position
+from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.live.reload import RELOADS_MAX, catch_up
 from kelpie.agent.prompt.context import Context
 from kelpie.core.agents.agent import NewAgent
@@ -117,7 +117,7 @@ async def test_a_context_read_before_an_emptying_is_not_taken_in_after_it(house,
     lane.forget()
     database = Emptied(lane, times)
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
-    await catch_up(database, lane, Position(hot.claim, run))
+    await catch_up(database, lane, JournalPosition(hot.claim, run))
     assert database.reads == times + 1, "memory and history are of one moment"
     assert lane.context is database.latest and not lane.stale
 
@@ -130,4 +130,4 @@ async def test_a_history_that_never_stands_still_is_told(house):
     lane.forget()
     run = Run(RunId("run-00000000-0000-4000-8000-000000000001"), agent.id, RunStatus.running, 0)
     with pytest.raises(StorageBusy, match="faster than it could be read"):
-        await catch_up(Emptied(lane, RELOADS_MAX), lane, Position(hot.claim, run))
+        await catch_up(Emptied(lane, RELOADS_MAX), lane, JournalPosition(hot.claim, run))

@@ -31,7 +31,7 @@ async def make(house, **fields):
 
 
 def threads(house):
-    return house.kelpie.doors(DEFAULT_CALLER).conversations
+    return house.kelpie.api(DEFAULT_CALLER).conversations
 
 
 async def opened(house, agent, new=None):

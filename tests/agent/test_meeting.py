@@ -7,7 +7,7 @@ import pytest
 from kelpie.agent.events.turn_events import MessageCommitted
 from kelpie.agent.multi_agent.group_chat import Ended, Failed, Spoke
 from kelpie.agent.multi_agent.speaker_selection import named
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.groups import Manager, ManagerType, NewGroup
 from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
@@ -27,7 +27,7 @@ async def house(tmp_path):
 
 
 def groups(house):
-    return house.kelpie.doors(DEFAULT_CALLER).groups
+    return house.kelpie.api(DEFAULT_CALLER).groups
 
 
 async def group_of(house, members, kind=ManagerType.round_robin, **manager):
@@ -35,7 +35,7 @@ async def group_of(house, members, kind=ManagerType.round_robin, **manager):
 
 
 async def meet(house, group, text="Build it"):
-    ear = await groups(house).send(group.id, Send((NewMessage(Role.user, (Text(text),)),)))
+    ear = await groups(house).send(group.id, SendRequest((NewMessage(Role.user, (Text(text),)),)))
     async with asyncio.timeout(20):
         return [event async for event in ear.events()]
 
@@ -145,10 +145,10 @@ async def test_a_group_meets_one_message_at_a_time(house):
     ann = await house.agent("Ann")
     gate = house.model.gate(ann)
     group = await group_of(house, (ann,))
-    ear = await groups(house).send(group.id, Send((NewMessage(Role.user, (Text("one"),)),)))
+    ear = await groups(house).send(group.id, SendRequest((NewMessage(Role.user, (Text("one"),)),)))
     await house.model.waiting[ann].wait()
     with pytest.raises(Conflict):
-        await groups(house).send(group.id, Send((NewMessage(Role.user, (Text("two"),)),)))
+        await groups(house).send(group.id, SendRequest((NewMessage(Role.user, (Text("two"),)),)))
     gate.set()
     async with asyncio.timeout(20):
         assert isinstance([event async for event in ear.events()][-1], Ended)

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import AgentType, ModelChoice, NewAgent
-from kelpie.core.agents.turn_overrides import Override, Skill
+from kelpie.core.agents.turn_overrides import Skill, TurnOverrides
 from kelpie.core.conversations.messages import NewMessage, Role, Text
 from kelpie.core.conversations.runs import RunQuery, RunStatus
 from kelpie.core.errors import NotFound
@@ -42,7 +42,7 @@ async def house(tmp_path):
 
 def test_it_is_stored_as_it_is():
     choice = ModelChoice("a/b", 1000, 10, 0.5, True, {"x": 1})
-    for override in (Override(choice, "s", (Skill("n", "d", "l"),)), Override(), Override(system="")):
+    for override in (TurnOverrides(choice, "s", (Skill("n", "d", "l"),)), TurnOverrides(), TurnOverrides(system="")):
         assert override_from_json(override_to_json(override)) == override
     assert override_from_json(None) is None
 
@@ -51,7 +51,7 @@ async def test_one_turn_has_it_and_the_next_does_not(house: House):
     agent = (
         await house.kelpie.agents.create(NewAgent(name="a", system="Own.", response_format={"type": "text"}))
     ).agent
-    own = Override(system="Another.", skills=(Skill("sail", "Sails.", "s.md"),))
+    own = TurnOverrides(system="Another.", skills=(Skill("sail", "Sails.", "s.md"),))
     await house.say(agent.id, "one", override=own, override_model=OTHER)
     await house.say(agent.id, "two")
     first, second = house.model.requests
@@ -82,9 +82,9 @@ async def test_the_history_has_the_form_of_the_model_that_reads_it(house: House)
 async def test_a_turn_in_the_background_has_it_still_after_a_crash(house: House):
     agent_id = (await house.kelpie.agents.create(NewAgent(name="a"))).agent.id
     said = (NewMessage(Role.user, (Text("go"),)),)
-    send = Send(said, override=Override(system="Another."), override_model=OTHER)
+    send = SendRequest(said, override=TurnOverrides(system="Another."), override_model=OTHER)
     house.model.hold = asyncio.Event()
-    await house.kelpie.doors(DEFAULT_CALLER).streams.accept(agent_id, send)
+    await house.kelpie.api(DEFAULT_CALLER).streams.accept(agent_id, send)
     async with asyncio.timeout(10):
         while not house.model.requests:  # noqa: ASYNC110 - the model is asked in its own time
             await asyncio.sleep(0.005)

@@ -7,7 +7,7 @@ import pytest
 
 from kelpie.agent.live.pauses import KEPT_MAX, Pauses
 from kelpie.agent.prompt.agent_types import TYPES
-from kelpie.agent.tool_calls.turn_end import Called, Ruled, decide
+from kelpie.agent.tool_calls.turn_end import CallSummary, Ruled, decide
 from kelpie.core.agents.agent import Agent, AgentType, ModelChoice, NewAgent, ToolRule
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
@@ -190,7 +190,7 @@ async def test_messages_are_answered_but_no_heartbeat_goes_on(house):
 
 def test_a_mistake_may_be_mended_and_a_rule_still_demands_while_paused():
     spec = TYPES[AgentType.memgpt_agent]
-    asked, refused = Called("a", True, False), Called("a", False, True)
+    asked, refused = CallSummary("a", True, False), CallSummary("a", False, True)
     assert decide(spec, (), [asked], "tool_calls", 0, paused=True).stop is StopReason.end_turn
     assert decide(spec, (), [refused], "tool_calls", 5, paused=True).stop is None
     assert decide(spec, (), [asked], "tool_calls", 5, Ruled(owed=("b",)), paused=True).stop is None

@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.messages import NewMessage, Role, Text
@@ -14,7 +14,7 @@ from kelpie.core.errors import ToolError
 from kelpie.core.permissions.call_records import CallQuery
 from kelpie.core.permissions.policies import Policy
 from kelpie.core.permissions.quotas import Quota
-from kelpie.core.permissions.tool_permissions import Permits
+from kelpie.core.permissions.tool_permissions import ToolPatterns
 from kelpie.core.tools.confinement import MEGABYTE
 from kelpie.core.tools.tools import NewTool
 from kelpie.tools.calls.interface import Outcome
@@ -59,7 +59,7 @@ class Workshop(House):
 
     @property
     def permissions(self):
-        return self.kelpie.doors(self.kelpie.agents._caller).permissions
+        return self.kelpie.api(self.kelpie.agents._caller).permissions
 
     async def calls(self, agent_id):
         found = await self.permissions.calls(CallQuery(), agent_id)
@@ -78,7 +78,7 @@ def results(events):
 
 
 async def test_what_an_agent_may_not_use_is_refused_told_and_recorded(shop: Workshop):
-    agent_id = await shop.make("fine", "bad", permits=Permits(None, ("bad", "memory_*")))
+    agent_id = await shop.make("fine", "bad", permits=ToolPatterns(None, ("bad", "memory_*")))
     calls = ("bad", {"x": "1"}), ("memory_insert", {"label": "human", "new_string": "x"}), ("fine", {"x": "2"})
     shop.model.script = [says("", *calls), says("well")]
     events = await shop.say(agent_id, "go")
@@ -98,8 +98,8 @@ async def test_what_an_agent_may_not_use_is_refused_told_and_recorded(shop: Work
 
 async def test_settings_and_policy_cannot_be_widened(tmp_path):
     shop = await Workshop(tmp_path / "kelpie.db", tools_deny=("bad",)).start()
-    agent_id = await shop.make("bad", "worse", permits=Permits(("*",)))
-    await shop.permissions.set_policy(Policy(Permits(None, ("worse",))))
+    agent_id = await shop.make("bad", "worse", permits=ToolPatterns(("*",)))
+    await shop.permissions.set_policy(Policy(ToolPatterns(None, ("worse",))))
     shop.model.script = [says("", ("bad", {"x": "1"}), ("worse", {"x": "2"})), says("well")]
     told = results(await shop.say(agent_id, "go"))
     assert "settings of this server" in told[0] and "policy of this agent's organization" in told[1]
@@ -115,10 +115,10 @@ async def test_a_change_during_the_model_call_holds_for_its_calls(shop: Workshop
     agent_id = await shop.make("bad")
     shop.model.hold = asyncio.Event()
     shop.model.script = [says("", ("bad", {"x": "1"}), ("core_memory_append", {})), says("well")]
-    turn = await shop.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await shop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     while not shop.model.requests:  # noqa: ASYNC110 - the model is asked before the policy changes
         await asyncio.sleep(0.01)
-    await shop.permissions.set_policy(Policy(Permits(None, ("kind:custom",))))
+    await shop.permissions.set_policy(Policy(ToolPatterns(None, ("kind:custom",))))
     shop.model.hold.set()
     events = [event async for event in turn.events()]
     assert "policy" in results(events)[0] and shop.ran == []
@@ -131,10 +131,10 @@ async def test_a_change_during_a_call_holds_for_the_next_one_of_the_reply(shop: 
     agent_id = await shop.make("bad")
     shop.hold = asyncio.Event()
     shop.model.script = [says("", ("bad", {"x": "1"}), ("bad", {"x": "2"})), says("well")]
-    turn = await shop.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await shop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         await shop.begun.wait()
-    await shop.kelpie.agents.update(agent_id, {"permits": Permits((), ())})
+    await shop.kelpie.agents.update(agent_id, {"permits": ToolPatterns((), ())})
     shop.hold.set()
     events = [event async for event in turn.events()]
     assert shop.ran == ["bad:1"]
@@ -145,13 +145,15 @@ async def test_a_change_during_a_call_holds_for_the_next_one_of_the_reply(shop: 
 
 async def test_a_rule_that_asks_for_what_is_forbidden_does_not_hold_the_agent_up(shop: Workshop):
     rules = (ToolRule("required_before_exit", "bad"), ToolRule("run_first", "bad"))
-    agent_id = await shop.make("bad", tool_rules=rules, permits=Permits(None, ("bad",)))
+    agent_id = await shop.make("bad", tool_rules=rules, permits=ToolPatterns(None, ("bad",)))
     assert ended(await shop.say(agent_id, "hi")).stop_reason is StopReason.end_turn
     assert len(shop.model.requests) == 1
 
 
 async def test_an_agent_that_may_nothing_still_speaks(shop: Workshop):
-    agent_id = await shop.make(agent_type=AgentType.memgpt_agent, permits=Permits((), ("*",)), quota=Quota(0, None, 0))
+    agent_id = await shop.make(
+        agent_type=AgentType.memgpt_agent, permits=ToolPatterns((), ("*",)), quota=Quota(0, None, 0)
+    )
     shop.model.script = [says("", ("send_message", {"message": "here I am", "thinking": ""}))]
     events = await shop.say(agent_id, "hi")
     assert ended(events).stop_reason is StopReason.end_turn
@@ -214,7 +216,7 @@ async def test_tokens_of_an_hour_end_the_turn(shop: Workshop):
 
 
 async def test_a_client_may_be_kept_from_running_tools(shop: Workshop):
-    agent_id = await shop.make(permits=Permits(None, ("kind:client",)))
+    agent_id = await shop.make(permits=ToolPatterns(None, ("kind:client",)))
     shop.model.script = [says("", ("open_door", {})), says("well")]
     client = (ClientTool("open_door", "Opens it.", {"type": "object", "properties": {}}),)
     events = await shop.say(agent_id, "go", client_tools=client)
@@ -225,7 +227,7 @@ async def test_a_client_may_be_kept_from_running_tools(shop: Workshop):
 
 async def test_nothing_is_asked_for_approval_that_may_not_run(shop: Workshop):
     rules = (ToolRule("requires_approval", "bad"),)
-    agent_id = await shop.make("bad", tool_rules=rules, permits=Permits(None, ("bad",)))
+    agent_id = await shop.make("bad", tool_rules=rules, permits=ToolPatterns(None, ("bad",)))
     shop.model.script = [says("", ("bad", {"x": "1"})), says("well")]
     assert ended(await shop.say(agent_id, "go")).stop_reason is StopReason.end_turn
 
@@ -253,7 +255,7 @@ async def test_a_call_by_hand_that_nobody_waits_for_counts_at_once_with_what_it_
     await shop.say(agent_id, "go")
     shop.hold = asyncio.Event()
     shop.begun.clear()
-    trial = asyncio.create_task(shop.kelpie.doors(shop.kelpie.agents._caller).trials.run(agent_id, "fine", {"x": "2"}))
+    trial = asyncio.create_task(shop.kelpie.api(shop.kelpie.agents._caller).trials.run(agent_id, "fine", {"x": "2"}))
     async with asyncio.timeout(10):
         await shop.begun.wait()
     shop.contexts[-1].meter.cpu_us = 5  # as a sandbox tells it
@@ -270,11 +272,11 @@ async def test_a_cancelled_call_is_recorded_and_all_goes_with_the_agent(shop: Wo
     agent_id = await shop.make("fine")
     shop.hold = asyncio.Event()
     shop.model.script = [says("", ("fine", {"x": "1"}))]
-    turn = await shop.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await shop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         await shop.begun.wait()
     shop.contexts[-1].meter.cpu_us = 5  # as a sandbox tells it
-    doors = shop.kelpie.doors(shop.kelpie.agents._caller)
+    doors = shop.kelpie.api(shop.kelpie.agents._caller)
     await doors.cancelling.of_agent(agent_id)
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled

@@ -7,7 +7,7 @@ import pytest
 
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import AgentType, NewAgent
-from kelpie.core.conversations.agent_chain import HOPS_MAX, Chain
+from kelpie.core.conversations.agent_chain import HOPS_MAX, AgentChain
 from kelpie.core.conversations.messages import MessageQuery, Role
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import ModelError, ModelFault
@@ -79,7 +79,7 @@ async def test_who_cannot_be_asked_is_told(house):
 
 
 async def test_an_agent_of_another_organisation_is_not_there(house):
-    stranger = house.kelpie.doors(Caller(organization_id="org-00000000-0000-4000-8000-000000000009")).agents
+    stranger = house.kelpie.api(Caller(organization_id="org-00000000-0000-4000-8000-000000000009")).agents
     theirs = (await stranger.create(NewAgent(name="Theirs", include_base_tools=False, tags=("x",)))).agent.id
     ann = await house.agent("Ann", asks(theirs), asks_tagged(["x"]))
     first, second = results(await soon(house.say(ann, "Ask")))
@@ -217,7 +217,7 @@ async def test_cancelling_the_one_who_asks_ends_the_wait(house):
         return any(m.tool_calls for m in await house.kelpie.histories.messages(ann, MessageQuery()))
 
     await until(has_asked)
-    cancelled = await soon(house.kelpie.doors(DEFAULT_CALLER).cancelling.of_agent(ann, None))
+    cancelled = await soon(house.kelpie.api(DEFAULT_CALLER).cancelling.of_agent(ann, None))
     assert list(cancelled.values()) == ["cancelled"]
     assert ended(await soon(asking)).stop_reason is StopReason.cancelled
     gate.set()
@@ -231,7 +231,7 @@ async def test_cancelling_the_one_who_asks_ends_the_wait(house):
 async def test_depth_is_bounded(house):
     ben = await house.agent("Ben")
     ann = await house.agent("Ann", asks(ben))
-    (result,) = results(await soon(house.say(ann, "Go", chain=Chain((), HOPS_MAX))))
+    (result,) = results(await soon(house.say(ann, "Go", chain=AgentChain((), HOPS_MAX))))
     assert not result.ok and "nothing was sent" in result.text
 
 

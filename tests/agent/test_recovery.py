@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 
 from kelpie.agent.maintenance import cleanup
 from kelpie.agent.prompt.synthetic_results import INTERRUPTED
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import MessageQuery, NewMessage, Role, Text
@@ -43,13 +43,13 @@ async def make(house, **fields):
 
 async def begin(house, agent_id, text, **options):
     """Sends without waiting for the end."""
-    return await house.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text(text),)),), **options))
+    return await house.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text(text),)),), **options))
 
 
 async def behind(house, agent_id, text, **options):
     """Sends in the background."""
-    send = Send((NewMessage(Role.user, (Text(text),)),), **options)
-    return await house.kelpie.doors(DEFAULT_CALLER).streams.accept(agent_id, send)
+    send = SendRequest((NewMessage(Role.user, (Text(text),)),), **options)
+    return await house.kelpie.api(DEFAULT_CALLER).streams.accept(agent_id, send)
 
 
 async def only_run(house):

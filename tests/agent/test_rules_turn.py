@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import AgentType, NewAgent, ToolRule
-from kelpie.core.conversations.messages import MessageQuery, Role, Ruling
+from kelpie.core.conversations.messages import ApprovalDecision, MessageQuery, Role
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StopReason
 from kelpie.core.memory.blocks import NewBlock
 from kelpie.core.tools.tools import NewTool
@@ -258,7 +258,7 @@ async def test_a_call_that_is_denied_counts_as_made_so_that_no_rule_asks_for_it_
     shop.model.script = [says("", call("two")), says("done")]
     asked = await shop.say(agent.id, "go")
     assert ended(asked).stop_reason is StopReason.requires_approval
-    turn = await shop.kelpie.sending.send(agent.id, Send((), answers=(Ruling("call_0", False),)))
+    turn = await shop.kelpie.sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", False),)))
     events = [event async for event in turn.events()]
     assert not shop.ran and "Denied" in results(events)[0][2]
     assert ended(events).stop_reason is StopReason.end_turn and ended(events).step_count == 1

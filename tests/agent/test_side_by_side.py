@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import NewAgent
 from kelpie.core.conversations.messages import NewMessage, Role, Text
 from kelpie.core.conversations.runs import StopReason
@@ -83,11 +83,11 @@ async def test_cancelled_together_each_has_its_result(workshop):
     workshop.together = 99  # which never come
     agent_id = await workshop.make()
     workshop.model.script = [says("", ("beside", {"x": "a"}), ("beside_too", {"x": "b"})), says("never said")]
-    turn = await workshop.kelpie.sending.send(agent_id, Send((NewMessage(Role.user, (Text("go"),)),)))
+    turn = await workshop.kelpie.sending.send(agent_id, SendRequest((NewMessage(Role.user, (Text("go"),)),)))
     async with asyncio.timeout(10):
         while len(workshop.began) < 2:  # noqa: ASYNC110 - the tools tell nobody
             await asyncio.sleep(0.005)
-    doors = workshop.kelpie.doors(workshop.kelpie.agents._caller)
+    doors = workshop.kelpie.api(workshop.kelpie.agents._caller)
     assert await doors.cancelling.of_agent(agent_id, [turn.run_id]) == {turn.run_id: "cancelled"}
     events = [event async for event in turn.events()]
     assert ended(events).stop_reason is StopReason.cancelled and workshop.ended == []

@@ -4,7 +4,7 @@ import pytest
 
 from kelpie.agent.prompt.agent_types import TYPES
 from kelpie.agent.tool_calls.tool_rules import Made
-from kelpie.agent.tool_calls.turn_end import Called, Ruled, decide, ruled
+from kelpie.agent.tool_calls.turn_end import CallSummary, Ruled, decide, ruled
 from kelpie.core.agents.agent import AgentType, ToolRule
 from kelpie.core.conversations.runs import StopReason
 
@@ -15,7 +15,7 @@ GO_ON = (ToolRule("continue_loop", "core_memory_append"),)
 
 
 def call(name="t", *, heartbeat=False, refused=False):
-    return Called(name, heartbeat, refused)
+    return CallSummary(name, heartbeat, refused)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_type_with_heartbeats_is_told_why_it_goes_on():
 
 
 def turned_away():
-    return Called("t", True, True, misruled=True)
+    return CallSummary("t", True, True, misruled=True)
 
 
 @pytest.mark.parametrize(

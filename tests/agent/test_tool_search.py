@@ -79,7 +79,7 @@ async def test_a_tool_that_changed_is_embedded_anew(house: MeaningfulHouse) -> N
 
 @pytest.mark.parametrize("mode", ["fts", "vector", "hybrid"])
 async def test_another_organisation_finds_its_own_only(house: MeaningfulHouse, mode: str) -> None:
-    theirs = house.kelpie.doors(OTHERS).tools
+    theirs = house.kelpie.api(OTHERS).tools
     await house.kelpie.tools.create(tool("ours", "kitten"))
     await theirs.create(tool("theirs", "kitten moggy"))
     await theirs.search(ToolSearch("cat"))

@@ -5,7 +5,7 @@ import pytest
 
 from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.agents.agent import ToolRule
-from kelpie.core.conversations.messages import Role, Ruling
+from kelpie.core.conversations.messages import ApprovalDecision, Role
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import PendingApproval
 from kelpie.core.memory.blocks import NewBlock
@@ -49,11 +49,11 @@ def has_its_result(request, prompt):
 async def test_a_context_compacted_on_request_keeps_what_waits(house, mode):
     agent, request = await waiting(house, turns=6)
     before = len(await context(house, agent))
-    await house.kelpie.doors(DEFAULT_CALLER).windows.compact(agent.id, {"mode": mode})
+    await house.kelpie.api(DEFAULT_CALLER).windows.compact(agent.id, {"mode": mode})
     assert len(await context(house, agent)) < before and (await context(house, agent))[1].role is Role.summary
     await still_waits(house, agent, request)
     house.model.script = [says("written")]
-    await answer(house, agent.id, Ruling("call_0", True))
+    await answer(house, agent.id, ApprovalDecision("call_0", True))
     has_its_result(request, house.model.requests[-1])
     assert await value(house, agent.id) == "Bob\nx"
 
@@ -62,7 +62,7 @@ async def test_a_context_that_is_full_is_compacted_after_the_answer_and_keeps_th
     agent, request = await waiting(house, turns=5, size=2_600)
     await still_waits(house, agent, request)
     house.model.script = [OVERFLOW, says("written")]
-    events = await answer(house, agent.id, Ruling("call_0", True))
+    events = await answer(house, agent.id, ApprovalDecision("call_0", True))
     assert ended(events).stop_reason is StopReason.end_turn and house.model.summing
     has_its_result(request, house.model.requests[-1])
     assert await value(house, agent.id) == "Bob\nx", "and it ran once"
@@ -70,7 +70,7 @@ async def test_a_context_that_is_full_is_compacted_after_the_answer_and_keeps_th
 
 async def test_what_waits_in_a_compacted_context_can_be_cancelled(house):
     agent, request = await waiting(house, turns=6)
-    await house.kelpie.doors(DEFAULT_CALLER).windows.compact(agent.id, {"mode": "all"})
+    await house.kelpie.api(DEFAULT_CALLER).windows.compact(agent.id, {"mode": "all"})
     assert await cancelling(house).of_agent(agent.id) == {request.run_id: "cancelled"}
     house.model.script = [says("still here")]
     assert rows(await house.say(agent.id, "are you there?"))[-1].said == "still here"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.core.access.callers import DEFAULT_ORGANIZATION, DEFAULT_USER
 from kelpie.core.access.passports import Passport
-from kelpie.core.conversations.agent_chain import Chain
+from kelpie.core.conversations.agent_chain import AgentChain
 from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
 
@@ -14,11 +14,11 @@ ONE, TWO, THREE = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{n}") for 
 
 
 def code(of: AgentId, level: int = 0) -> Passport:
-    return Passport(of, DEFAULT_ORGANIZATION, DEFAULT_USER, UNTIL, Chain((of,), level + 1))
+    return Passport(of, DEFAULT_ORGANIZATION, DEFAULT_USER, UNTIL, AgentChain((of,), level + 1))
 
 
 def test_a_ring_is_refused_however_long():
-    waits = Waits(2)
+    waits = WaitGraph(2)
     with waits.waiting((ONE, ""), (TWO, "")), waits.waiting((TWO, ""), (THREE, "")):
         with pytest.raises(ToolError, match="waiting for an answer of yours"), waits.waiting((THREE, ""), (ONE, "")):
             pass
@@ -29,7 +29,7 @@ def test_a_ring_is_refused_however_long():
 
 
 def test_one_place_is_kept_from_code_that_waits():
-    waits = Waits(3)
+    waits = WaitGraph(3)
     with waits.of_code(code(ONE), NOW), waits.of_code(code(ONE), NOW), waits.of_code(code(TWO), NOW):
         with pytest.raises(Overloaded, match="Try again later"), waits.of_code(code(THREE), NOW):
             pass
@@ -43,12 +43,12 @@ def test_one_place_is_kept_from_code_that_waits():
 
 
 def test_where_there_is_one_place_it_may_be_held():
-    waits = Waits(1)
+    waits = WaitGraph(1)
     with waits.of_code(code(ONE), NOW), pytest.raises(Overloaded), waits.of_code(code(TWO), NOW):
         pass
 
 
 def test_code_whose_time_is_over_holds_no_place():
-    waits = Waits(2)
+    waits = WaitGraph(2)
     with waits.of_code(code(ONE), NOW), waits.of_code(code(TWO), UNTIL):
         pass

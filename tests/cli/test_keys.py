@@ -11,7 +11,7 @@ import pytest
 from kelpie.cli.commands.keys import end_of
 from kelpie.cli.server.credential import credential
 from kelpie.core.errors import InvalidInput
-from kelpie.core.settings.precedence import Given
+from kelpie.core.settings.precedence import SettingSource
 from kelpie.core.settings.settings import resolve
 from kelpie.world.http.cli_client import Client, Refused
 from tests.cli.live import Live, live
@@ -148,7 +148,7 @@ def test_a_key_goes_before_the_password_and_lettas_key_after_it(tmp_path: Path) 
 
 def test_an_address_that_only_a_file_names_gets_no_secret(tmp_path: Path) -> None:
     env = {"KELPIE_DATA_DIR": str(tmp_path), "KELPIE_API_KEY": "ours"}
-    elsewhere = resolve({}, env, {"server.host": Given("evil.example", "kelpie.toml line 2")}, "kelpie.toml")
+    elsewhere = resolve({}, env, {"server.host": SettingSource("evil.example", "kelpie.toml line 2")}, "kelpie.toml")
     assert credential(elsewhere, None) is None
     assert credential(elsewhere, "http://named.example") == "ours"
     assert credential(resolve({}, {**env, "KELPIE_HOST": "evil.example"}), None) == "ours"

@@ -3,12 +3,12 @@
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.models.provider_limits import Bounds, parse_handles, parse_limits
+from kelpie.core.models.provider_limits import ProviderLimits, parse_handles, parse_limits
 
 
 def test_limits():
     found = parse_limits("X", ["openai: calls=8 requests=500 tokens=200000 dollars=2.5", " ollama:calls=1 "])
-    assert found == {"openai": Bounds(8, 500, 200_000, 2.5), "ollama": Bounds(calls=1)}
+    assert found == {"openai": ProviderLimits(8, 500, 200_000, 2.5), "ollama": ProviderLimits(calls=1)}
 
 
 @pytest.mark.parametrize(

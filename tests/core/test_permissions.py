@@ -6,8 +6,8 @@ import pytest
 
 from kelpie.core.errors import ConfigurationError, InvalidInput
 from kelpie.core.permissions.policies import NO_POLICY, OPEN, Layer, Policy, warrant
-from kelpie.core.permissions.quotas import Quota, Used, hour_after, hour_of
-from kelpie.core.permissions.tool_permissions import Capability, Permits, Subject, ToolKind, check_patterns
+from kelpie.core.permissions.quotas import Quota, QuotaUse, hour_after, hour_of
+from kelpie.core.permissions.tool_permissions import Capability, Subject, ToolKind, ToolPatterns, check_patterns
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, MEGABYTE
 
@@ -19,7 +19,7 @@ CLIENT = Subject("open_door", ToolKind.client)
 ALL = (VOICE, MEMORY, SHELL, CUSTOM, CLIENT)
 
 
-def passes(permits: Permits) -> list[str]:
+def passes(permits: ToolPatterns) -> list[str]:
     return [subject.name for subject in ALL if permits.refusal(subject) is None]
 
 
@@ -43,12 +43,12 @@ def passes(permits: Permits) -> list[str]:
     ],
 )
 def test_what_lists_leave(allow, deny, left):
-    assert passes(Permits(allow, deny)) == left
+    assert passes(ToolPatterns(allow, deny)) == left
 
 
 def test_a_refusal_names_the_pattern():
-    assert "'capability:code'" in (Permits(None, ("memory_*", "capability:code")).refusal(SHELL) or "")
-    assert "allowed tools" in (Permits(("memory_*",)).refusal(SHELL) or "")
+    assert "'capability:code'" in (ToolPatterns(None, ("memory_*", "capability:code")).refusal(SHELL) or "")
+    assert "allowed tools" in (ToolPatterns(("memory_*",)).refusal(SHELL) or "")
 
 
 @pytest.mark.parametrize(
@@ -82,20 +82,20 @@ def test_lists_are_bounded_and_say_nothing_twice():
 
 
 def test_a_bracket_that_is_never_closed_is_a_letter():
-    assert Permits(None, ("[",)).refusal(SHELL) is None
+    assert ToolPatterns(None, ("[",)).refusal(SHELL) is None
 
 
 def test_every_layer_must_agree():
-    server = Policy(Permits(None, ("capability:network",)), Quota(tool_calls=10))
-    organization = Policy(Permits(("kind:builtin", "kind:custom")), Quota(tool_calls=50, tokens=5))
-    held = warrant(server, organization, Permits(("*",)), Quota(tool_calls=999, cpu_us=7, tokens=9))
+    server = Policy(ToolPatterns(None, ("capability:network",)), Quota(tool_calls=10))
+    organization = Policy(ToolPatterns(("kind:builtin", "kind:custom")), Quota(tool_calls=50, tokens=5))
+    held = warrant(server, organization, ToolPatterns(("*",)), Quota(tool_calls=999, cpu_us=7, tokens=9))
     assert held.quota == Quota(10, 5, 7, None)
     for subject, layer in ((CUSTOM, Layer.server), (CLIENT, Layer.organization)):
         refusal = held.refusal(subject)
         assert refusal is not None and refusal.layer is layer and f"'{subject.name}' was not run" in refusal.told
     assert held.refusal(SHELL) is None and not held.bars(SHELL)
     assert warrant(NO_POLICY, NO_POLICY, None, None) is OPEN
-    assert warrant(NO_POLICY, NO_POLICY, Permits(), Quota()) is OPEN
+    assert warrant(NO_POLICY, NO_POLICY, ToolPatterns(), Quota()) is OPEN
 
 
 def test_limits_refuse_what_they_count():
@@ -105,7 +105,7 @@ def test_limits_refuse_what_they_count():
     assert refusal is not None and refusal.layer is None and "2 tool calls" in refusal.told and "1970" in refusal.told
     assert held.refusal(VOICE, before=2) is None  # whoever has used up everything can still answer
     assert not held.bars(SHELL)
-    busy = type(held)(held.layers, held.quota, Used(cpu_us=5_000_000))
+    busy = type(held)(held.layers, held.quota, QuotaUse(cpu_us=5_000_000))
     refusal = busy.refusal(MEMORY)
     assert refusal is not None and "5 s of processor time" in refusal.told
 
@@ -137,7 +137,7 @@ def test_the_settings_of_a_server():
         "KELPIE_TOOL_MEMORY_MB": "128",
     }
     found = Settings.from_environment(env).policy
-    assert found.permits == Permits(("memory_*", "kind:custom"), ("capability:network",))
+    assert found.permits == ToolPatterns(("memory_*", "kind:custom"), ("capability:network",))
     assert found.quota == Quota(100, 1000, 1_500_000, 128 * MEGABYTE)
     with pytest.raises(ConfigurationError, match=r"KELPIE_TOOLS_DENY: 'capability:flight'"):
         Settings.from_environment({"KELPIE_TOOLS_DENY": "capability:flight"})

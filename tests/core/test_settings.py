@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.precedence import Given, Source
+from kelpie.core.settings.precedence import SettingSource, Source
 from kelpie.core.settings.settings import KEYS, SENT_TO, SETTINGS, VARIABLES, Settings, resolve
 
 KINDS = {name: spec.kind for name, spec in SETTINGS.items()}
@@ -126,7 +126,7 @@ def test_a_variable_sets_its_field_and_no_other(name: str) -> None:
 def test_flag_goes_before_variable_before_file_before_default(name: str) -> None:
     spec, (text, value) = SETTINGS[name], sample(name)
     default = getattr(Settings(), name)
-    in_file = {spec.key: Given(list(value) if spec.kind is tuple else value, "kelpie.toml line 3")}
+    in_file = {spec.key: SettingSource(list(value) if spec.kind is tuple else value, "kelpie.toml line 3")}
     shown = ", ".join(default) if spec.kind is tuple else str(default)
     below = {spec.env[0]: shown} if default not in (None, ()) else {}
     assert getattr(resolve({}, {}, in_file).settings, name) == value
@@ -213,7 +213,7 @@ def test_an_unknown_log_level_is_refused(text: str) -> None:
 )
 def test_a_wrong_value_of_a_file_is_refused_with_its_place(key: str, value: Any, told: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        resolve({}, {}, {key: Given(value, "kelpie.toml line 7")})
+        resolve({}, {}, {key: SettingSource(value, "kelpie.toml line 7")})
     assert refused.value.setting == "kelpie.toml line 7"
     assert told in refused.value.remedy
 
@@ -243,7 +243,7 @@ def test_what_is_no_address_is_refused(name: str, text: str) -> None:
 )
 def test_a_text_of_the_wrong_form_is_refused_with_its_place(key: str, value: Any, told: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        resolve({}, {}, {key: Given(value, "kelpie.toml line 7")})
+        resolve({}, {}, {key: SettingSource(value, "kelpie.toml line 7")})
     assert refused.value.setting == "kelpie.toml line 7" and told in refused.value.remedy
     text = ", ".join(value) if isinstance(value, list) else value
     field = KEYS[key]
@@ -252,18 +252,18 @@ def test_a_text_of_the_wrong_form_is_refused_with_its_place(key: str, value: Any
 
 def test_a_secret_of_the_wrong_kind_is_not_repeated() -> None:
     with pytest.raises(ConfigurationError) as refused:
-        resolve({}, {}, {"providers.openai.api_key": Given(["sk-secret"], "kelpie.toml line 7")})
+        resolve({}, {}, {"providers.openai.api_key": SettingSource(["sk-secret"], "kelpie.toml line 7")})
     assert "sk-secret" not in str(refused.value)
 
 
 def test_a_whole_number_is_good_enough_for_a_time() -> None:
-    found = resolve({}, {}, {"agents.idle_seconds": Given(30, "kelpie.toml line 1")}).settings.idle_s
+    found = resolve({}, {}, {"agents.idle_seconds": SettingSource(30, "kelpie.toml line 1")}).settings.idle_s
     assert (found, type(found)) == (30.0, float)
 
 
 def test_a_later_error_names_the_place_of_the_value_and_not_the_variable_it_could_come_from() -> None:
     error = ConfigurationError("KELPIE_HOST", "no passwords")
-    placed = resolve({}, {}, {"server.host": Given("0.0.0.0", "kelpie.toml line 2")}).located(error)
+    placed = resolve({}, {}, {"server.host": SettingSource("0.0.0.0", "kelpie.toml line 2")}).located(error)
     assert str(placed) == "kelpie.toml line 2: no passwords"
     assert str(resolve({"host": ("--host", "0.0.0.0")}, {}).located(error)) == "--host: no passwords"
     assert str(resolve({}, {}).located(error)) == "KELPIE_HOST: no passwords"
@@ -286,7 +286,7 @@ def test_every_key_with_an_address_of_its_own_is_looked_after() -> None:
 @pytest.mark.parametrize("key", sorted(SENT_TO))
 def test_a_key_from_elsewhere_is_not_sent_to_an_address_that_only_the_file_names(key: str) -> None:
     address = SENT_TO[key]
-    in_file = {SETTINGS[address].key: Given("https://thief.example", "kelpie.toml line 4")}
+    in_file = {SETTINGS[address].key: SettingSource("https://thief.example", "kelpie.toml line 4")}
     for flags, env, named in (
         ({}, {variable(key): "sk-mine"}, variable(key)),
         ({key: ("--set key", "sk-mine")}, {}, "--set key"),
@@ -301,13 +301,13 @@ def test_a_key_from_elsewhere_is_not_sent_to_an_address_that_only_the_file_names
 @pytest.mark.parametrize("key", sorted(SENT_TO))
 def test_a_key_goes_where_whoever_gave_it_says(key: str) -> None:
     address = SENT_TO[key]
-    mine, theirs = "https://mine.example", Given("https://file.example", "kelpie.toml line 4")
+    mine, theirs = "https://mine.example", SettingSource("https://file.example", "kelpie.toml line 4")
     in_file = {SETTINGS[address].key: theirs}
     overruled = resolve({}, {variable(key): "sk", variable(address): mine}, in_file).settings
     assert getattr(overruled, address) == mine, "the variable is heard before the file"
     flagged = resolve({address: ("--set", mine)}, {variable(key): "sk"}, in_file).settings
     assert getattr(flagged, address) == mine
-    both = in_file | {SETTINGS[key].key: Given("sk-file", "kelpie.toml line 5")}
+    both = in_file | {SETTINGS[key].key: SettingSource("sk-file", "kelpie.toml line 5")}
     assert getattr(resolve({}, {}, both).settings, address) == theirs.value, "key and address stand in one file"
     assert getattr(resolve({}, {}, in_file).settings, address) == theirs.value, "there is no key to send"
     with pytest.raises(ConfigurationError):

@@ -11,10 +11,10 @@ from kelpie.core.memory.working_memory import (
     DEPTH_MAX,
     TTL_SECONDS_MAX,
     Append,
-    Entry,
     Increment,
-    Limits,
     Merge,
+    WorkingMemoryEntry,
+    WorkingMemoryLimits,
     changed,
     check_key,
     encoded,
@@ -28,8 +28,8 @@ JSON = st.recursive(
 )
 
 
-def entry(value: Any) -> Entry:
-    return Entry("k", value, 1, 0, 0)
+def entry(value: Any) -> WorkingMemoryEntry:
+    return WorkingMemoryEntry("k", value, 1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def nested(depth: int) -> Any:
 )
 def test_what_cannot_be_a_value_is_refused(value: Any, why: str) -> None:
     with pytest.raises(InvalidInput, match=f"^value: .*{why}"):
-        encoded(value, Limits(value_bytes=100))
+        encoded(value, WorkingMemoryLimits(value_bytes=100))
 
 
 def test_values_up_to_the_bounds() -> None:
-    assert encoded("x" * 98, Limits(value_bytes=100)) == f'"{"x" * 98}"'
-    assert encoded(nested(DEPTH_MAX), Limits()) == "[" * DEPTH_MAX + "]" * DEPTH_MAX
-    assert encoded([[]] * 99, Limits()).count("[]") == 99
+    assert encoded("x" * 98, WorkingMemoryLimits(value_bytes=100)) == f'"{"x" * 98}"'
+    assert encoded(nested(DEPTH_MAX), WorkingMemoryLimits()) == "[" * DEPTH_MAX + "]" * DEPTH_MAX
+    assert encoded([[]] * 99, WorkingMemoryLimits()).count("[]") == 99
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), TTL_SECONDS_MAX + 1])
@@ -104,7 +104,7 @@ def test_lives() -> None:
         (entry({"a": [1]}), Merge({"a": {"b": 1}}), {"a": {"b": 1}}),
     ],
 )
-def test_changes(before: Entry | None, change: Any, after: Any) -> None:
+def test_changes(before: WorkingMemoryEntry | None, change: Any, after: Any) -> None:
     assert changed(before, change) == after
 
 
@@ -127,7 +127,7 @@ def test_a_change_that_does_not_fit_is_refused(value: Any, change: Any, told: st
 @given(JSON, st.dictionaries(st.text(max_size=3), JSON, max_size=3))
 def test_a_merge_changes_nothing_it_was_given_and_twice_is_once(value: Any, members: dict[str, Any]) -> None:
     before = entry(value if isinstance(value, dict) else {"v": value})
-    kept = encoded(before.value, Limits())
+    kept = encoded(before.value, WorkingMemoryLimits())
     once = changed(before, Merge(members))
-    assert encoded(before.value, Limits()) == kept
+    assert encoded(before.value, WorkingMemoryLimits()) == kept
     assert changed(entry(once), Merge(members)) == once

@@ -15,14 +15,16 @@ from kelpie.core.ids import AgentId, MessageId
 from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import Prepared, Request, ToolSchema
-from kelpie.llm.provider.retry import Limits
+from kelpie.llm.provider.retry import RetryLimits
 from kelpie.world.clock import SystemClock
 from kelpie.world.http.port import Http, NetworkHttp
 from kelpie.world.ids import SeededIds
 from kelpie.world.world import World
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
-EAGER = Limits(attempts=3, total_s=20, first_byte_s=10, idle_s=10, backoff_s=0)  # bounds no healthy test comes near
+EAGER = RetryLimits(
+    attempts=3, total_s=20, first_byte_s=10, idle_s=10, backoff_s=0
+)  # bounds no healthy test comes near
 
 
 class TransportHttp:
@@ -150,7 +152,7 @@ async def fake() -> AsyncIterator[Fake]:
 
 
 @asynccontextmanager
-async def provider(made: Fake, limits: Limits = EAGER, key: str | None = "sk-test") -> AsyncIterator[OpenAIChat]:
+async def provider(made: Fake, limits: RetryLimits = EAGER, key: str | None = "sk-test") -> AsyncIterator[OpenAIChat]:
     chat = OpenAIChat(world(), Endpoint("openai", made.url, key), limits)
     try:
         yield chat

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from kelpie.llm.local.server import LocalServer
 from kelpie.llm.provider.errors import Endpoint
-from kelpie.llm.provider.retry import Limits
+from kelpie.llm.provider.retry import RetryLimits
 from tests.llm.fakes import EAGER, Behaviour, Heard, _read_request, answer, serving, world
 
 NOTHING_HERE = answer(b"404 page not found", 404, "text/plain")
@@ -61,7 +61,7 @@ async def local_fake() -> AsyncIterator[LocalFake]:
 
 @asynccontextmanager
 async def local_server(
-    url: str, expected: str = "ollama", limits: Limits = EAGER, **options: Any
+    url: str, expected: str = "ollama", limits: RetryLimits = EAGER, **options: Any
 ) -> AsyncIterator[LocalServer]:
     variable = f"{expected.upper()}_BASE_URL"
     server = LocalServer(world(), Endpoint(expected, url, None, variable, variable), expected, limits, **options)

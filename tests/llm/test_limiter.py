@@ -10,14 +10,14 @@ import pytest
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import ConfigurationError, ModelError, ModelFault, Overloaded
 from kelpie.core.models.prices import Price
-from kelpie.core.models.provider_limits import Bounds
+from kelpie.core.models.provider_limits import ProviderLimits
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.demo.provider import DemoProvider
-from kelpie.llm.limits.limited_provider import Bounded
+from kelpie.llm.limits.limited_provider import LimitedProvider
 from kelpie.llm.limits.limiter import Cost, Limiter
-from kelpie.llm.limits.sliding_window import Window
+from kelpie.llm.limits.sliding_window import SlidingWindow
 from kelpie.llm.provider.interface import Event, Reply, Request, TextDelta
-from kelpie.llm.provider.retry import Limits
+from kelpie.llm.provider.retry import RetryLimits
 from tests.llm.fakes import asking
 from tests.llm.test_retry import in_virtual_time, now
 
@@ -29,7 +29,7 @@ async def call(limiter: Limiter, agent: str, log: list[Any], lasts_s: float = 1.
 
 
 def test_a_window_counts_never_too_little_and_forgets():
-    window = Window(10, 60.0)
+    window = SlidingWindow(10, 60.0)
     window.add(4, 0.5)
     window.add(4, 30.0)
     assert window.spent(30.0) == 8
@@ -42,7 +42,7 @@ def test_a_window_counts_never_too_little_and_forgets():
 
 def test_calls_at_once():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(calls=2), 30.0)
+        limiter = Limiter("openai", ProviderLimits(calls=2), 30.0)
         log: list[Any] = []
         await asyncio.gather(*(call(limiter, f"agent {number}", log) for number in range(5)))
         assert [moment for moment, _ in log] == [0, 0, 1, 1, 2]
@@ -53,7 +53,7 @@ def test_calls_at_once():
 
 def test_requests_a_minute():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(requests=3), 200.0)
+        limiter = Limiter("openai", ProviderLimits(requests=3), 200.0)
         log: list[Any] = []
         await asyncio.gather(*(call(limiter, f"agent {number}", log, 0.1) for number in range(7)))
         moments = [moment for moment, _ in log]
@@ -66,7 +66,7 @@ def test_requests_a_minute():
 
 def test_tokens_a_minute_are_corrected_by_what_was_used():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(tokens=100), 100.0)
+        limiter = Limiter("openai", ProviderLimits(tokens=100), 100.0)
         async with limiter.place("a", Cost(tokens=60)) as place:
             place.settle(Cost(tokens=10))
             place.settle(Cost(tokens=99))  # only the first time counts
@@ -83,7 +83,7 @@ def test_tokens_a_minute_are_corrected_by_what_was_used():
 
 def test_agents_take_turns_and_nobody_overtakes():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(calls=1), 1000.0)
+        limiter = Limiter("openai", ProviderLimits(calls=1), 1000.0)
         log: list[Any] = []
         calls = [call(limiter, "greedy", log) for _ in range(6)]
         calls += [call(limiter, "one", log), call(limiter, "two", log), call(limiter, "two", log)]
@@ -101,7 +101,7 @@ def test_agents_take_turns_and_nobody_overtakes():
 
 def test_within_an_agent_the_order_is_kept():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(calls=1), 1000.0)
+        limiter = Limiter("openai", ProviderLimits(calls=1), 1000.0)
         order: list[int] = []
 
         async def numbered(number: int) -> None:
@@ -117,7 +117,7 @@ def test_within_an_agent_the_order_is_kept():
 
 def test_waiting_is_bounded_and_names_the_limit():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(calls=1), 30.0)
+        limiter = Limiter("openai", ProviderLimits(calls=1), 30.0)
         log: list[Any] = []
         first = asyncio.ensure_future(call(limiter, "a", log, 100.0))
         await asyncio.sleep(0)
@@ -133,7 +133,7 @@ def test_waiting_is_bounded_and_names_the_limit():
 
 def test_what_cannot_fit_in_time_is_refused_at_once():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(requests=1, dollars=1.0), 30.0)
+        limiter = Limiter("openai", ProviderLimits(requests=1, dollars=1.0), 30.0)
         async with limiter.place("a", Cost()):
             pass
         with pytest.raises(Overloaded, match="1 requests a minute") as caught:
@@ -152,7 +152,7 @@ def test_what_cannot_fit_in_time_is_refused_at_once():
 
 def test_money_spent_before_a_restart_is_remembered():
     async def main() -> None:
-        limiter = Limiter("openai", Bounds(dollars=1.0), 30.0)
+        limiter = Limiter("openai", ProviderLimits(dollars=1.0), 30.0)
         limiter.remember(600_000, 20 * 3600)
         limiter.remember(400_000, 3600)
         with pytest.raises(Overloaded, match="dollars") as caught:
@@ -168,7 +168,7 @@ def test_money_spent_before_a_restart_is_remembered():
 def test_cancelled_callers_leave_nothing_behind(seed: int):
     async def main() -> None:
         rng = random.Random(seed)
-        limiter = Limiter("openai", Bounds(calls=2, tokens=50), 500.0)
+        limiter = Limiter("openai", ProviderLimits(calls=2, tokens=50), 500.0)
         log: list[Any] = []
         tasks = [
             asyncio.ensure_future(call(limiter, f"agent {rng.randrange(4)}", log, rng.random(), Cost(rng.randrange(9))))
@@ -215,22 +215,24 @@ class _Scripted(DemoProvider):
             self.running -= 1
 
 
-LIMITS = Limits(attempts=3, total_s=600, backoff_s=4.0)
+LIMITS = RetryLimits(attempts=3, total_s=600, backoff_s=4.0)
 BUSY = ModelError(ModelFault.rate_limit, "busy", retry_after_s=10)
 
 
-def bounded(inner: _Scripted, bounds: Bounds, prices: dict[str, Price] | None = None, wait_s: float = 30.0) -> Bounded:
-    return Bounded(inner, Limiter("openai", bounds, wait_s), LIMITS, Prices(prices or {}), random.Random(1))
+def bounded(
+    inner: _Scripted, bounds: ProviderLimits, prices: dict[str, Price] | None = None, wait_s: float = 30.0
+) -> LimitedProvider:
+    return LimitedProvider(inner, Limiter("openai", bounds, wait_s), LIMITS, Prices(prices or {}), random.Random(1))
 
 
-async def ask(provider: Bounded, agent: str = "a", **fields: Any) -> list[Event]:
+async def ask(provider: LimitedProvider, agent: str = "a", **fields: Any) -> list[Event]:
     return [event async for event in provider.stream(asking(user=agent, **fields))]
 
 
 def test_a_retry_is_a_request_and_holds_no_place_while_it_pauses():
     async def main() -> None:
         inner = _Scripted(BUSY, Usage(5, 5, 10))
-        provider = bounded(inner, Bounds(calls=1, requests=3))
+        provider = bounded(inner, ProviderLimits(calls=1, requests=3))
         first = asyncio.ensure_future(ask(provider, "a"))
         await asyncio.sleep(1.5)
         assert (await ask(provider, "b"))[-1].content == (Text("hi"),)  # in the pause of the other
@@ -248,7 +250,7 @@ def test_a_retry_is_a_request_and_holds_no_place_while_it_pauses():
 def test_no_room_is_not_tried_again():
     async def main() -> None:
         inner = _Scripted(Usage(5, 5, 10))
-        provider = bounded(inner, Bounds(calls=1), wait_s=0.25)
+        provider = bounded(inner, ProviderLimits(calls=1), wait_s=0.25)
         first = asyncio.ensure_future(ask(provider, "a"))
         await asyncio.sleep(0)
         with pytest.raises(ModelError, match="1 calls at once"):
@@ -262,7 +264,7 @@ def test_no_room_is_not_tried_again():
 def test_money_is_counted_by_price():
     async def main() -> None:
         inner = _Scripted(Usage(100_000, 50_000, 150_000))
-        provider = bounded(inner, Bounds(dollars=1.5), {"openai/gpt-4o-mini": Price(2.5, 10.0)})
+        provider = bounded(inner, ProviderLimits(dollars=1.5), {"openai/gpt-4o-mini": Price(2.5, 10.0)})
         await ask(provider)  # 0.25 + 0.50 dollars
         await ask(provider)
         with pytest.raises(ModelError, match=r"1\.5 dollars a day"):
@@ -278,7 +280,7 @@ def test_money_is_counted_by_price():
 def test_tokens_count_by_the_server_and_a_refused_call_costs_nothing():
     async def main() -> None:
         inner = _Scripted(ModelError(ModelFault.bad_request, "no"), Usage(10, 980, 990), Usage(1, 1, 2))
-        provider = bounded(inner, Bounds(tokens=1000))
+        provider = bounded(inner, ProviderLimits(tokens=1000))
         with pytest.raises(ModelError, match="no"):
             await ask(provider, text="x" * 3600)
         await ask(provider, text="x" * 3600)
@@ -293,7 +295,7 @@ def test_money_cannot_be_limited_without_a_price():
     unpriced = _Scripted()
     unpriced.name = "xai"
     with pytest.raises(ConfigurationError, match="no price of its models is known; set KELPIE_MODEL_PRICES"):
-        bounded(unpriced, Bounds(dollars=1.0), {"groq/*": Price(1, 1)})
+        bounded(unpriced, ProviderLimits(dollars=1.0), {"groq/*": Price(1, 1)})
 
 
 def test_a_call_that_never_ends_is_given_up_and_its_place_is_free():
@@ -303,7 +305,7 @@ def test_a_call_that_never_ends_is_given_up_and_its_place_is_free():
             await asyncio.sleep(10_000)
 
     async def main() -> None:
-        provider = bounded(Stuck(), Bounds(calls=1))
+        provider = bounded(Stuck(), ProviderLimits(calls=1))
         with pytest.raises(ModelError) as caught:
             await ask(provider)
         assert (caught.value.kind, now()) == (ModelFault.timeout, 600)

@@ -15,7 +15,7 @@ from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import Event
-from kelpie.llm.provider.retry import RETRIED, Limits, Patience, pause_before, retried, retry_after_s
+from kelpie.llm.provider.retry import RETRIED, RetryLimits, RetryPolicy, pause_before, retried, retry_after_s
 from tests.llm.fakes import TransportHttp, asking, chunk, completion, world
 
 
@@ -52,7 +52,7 @@ def now() -> float:
 Answer = Callable[[httpx.Request], Coroutine[Any, Any, httpx.Response]]
 
 
-async def asked(answer: Answer, limits: Limits, deltas: bool = False) -> list[Event]:
+async def asked(answer: Answer, limits: RetryLimits, deltas: bool = False) -> list[Event]:
     http = TransportHttp(httpx.MockTransport(answer))
     chat = OpenAIChat(world(http), Endpoint("openai", "http://provider/v1", "sk-test"), limits)
     return [event async for event in chat.stream(asking(deltas=deltas))]
@@ -67,7 +67,7 @@ def test_a_rate_limit_is_waited_out_as_long_as_the_provider_asks():
             return httpx.Response(429, headers={"Retry-After": "7"}, json={"error": {"message": "slow down"}})
         return httpx.Response(200, json=completion({"content": "Hi."}))
 
-    in_virtual_time(lambda: asked(answer, Limits()))
+    in_virtual_time(lambda: asked(answer, RetryLimits()))
     assert len(times) == 2
     assert times[1] - times[0] == pytest.approx(7, abs=0.01)
 
@@ -81,7 +81,7 @@ def test_without_retry_after_the_pauses_double_with_jitter_and_follow_the_seed()
             return httpx.Response(500, json={"error": {"message": "boom"}})
 
         with pytest.raises(ModelError):
-            in_virtual_time(lambda: asked(answer, Limits(attempts=5, backoff_s=1)))
+            in_virtual_time(lambda: asked(answer, RetryLimits(attempts=5, backoff_s=1)))
         return [after - before for before, after in pairwise(times)]
 
     pauses = run()
@@ -100,7 +100,7 @@ def test_a_stream_that_does_not_begin_is_asked_for_again():
             await asyncio.sleep(1000)
         return await streaming((0, data(chunk({"content": "Hi."}, "stop"))))(request)
 
-    given = in_virtual_time(lambda: asked(answer, Limits(first_byte_s=50), deltas=True))
+    given = in_virtual_time(lambda: asked(answer, RetryLimits(first_byte_s=50), deltas=True))
     assert len(given) == 2
     assert 50 < times[1] < 52
 
@@ -112,7 +112,7 @@ def test_the_time_for_all_attempts_is_bounded():
 
     async def main() -> tuple[ModelError, float]:
         with pytest.raises(ModelError) as caught:
-            await asked(answer, Limits(attempts=100, total_s=100, backoff_s=1))
+            await asked(answer, RetryLimits(attempts=100, total_s=100, backoff_s=1))
         return caught.value, now()
 
     error, ended = in_virtual_time(main)
@@ -127,7 +127,7 @@ def test_no_pause_is_begun_that_cannot_end_in_time():
 
     async def main() -> tuple[ModelError, float]:
         with pytest.raises(ModelError) as caught:
-            await asked(answer, Limits(total_s=20))
+            await asked(answer, RetryLimits(total_s=20))
         return caught.value, now()
 
     error, ended = in_virtual_time(main)
@@ -157,7 +157,7 @@ def data(value: dict[str, Any]) -> bytes:
 
 
 def test_keep_alives_hold_a_thinking_model_alive_and_silence_does_not():
-    limits = Limits(attempts=1, total_s=1000, first_byte_s=10, idle_s=30)
+    limits = RetryLimits(attempts=1, total_s=1000, first_byte_s=10, idle_s=30)
     alive = [(25.0, b": still thinking\n\n")] * 4
     last = data(chunk({"content": "Hi."}, "stop")) + b"data: [DONE]\n\n"
     given = in_virtual_time(lambda: asked(streaming(*alive, (25, last)), limits, deltas=True))
@@ -179,7 +179,7 @@ def test_a_slow_caller_does_not_use_up_the_providers_time():
 
     async def main() -> int:
         http = TransportHttp(httpx.MockTransport(streaming(*words, end)))
-        limits = Limits(attempts=1, total_s=1000, first_byte_s=5, idle_s=5)
+        limits = RetryLimits(attempts=1, total_s=1000, first_byte_s=5, idle_s=5)
         chat = OpenAIChat(world(http), Endpoint("openai", "http://provider/v1"), limits)
         count = 0
         async for _ in chat.stream(asking(deltas=True)):
@@ -191,7 +191,7 @@ def test_a_slow_caller_does_not_use_up_the_providers_time():
 
 
 def test_the_pause_never_undercuts_the_provider_and_never_exceeds_the_cap():
-    limits = Limits(backoff_s=1, backoff_s_max=8, retry_after_s_max=60)
+    limits = RetryLimits(backoff_s=1, backoff_s_max=8, retry_after_s_max=60)
     rng = random.Random(1)
 
     def failed(after: float | None) -> ModelError:
@@ -226,7 +226,7 @@ def attempts_with(error: ModelError, told: int) -> tuple[int, list[int]]:
     made = 0
     got: list[int] = []
 
-    async def attempt(_: Patience) -> AsyncGenerator[int, None]:
+    async def attempt(_: RetryPolicy) -> AsyncGenerator[int, None]:
         nonlocal made
         made += 1
         for number in range(told):
@@ -234,7 +234,7 @@ def attempts_with(error: ModelError, told: int) -> tuple[int, list[int]]:
         raise error
 
     async def main() -> None:
-        async for number in retried(attempt, replace(Limits(), attempts=3), random.Random(1)):
+        async for number in retried(attempt, replace(RetryLimits(), attempts=3), random.Random(1)):
             got.append(number)
 
     with pytest.raises(ModelError):

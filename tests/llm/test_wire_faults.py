@@ -12,7 +12,7 @@ from kelpie.core.conversations.messages import Reasoning, Role, Text
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import Event, Provider, Reply, Request, TextDelta
-from kelpie.llm.provider.retry import Limits
+from kelpie.llm.provider.retry import RetryLimits
 from kelpie.llm.routing import provider_kinds
 from tests.llm.fakes import EAGER, Behaviour, Fake, answer, asking, events, fake, message, said, silence, world
 from tests.llm.shapes import framed, load
@@ -84,7 +84,7 @@ def wire(request: pytest.FixtureRequest) -> Wire:
 
 
 @asynccontextmanager
-async def provider(wire: Wire, made: Fake, limits: Limits) -> AsyncIterator[Provider]:
+async def provider(wire: Wire, made: Fake, limits: RetryLimits) -> AsyncIterator[Provider]:
     made_one = provider_kinds.make(wire.kind, world(), wire.endpoint(made.url), limits)
     try:
         yield made_one

@@ -8,21 +8,21 @@ import pytest
 from _pytest.outcomes import Failed
 from sqlalchemy import select, true
 
-from kelpie.agent.resources.message_search import Recall
+from kelpie.agent.resources.message_search import MessageSearcher
 from kelpie.core.conversations.messages import MessageQuery, MessageSearch
 from kelpie.core.errors import NotFound
 from kelpie.core.memory.passages import ArchiveQuery, PassageQuery
 from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
 from kelpie.memory.archives import Archives
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.storage.archives import passage_search
 from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.conversations import message_search
 from kelpie.storage.tables import archives as archive_table
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.calls.interface import CallContext
-from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.world.world import World
 from tests.memory.town import MODEL, Inhabitant, Town, vector_of
 from tests.tools.workshop import NOW
@@ -46,8 +46,8 @@ class Walk:
 
     def __init__(self, world: World, town: Town) -> None:
         self.world, self.town = world, town
-        self.meaning = Meaning(Embedder(), Settings(default_embedding=MODEL))  # type: ignore[arg-type]
-        self.foresight = Foresight(world.database, self.meaning)
+        self.meaning = Embeddings(Embedder(), Settings(default_embedding=MODEL))  # type: ignore[arg-type]
+        self.foresight = Precompute(world.database, self.meaning)
         self.seen = 0
 
     def saw(self, texts: list[str], allowed: set[int], *what: Any) -> None:
@@ -57,7 +57,7 @@ class Walk:
         """What a person of its organisation can look for."""
         rng, own = self.town.rng, self.town.of_organization(one.agent.organization_id)
         archives = Archives(self.world, Embedder(), self.meaning, one.caller)  # type: ignore[arg-type]
-        messages = Recall(self.world, self.meaning, one.caller)
+        messages = MessageSearcher(self.world, self.meaning, one.caller)
         words, mode, page = self.town.hostile(), rng.choice(MODES), Page(limit=5)
         tags = tuple(self.town.hostile().split(" ")[:2]) if rng.random() < 0.3 else ()
         query = PassageQuery(words, 20, tags=tags, mode=mode)
@@ -85,7 +85,7 @@ class Walk:
         ):
             with pytest.raises(NotFound):
                 await attempt
-        messages = Recall(self.world, self.meaning, one.caller)
+        messages = MessageSearcher(self.world, self.meaning, one.caller)
         for mode in MODES:
             assert (await messages.search(MessageSearch("secret", 5, other.agent.id, mode=mode))).found == []
 
@@ -117,7 +117,7 @@ class Walk:
         """Agents look more often than people do: theirs are the cheaper looks."""
         for place, one in enumerate(self.town.rng.sample(self.town.people, count)):
             if place % LOOKS_OF_AGENTS == 0:
-                await self.doors(one)
+                await self.api(one)
             await self.trespass(one)
             await self.tools(one)
         return self.seen

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kelpie.memory import search_slots
-from kelpie.memory.search_slots import Looking
+from kelpie.memory.search_slots import SearchSlots
 
 DEADLINE_S = 30.0
 FOR_EVER_S = 3600.0
@@ -14,11 +14,11 @@ FOR_EVER_S = 3600.0
 class Search:
     """One that has a place until it is told to end."""
 
-    def __init__(self, places: Looking) -> None:
+    def __init__(self, places: SearchSlots) -> None:
         self.begun, self.end = asyncio.Event(), asyncio.Event()
         self.task = asyncio.create_task(self._run(places))
 
-    async def _run(self, places: Looking) -> None:
+    async def _run(self, places: SearchSlots) -> None:
         async with places.place():
             self.begun.set()
             await self.end.wait()
@@ -41,7 +41,7 @@ async def settled() -> None:
 
 async def test_the_next_begins_when_the_one_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_slots, "LONG_S", FOR_EVER_S)
-    places = Looking()
+    places = SearchSlots()
     searches = [Search(places) for _ in range(4)]
     for at, search in enumerate(searches):
         await search.begins()
@@ -52,7 +52,7 @@ async def test_the_next_begins_when_the_one_before_has_ended(monkeypatch: pytest
 
 async def test_one_more_begins_beside_a_search_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_slots, "LONG_S", 0.001)
-    places = Looking()
+    places = SearchSlots()
     long, *others = [Search(places) for _ in range(4)]
     for at, search in enumerate(others):
         await search.begins()
@@ -64,7 +64,7 @@ async def test_one_more_begins_beside_a_search_that_takes_long(monkeypatch: pyte
 
 async def test_who_goes_while_waiting_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_slots, "LONG_S", FOR_EVER_S)
-    places = Looking()
+    places = SearchSlots()
     first, *waiting = [Search(places) for _ in range(4)]
     await first.begins()
     for each in waiting:

@@ -14,7 +14,7 @@ from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.memory.passages import NewPassage, PassageQuery
 from kelpie.core.settings.settings import Settings
 from kelpie.memory import embeddings
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from tests.agent import meaningful
 from tests.agent.meaningful import MeaningfulHouse
 
@@ -41,7 +41,7 @@ async def test_models_are_asked_at_once_and_one_that_hangs_keeps_nothing_from_th
 ) -> None:
     monkeypatch.setattr(embeddings, "LOOK_S", 0.5)
     models: Any = Slow(3)
-    meant = await Meaning(models, Settings()).of_query(["one", "hangs", "two", "one", None], "text")
+    meant = await Embeddings(models, Settings()).of_query(["one", "hangs", "two", "one", None], "text")
     assert list(meant.by_model("text")) == ["one", "two"]
     assert meant.lacking is not None and "hangs did not answer" in meant.lacking
 
@@ -51,7 +51,7 @@ async def test_a_model_that_gives_other_vectors_under_its_name_costs_the_meaning
 ) -> None:
     house: Any = await MeaningfulHouse(tmp_path / "kelpie.db").start()
     try:
-        agent, archives = await house.agent(), house.kelpie.doors(DEFAULT_CALLER).archives
+        agent, archives = await house.agent(), house.kelpie.api(DEFAULT_CALLER).archives
         await archives.remember(agent, NewPassage("a cat"))
         monkeypatch.setattr(meaningful, "DIMENSIONS", 32)
         for _ in range(2):
@@ -68,7 +68,7 @@ async def test_nothing_is_embedded_for_an_agent_of_somebody_else(tmp_path: Path)
     try:
         agent = await house.agent()
         with pytest.raises(NotFound):
-            await house.kelpie.doors(STRANGER).archives.remember(agent, NewPassage("of a stranger"))
+            await house.kelpie.api(STRANGER).archives.remember(agent, NewPassage("of a stranger"))
         assert "of a stranger" not in house.model.embedded
     finally:
         await house.stop()

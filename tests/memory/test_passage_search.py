@@ -8,7 +8,7 @@ from kelpie.core.access.callers import DEFAULT_CALLER
 from kelpie.core.memory.passages import PassageQuery
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.memory.passage_search import search
 from kelpie.world.database import Database, Tx
 
@@ -28,7 +28,7 @@ class Counting:
 
 
 async def test_searches_leave_readers_to_others() -> None:
-    database, meaning = Counting(), Meaning(cast("Models", None), Settings())
+    database, meaning = Counting(), Embeddings(cast("Models", None), Settings())
     organization, query = DEFAULT_CALLER.organization_id, PassageQuery("fox", 10, mode="fts")
     await asyncio.gather(*(search(cast("Database", database), meaning, organization, None, query) for _ in range(20)))
     assert (database.all, database.most) == (20, 1)

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from kelpie.core.search_hits import SearchMode
 from kelpie.search import items
-from kelpie.search.items import Item, Wanted
+from kelpie.search.items import Item, ItemQuery
 from kelpie.search.vector_search import Nearest, vector
 from kelpie.storage import schema
 from kelpie.world.embedding.minilm import MiniLm
@@ -66,7 +66,7 @@ class Shelf:
 
     async def find(self, query: str, mode: SearchMode, limit: int = 10) -> list[str]:
         (values,) = await self._model.embed([query])
-        wanted = Wanted(query, limit, mode, {MODEL: vector(MODEL, values)})
+        wanted = ItemQuery(query, limit, mode, {MODEL: vector(MODEL, values)})
         near = items.nearest(self._tx, self._finder, "passage", {"shelf": MODEL}, wanted, None)
         return [hit.id for hit in items.find(self._tx, "passage", "shelf", wanted, None, near)]
 

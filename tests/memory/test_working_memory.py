@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from kelpie.agent.maintenance.cleanup import Upkeep
+from kelpie.agent.maintenance.cleanup import Cleanup
 from kelpie.core.access.callers import Caller
 from kelpie.core.errors import Conflict, InvalidInput, NotFound
 from kelpie.core.ids import OrganizationId, UserId
-from kelpie.core.memory.working_memory import Append, Entry, EntryQuery, Increment, Merge
+from kelpie.core.memory.working_memory import Append, EntryQuery, Increment, Merge, WorkingMemoryEntry
 from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
 from kelpie.memory.working_memory import WorkingMemory
@@ -64,10 +64,14 @@ async def stored(world: World) -> list[Any]:
 @pytest.mark.parametrize("value", [None, False, 0, 1.5, "", "ünï\u2028", [], {"a": [1, {"b": None}]}, 2**63 - 1])
 async def test_what_is_set_is_read_back(memory: WorkingMemory, clock: Clock, value: Any) -> None:
     made = await memory.put(ANN, "a/b", value)
-    assert made == await memory.get(ANN, "a/b") == Entry("a/b", value, 1, NOW, NOW, None)
+    assert made == await memory.get(ANN, "a/b") == WorkingMemoryEntry("a/b", value, 1, NOW, NOW, None)
     clock.at += SECOND
     again = await memory.put(ANN, "a/b", "new", 5)
-    assert again == await memory.get(ANN, "a/b") == Entry("a/b", "new", 2, NOW, NOW + SECOND, NOW + 6 * SECOND)
+    assert (
+        again
+        == await memory.get(ANN, "a/b")
+        == WorkingMemoryEntry("a/b", "new", 2, NOW, NOW + SECOND, NOW + 6 * SECOND)
+    )
     assert await memory.delete(ANN, "a/b") == again
     for gone in (memory.get(ANN, "a/b"), memory.delete(ANN, "a/b"), memory.update(ANN, "a/b", None, 1)):
         with pytest.raises(NotFound):
@@ -127,7 +131,7 @@ async def test_a_clock_that_goes_back_revives_nothing(
         case "put another":
             await memory.put(ANN, "other", 1)
         case _:
-            await Upkeep(world, 1.0).sweep()
+            await Cleanup(world, 1.0).sweep()
     clock.at = NOW
     with pytest.raises(NotFound):
         await memory.get(ANN, "k")
@@ -142,7 +146,7 @@ async def test_upkeep_sweeps_all_that_is_over_and_nothing_else(
     await memory.put(BEN, "later", 1, 100)
     await memory.put(BEN, "never", 1)
     clock.at += SECOND
-    await Upkeep(world, 1.0).sweep()
+    await Cleanup(world, 1.0).sweep()
     assert sorted(await stored(world)) == [(BEN, "later"), (BEN, "never")]
 
 
@@ -180,7 +184,7 @@ async def test_of_many_who_count_at_once_nobody_is_lost(memory: WorkingMemory) -
     outcomes = await asyncio.gather(
         *(memory.put(ANN, "won", number, if_version=0) for number in range(20)), return_exceptions=True
     )
-    assert sum(isinstance(each, Entry) for each in outcomes) == 1
+    assert sum(isinstance(each, WorkingMemoryEntry) for each in outcomes) == 1
 
 
 async def test_a_change_keeps_the_end_unless_it_says_otherwise(memory: WorkingMemory, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import Runner
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 from kelpie.world.clock import SystemClock
 
 
@@ -17,7 +17,7 @@ async def cells(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bubbl
     kept = tmp_path_factory.getbasetemp() / "isolation.json"  # the walls are proven once, not for every test
     found = BubblewrapCells(kept=kept)
     try:
-        cell = await found.start(Plan(Runner.command))
+        cell = await found.start(CellPlan(Runner.command))
     except SandboxUnavailable as error:
         pytest.skip(str(error))
     await cell.kill()

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement
-from kelpie.sandbox.port import Job, Mount, Runner
+from kelpie.sandbox.port import Mount, Runner, SandboxJob
 
 # Tells how many processes it could start.
 FORKS = """
@@ -22,14 +22,14 @@ def tool():
 """
 
 
-def script(source: str, most: Confinement = DEFAULT_CONFINEMENT, mounts: tuple[Mount, ...] = ()) -> Job:
-    return Job(Runner.python, json.dumps({"source": source}).encode(), confinement=most, mounts=mounts)
+def script(source: str, most: Confinement = DEFAULT_CONFINEMENT, mounts: tuple[Mount, ...] = ()) -> SandboxJob:
+    return SandboxJob(Runner.python, json.dumps({"source": source}).encode(), confinement=most, mounts=mounts)
 
 
-def function(source: str, name: str = "tool", most: Confinement = DEFAULT_CONFINEMENT, **arguments: Any) -> Job:
+def function(source: str, name: str = "tool", most: Confinement = DEFAULT_CONFINEMENT, **arguments: Any) -> SandboxJob:
     told = {"source": source, "function": name, "arguments": arguments, "agent_state": None}
-    return Job(Runner.python, json.dumps(told).encode(), confinement=most)
+    return SandboxJob(Runner.python, json.dumps(told).encode(), confinement=most)
 
 
-def command(*argv: str, stdin: str = "", most: Confinement = DEFAULT_CONFINEMENT) -> Job:
-    return Job(Runner.command, json.dumps({"argv": argv, "stdin": stdin}).encode(), confinement=most)
+def command(*argv: str, stdin: str = "", most: Confinement = DEFAULT_CONFINEMENT) -> SandboxJob:
+    return SandboxJob(Runner.command, json.dumps({"argv": argv, "stdin": stdin}).encode(), confinement=most)

@@ -7,16 +7,16 @@ import shutil
 import sys
 
 from kelpie.core.tools.confinement import Confinement, Mount, Runner
-from kelpie.sandbox.port import Job
+from kelpie.sandbox.port import SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import FORKS, command, function, script
 
 
-def node(body: str) -> Job:
+def node(body: str) -> SandboxJob:
     told = {"source": f"function tool() {{ {body} }}", "function": "tool", "arguments": {}, "order": []}
-    return Job(Runner.node, json.dumps(told).encode(), confinement=Confinement(wall_s=20))
+    return SandboxJob(Runner.node, json.dumps(told).encode(), confinement=Confinement(wall_s=20))
 
 
 async def main() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
-from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
+from kelpie.sandbox.port import How, JobResult, Mount, Runner, SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.cells.users import CellUsers
@@ -51,7 +51,7 @@ class Attacked:
         # The kernel counts no processes of root.
         self.counted = cells.has_groups or os.getuid() != 0 or isinstance(cells.users, CellUsers)
 
-    async def by(self, job: Job) -> Ended:
+    async def by(self, job: SandboxJob) -> JobResult:
         ended = await self._sandbox.run(replace(job, confinement=job.confinement))
         after = await self._sandbox.run(function("def tool(word): return word", word="next"))
         assert after.result is not None and json.loads(after.result)["value"] == "next"
@@ -445,5 +445,5 @@ async def test_arguments_are_data(attacked: Attacked) -> None:
     source = "def tool(text, **others): return [text, sorted(others), __import__('os').listdir('/tmp')]"
     told = await attacked.told_by(source, text=nasty, **{"__class__": 1, "a b": 2})
     assert told == [nasty, ["__class__", "a b"], []]
-    ended = await attacked.by(Job(Runner.command, json.dumps({"argv": ["echo", "$(id)", "; id"]}).encode()))
+    ended = await attacked.by(SandboxJob(Runner.command, json.dumps({"argv": ["echo", "$(id)", "; id"]}).encode()))
     assert ended.stdout == b"$(id) ; id\n"

@@ -17,7 +17,7 @@ from kelpie.core.ids import DEFAULT_ORGANIZATION, AgentId
 from kelpie.core.permissions.quotas import Quota
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.tools.builtin import BUILTINS
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext, ExternalTool, Outcome
 from kelpie.tools.code import workspace as workspace_module
 from kelpie.tools.code.filesystem import Filesystem
@@ -60,7 +60,7 @@ class Bench:
 async def bench(cells: BubblewrapCells, tmp_path: Path) -> AsyncIterator[Bench]:
     clock = SystemClock()
     passports, sandbox = Passports(RandomIds(), clock), ProcessSandbox(cells, clock)
-    callback, workspaces = Callback(passports, clock), DirectoryWorkspaces(tmp_path)
+    callback, workspaces = ApiCallback(passports, clock), DirectoryWorkspaces(tmp_path)
     workspace = Workspace(workspaces, 1)
     tools: dict[str, ExternalTool] = {
         "run_code": CodeRunner(sandbox, callback, Environments(None)).run_code,
@@ -148,7 +148,7 @@ async def test_nothing_is_run_for_empty_code_or_without_a_sandbox(bench: Bench) 
         await bench("run_code", code=" \n")
     with pytest.raises(ToolError, match="empty"):
         await bench("shell", command="")
-    none = CodeRunner(None, Callback(bench.passports, SystemClock()), Environments(None)).run_code
+    none = CodeRunner(None, ApiCallback(bench.passports, SystemClock()), Environments(None)).run_code
     with pytest.raises(SandboxUnavailable, match="no sandbox"):
         await replace(bench, tools={"run_code": none})("run_code", code="print(1)")
 

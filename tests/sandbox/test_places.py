@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.sandbox.slots import Places
+from kelpie.sandbox.slots import JobSlots
 
 DEADLINE_S = 60.0
 
 
 async def test_code_that_is_called_by_code_finds_a_place_though_callers_hold_all_others() -> None:
-    places = Places(2, 1)
+    places = JobSlots(2, 1)
     async with asyncio.timeout(DEADLINE_S):
         for level in (0, 0, 1, 2, 16):
             await places.take(level)

@@ -8,17 +8,17 @@ import pytest
 from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.core.tools.confinement import Mount, Runner
 from kelpie.sandbox.pool import PLANS_MAX, WARM_PER_PLAN, Pool
-from kelpie.sandbox.port import Meter
+from kelpie.sandbox.port import UsageMeter
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.cells.port import Doors, Left, Order, Plan
+from kelpie.world.cells.port import CellPlan, CellSockets, Left, Order
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import script
 
-PYTHON, NODE, COMMAND = Plan(Runner.python), Plan(Runner.node), Plan(Runner.command)
+PYTHON, NODE, COMMAND = CellPlan(Runner.python), CellPlan(Runner.node), CellPlan(Runner.command)
 
 
 class PlainCell:
-    doors: Doors | None = None
+    doors: CellSockets | None = None
 
     def __init__(self, cells: "PlainCells") -> None:
         self.alive = True
@@ -40,13 +40,13 @@ class PlainCell:
 @dataclass
 class PlainCells:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
-    started: list[tuple[Plan, PlainCell]] = field(default_factory=list)
+    started: list[tuple[CellPlan, PlainCell]] = field(default_factory=list)
     failing: bool = False
     closed: bool = False
     lacking: str | None = None
     unbounded: str | None = None
 
-    async def start(self, plan: Plan) -> PlainCell:
+    async def start(self, plan: CellPlan) -> PlainCell:
         await asyncio.sleep(0)
         if self.failing:
             raise SandboxUnavailable("nothing here can hold code")
@@ -108,7 +108,7 @@ async def test_what_was_wanted_longest_ago_gives_way() -> None:
 async def test_cells_that_mount_something_writable_do_not_wait() -> None:
     cells = PlainCells()
     pool = Pool(cells, 4)
-    await pool.take(Plan(Runner.python, (Mount("/workspace", "/data", writable=True),)))
+    await pool.take(CellPlan(Runner.python, (Mount("/workspace", "/data", writable=True),)))
     assert pool._refill is None and len(cells.started) == 1
     await pool.close()
 
@@ -133,7 +133,7 @@ async def test_what_a_job_had_taken_is_known_when_it_is_broken_off(monkeypatch: 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert job.meter == Meter(7, 9)
+    assert job.meter == UsageMeter(7, 9)
     await sandbox.settled()
 
 
@@ -161,6 +161,6 @@ async def test_plans_that_nobody_wants_again_are_forgotten() -> None:
     for warm_max in (0, 2):
         pool = Pool(PlainCells(), warm_max)
         for number in range(3 * PLANS_MAX):
-            await (await pool.take(Plan(Runner.python, scratch_bytes=number))).kill()
+            await (await pool.take(CellPlan(Runner.python, scratch_bytes=number))).kill()
         assert len(pool._warm) <= PLANS_MAX + 2
         await pool.close()

@@ -16,13 +16,13 @@ import pytest
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import MEGABYTE, Confinement, Isolation
-from kelpie.sandbox.port import Ended, How, Job, Mount, Runner
+from kelpie.sandbox.port import How, JobResult, Mount, Runner, SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells import bubblewrap
 from kelpie.world.cells.bubblewrap import START_S, BubblewrapCells
 from kelpie.world.cells.bubblewrap_cell import Hold
 from kelpie.world.cells.launch import walled
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 from kelpie.world.cells.users import NoUsers
 from kelpie.world.clock import SystemClock
 from kelpie.world.egress.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, Served, socket_of
@@ -30,7 +30,7 @@ from kelpie.world.isolation.control_group import ControlGroups
 from tests.sandbox.jobs import command, function, script
 
 
-def answer(ended: Ended) -> dict[str, Any]:
+def answer(ended: JobResult) -> dict[str, Any]:
     assert ended.how is How.finished and ended.result is not None, ended
     return json.loads(ended.result)
 
@@ -175,9 +175,9 @@ class _Closing:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSandbox) -> None:
-    def job(source: str, name: str | None = None, **arguments: Any) -> Job:
+    def job(source: str, name: str | None = None, **arguments: Any) -> SandboxJob:
         told = {"source": source, "function": name, "arguments": arguments, "order": ["b", "a"]}
-        return Job(Runner.node, json.dumps(told).encode(), env={"GREETING": "hello"})
+        return SandboxJob(Runner.node, json.dumps(told).encode(), env={"GREETING": "hello"})
 
     source = "async function tool(b, a) { console.log(process.env.GREETING); return { difference: a - b } }"
     ended = await sandbox.run(job(source, "tool", a=1, b=2))
@@ -194,7 +194,7 @@ async def test_every_runner_is_held_by_the_same_limits(sandbox: ProcessSandbox) 
     show = json.dumps({"source": "console.log(require('fs').readFileSync('/proc/self/limits', 'utf8'))"}).encode()
     most = Confinement(wall_s=10)
     python = await sandbox.run(script("print(open('/proc/self/limits').read())", most))
-    node = await sandbox.run(Job(Runner.node, show, confinement=most))
+    node = await sandbox.run(SandboxJob(Runner.node, show, confinement=most))
     plain = await sandbox.run(command("cat", "/proc/self/limits", most=most))
     bounds = [_bounds(ended.stdout.decode()) for ended in (python, node, plain)]
     assert bounds[0]["Max file size"] == 64 * MEGABYTE and bounds[0]["Max cpu time"] == 12
@@ -242,7 +242,7 @@ async def test_a_server_out_of_descriptors_says_so_and_keeps_nothing(cells: Bubb
     for highest in range(3, 300):
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest, usual[1]))
         try:
-            cell = await cells.start(Plan(Runner.command))
+            cell = await cells.start(CellPlan(Runner.command))
         except SandboxUnavailable:
             refused += 1
         else:
@@ -266,6 +266,6 @@ async def test_where_bubblewrap_works_by_itself_cells_start() -> None:
     if not works_by_itself():
         pytest.skip("bubblewrap is not installed, or may not make namespaces here")
     cells = BubblewrapCells()
-    cell = await cells.start(Plan(Runner.command))
+    cell = await cells.start(CellPlan(Runner.command))
     await cell.kill()
     await cells.close()

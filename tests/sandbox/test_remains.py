@@ -18,13 +18,13 @@ from kelpie.world.cells import bubblewrap, handshake, orphans
 from kelpie.world.cells.bubblewrap import START_S, BubblewrapCells
 from kelpie.world.cells.bubblewrap_cell import Hold
 from kelpie.world.cells.launch import walled
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 from kelpie.world.cells.users import FIRST
 from kelpie.world.isolation import seccomp
 from kelpie.world.isolation.control_group_search import NoGroups
 
 _SUBREAPER = 36  # prctl
-PLAN = Plan(Runner.command)
+PLAN = CellPlan(Runner.command)
 
 
 def _begun() -> Hold:

@@ -10,11 +10,11 @@ import pytest
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import Confinement, Mount, Runner
-from kelpie.sandbox.port import Ended, How
+from kelpie.sandbox.port import How, JobResult
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells import users as cell_users
 from kelpie.world.cells.bubblewrap import BubblewrapCells
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 from kelpie.world.cells.self_test import prove
 from kelpie.world.cells.users import CellUsers, NoUsers
 from kelpie.world.clock import SystemClock
@@ -22,7 +22,7 @@ from kelpie.world.isolation.control_group_search import NoGroups
 from tests.sandbox.jobs import FORKS, function, script
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has users to give to its cells")
-PLAN, LIMIT = Plan(Runner.command), 40
+PLAN, LIMIT = CellPlan(Runner.command), 40
 BOMB = """
 import os
 told = False
@@ -60,7 +60,7 @@ async def sandbox(root: BubblewrapCells) -> AsyncIterator[ProcessSandbox]:
     await found.close()
 
 
-def value(ended: Ended) -> object:
+def value(ended: JobResult) -> object:
     assert ended.result is not None, ended
     return json.loads(ended.result)["value"]
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select, true
 from kelpie.search.item_lookup import Only
 from kelpie.search.tables import search_items
 from kelpie.search.text import bm25, fulltext, segment_merge, unsealed_items
-from kelpie.search.text.unsealed_items import HeldLoose
+from kelpie.search.text.unsealed_items import CachedUnsealedItems
 from kelpie.storage import schema
 from kelpie.world.sqlite.connections import memory_connection
 from tests.search.reference import Reference
@@ -43,7 +43,7 @@ def found(tx: Connection, scope: str | None, query: str) -> dict[str, bool]:
 def test_whatever_changes_what_is_held_is_what_is_there(
     tx: Connection, seed: int, bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bm25, "_LOOSE", HeldLoose(bytes_max))
+    monkeypatch.setattr(bm25, "_LOOSE", CachedUnsealedItems(bytes_max))
     monkeypatch.setattr(unsealed_items, "AT_ONCE_MAX", 60)  # so that both ways of looking through are gone
     rng, plain = random.Random(seed), {scope: Reference() for scope in SCOPES}
     for step in range(150):
@@ -76,7 +76,7 @@ def test_whatever_changes_what_is_held_is_what_is_there(
 
 
 def test_only_what_came_since_is_read(tx: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    held, read = HeldLoose(), list[int]()
+    held, read = CachedUnsealedItems(), list[int]()
 
     def counted(rows: object, decoded: object = unsealed_items.decoded) -> object:
         read.append(len(rows))  # pyright: ignore[reportArgumentType]
@@ -116,7 +116,7 @@ def test_two_databases_do_not_mix(tx: Connection) -> None:
 
 
 def test_many_scopes_are_held_within_the_bound(tx: Connection) -> None:
-    held = HeldLoose(5000)
+    held = CachedUnsealedItems(5000)
     for n in range(200):
         fulltext.index_many(tx, "passage", f"scope{n}", {f"p{n}-{k}": "fox dog lamp" for k in range(5)})
     every = select(search_items.c.scope).distinct()

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from kelpie.search import items, scope_removal
-from kelpie.search.items import Item, Wanted
+from kelpie.search.items import Item, ItemQuery
 from kelpie.search.vector_rows import Vector
 from kelpie.search.vector_search import vector
 from kelpie.storage import schema
@@ -58,4 +58,4 @@ def test_a_large_scope_is_swept_in_pieces(tx: Connection) -> None:
     assert counts(tx) == {1}, "those of others stay"
     assert segments(tx) == 0
     scope_removal.sweep(tx)
-    assert [hit.id for hit in items.find(tx, "message", THEIRS, Wanted("fox", 10), None)] == ["t1"]
+    assert [hit.id for hit in items.find(tx, "message", THEIRS, ItemQuery("fox", 10), None)] == ["t1"]

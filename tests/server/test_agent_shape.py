@@ -7,7 +7,7 @@ from letta_client.types import AgentState, BlockResponse, EmbeddingModel, Model,
 from letta_client.types.agents import Run as SdkRun
 
 from kelpie.core.agents import agent as core
-from kelpie.core.agents.activation_state import State
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.agents.agent import ActivationStatus, Agent, AgentType, AgentView, ModelChoice, Secret, ToolRule
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import Run, RunStatus, StepStatus, StopReason
@@ -98,7 +98,7 @@ def test_a_full_agent_is_accepted_by_the_sdk() -> None:
         last_run_duration_ms=5,
         last_stop_reason=StopReason.end_turn,
     )
-    status = ActivationStatus(State.failed, "could not load", AT, 3, AT)
+    status = ActivationStatus(ActivationState.failed, "could not load", AT, 3, AT)
     view = AgentView(full, blocks=(BLOCK,), tools=(TOOL,), secrets=(SECRET,), status=status)
     found = agent_shape(view, KNOWN)
     state = AgentState.model_validate(found)

@@ -361,7 +361,7 @@ async def test_nobody_sees_the_archives_of_others(client: httpx.AsyncClient, kel
     agent_id, archive_id = AgentId(agent["id"]), ArchiveId(archive["id"])
     await client.patch(f"/v1/agents/{agent_id}/archives/attach/{archive_id}")
     (mine,) = (await client.post(f"/v1/agents/{agent_id}/archival-memory", json={"text": "apple"})).json()
-    before, theirs = await rows(kelpie), kelpie.doors(STRANGER).archives
+    before, theirs = await rows(kelpie), kelpie.api(STRANGER).archives
     own, _ = await theirs.create(NewArchive("theirs"))
     assert (own.organization_id, own.created_by_id) == (STRANGER.organization_id, STRANGER.user_id)
     page, query, passage = Page(), PassageQuery("apple"), PassageId(mine["id"])

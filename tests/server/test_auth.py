@@ -171,7 +171,7 @@ async def test_guessing_is_slowed_down_and_who_is_known_is_not(locked: Kelpie, d
 
 
 async def test_the_operator_acts_for_any_user_and_a_key_for_its_own(locked: Kelpie) -> None:
-    doors = locked.doors(DEFAULT_CALLER)
+    doors = locked.api(DEFAULT_CALLER)
     organization = await doors.organizations.create("acme")
     joe, ann = [await doors.users.create(name, organization.id) for name in ("joe", "ann")]
     key = await make_key(locked, user_id=joe.id)
@@ -194,7 +194,7 @@ async def test_the_operator_acts_for_any_user_and_a_key_for_its_own(locked: Kelp
 
 
 async def test_a_user_who_moves_or_goes_is_noticed_at_once(locked: Kelpie) -> None:
-    doors = locked.doors(DEFAULT_CALLER)
+    doors = locked.api(DEFAULT_CALLER)
     one, two = [await doors.organizations.create(name) for name in ("one", "two")]
     joe = await doors.users.create("joe", one.id)
     key = await make_key(locked, user_id=joe.id)

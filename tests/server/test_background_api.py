@@ -25,7 +25,7 @@ from kelpie.storage import tables
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs import runs
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.clock import SystemClock
 from kelpie.world.database import Tx
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
@@ -380,7 +380,7 @@ async def test_a_run_that_never_gets_to_its_end_is_given_up(
     client: httpx.AsyncClient, kelpie: Kelpie, agent: str, taken_up: int, status: str
 ) -> None:
     run = Run(kelpie.world.ids.new(RunId), AgentId(agent), RunStatus.created, kelpie.world.clock.now(), background=True)
-    given = Given((NewMessage(Role.user, (Text("hard"),)),), 5)
+    given = RunInput((NewMessage(Role.user, (Text("hard"),)),), 5)
 
     def write(tx: Tx) -> None:
         runs.open_run(tx, run, DEFAULT_CALLER.organization_id, given, NOBODY)

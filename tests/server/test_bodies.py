@@ -7,7 +7,7 @@ from letta_client.types import ProviderType
 from pydantic import ValidationError
 
 from kelpie.core.agents.agent import ToolRule
-from kelpie.core.conversations.messages import CallAnswer, Image, NewMessage, Role, Ruling, Text, ToolReturn
+from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, Image, NewMessage, Role, Text, ToolReturn
 from kelpie.core.errors import InvalidId, InvalidInput
 from kelpie.llm.routing.providers import ALL_OFFERS
 from kelpie.server.http.errors import Unprocessable
@@ -281,11 +281,14 @@ def test_answers_without_any_are_refused(message: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("message", "answer"),
     [
-        ({"approvals": [{"tool_call_id": "a", "approve": True}]}, Ruling("a", True)),
-        ({"type": "approval", "approve": False, "approval_request_id": "m", "reason": "no"}, Ruling("m", False, "no")),
+        ({"approvals": [{"tool_call_id": "a", "approve": True}]}, ApprovalDecision("a", True)),
+        (
+            {"type": "approval", "approve": False, "approval_request_id": "m", "reason": "no"},
+            ApprovalDecision("m", False, "no"),
+        ),
         (
             {"approvals": [{"tool_call_id": "a", "approve": True, "arguments": {"x": 1}}]},
-            Ruling("a", True, arguments='{"x":1}'),
+            ApprovalDecision("a", True, arguments='{"x":1}'),
         ),
         (
             {"tool_returns": [{"tool_call_id": "a", "tool_return": "r", "status": "error", "stdout": ["o"]}]},

@@ -13,13 +13,13 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from kelpie.core.conversations.agent_chain import HOPS_MAX, UNCHAINED, Chain
+from kelpie.core.conversations.agent_chain import HOPS_MAX, UNCHAINED, AgentChain
 from kelpie.core.errors import StorageError, ToolError
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.server.edge.cell_listener import CONNECTIONS_MAX
 from kelpie.server.edge.cell_refusals import RECORDED_MAX
-from kelpie.tools.calls.api_callback import Callback, Way
+from kelpie.tools.calls.api_callback import ApiAccess, ApiCallback
 from kelpie.tools.calls.interface import CallContext
 from kelpie.tools.registry.permissions import Permissions
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
@@ -35,13 +35,13 @@ class House:
     outside: httpx.AsyncClient
     own: Mapping[str, Any]
     other: Mapping[str, Any]
-    way: Way
+    way: ApiAccess
     inside: httpx.AsyncClient
 
 
 @asynccontextmanager
 async def _house(
-    tmp_path: Path, chain: Chain = UNCHAINED, *, asked_by_other: bool = False, **settings: Any
+    tmp_path: Path, chain: AgentChain = UNCHAINED, *, asked_by_other: bool = False, **settings: Any
 ) -> AsyncIterator[House]:
     """A house with two agents, and the way out of a cell in which a tool of the first one runs."""
     async with open_house(tmp_path, **settings) as (kelpie, puppet), client_of(kelpie) as outside:
@@ -59,7 +59,7 @@ async def _house(
         listener = socket.create_server(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with ExitStack() as stack:
-            way = stack.enter_context(Callback(kelpie.passports, kelpie.world.clock).opened(TOOL, call, 30.0))
+            way = stack.enter_context(ApiCallback(kelpie.passports, kelpie.world.clock).opened(TOOL, call, 30.0))
             assert kelpie.broker.api is not None
             serving = await kelpie.broker.serve_api(listener, way.passport)
             bearer = {"Authorization": f"Bearer {way.passport}"}
@@ -227,7 +227,7 @@ async def test_so_is_one_to_an_agent_up_the_chain(tmp_path: Path) -> None:
 
 
 async def test_a_chain_that_is_spent_leads_no_further(tmp_path: Path) -> None:
-    async with _house(tmp_path, Chain((), HOPS_MAX)) as house:
+    async with _house(tmp_path, AgentChain((), HOPS_MAX)) as house:
         refused = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("on and on"))
         assert refused.status_code == 409
         assert house.puppet.asked == []

@@ -176,7 +176,7 @@ async def test_a_fork_begins_with_what_its_origin_holds(client: httpx.AsyncClien
 async def test_another_organisation_sees_no_conversation(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     agent = await make_agent(client, memory_blocks=BLOCKS)
     made = await opened(client, agent["id"], isolated_block_labels=["human"])
-    theirs = kelpie.doors(STRANGERS)
+    theirs = kelpie.api(STRANGERS)
     key = ConversationId(made["id"])
     assert await theirs.conversations.list(ConversationQuery(show_hidden=True)) == []
     for attempt in (

@@ -149,7 +149,7 @@ async def test_what_was_said_in_a_group(client: httpx.AsyncClient) -> None:
 async def test_another_organisation_sees_no_group(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     agent = (await make_agent(client))["id"]
     group = GroupId((await made_group(client, [agent]))["id"])
-    theirs = kelpie.doors(STRANGERS).groups
+    theirs = kelpie.api(STRANGERS).groups
     assert await theirs.list(GroupQuery(show_hidden=True)) == [] and await theirs.count() == 0
     await unseen(
         theirs.get(group),
@@ -170,7 +170,7 @@ async def stored_jobs(kelpie: Kelpie) -> list[Job]:
         Job(ids.new(JobId), now + i, now + i, status, source_id=f"source-{i}", metadata={"i": i}, created_by_id="u")
         for i, status in enumerate((JobStatus.created, JobStatus.running, JobStatus.completed))
     ]
-    organization = kelpie.doors(Caller()).caller.organization_id
+    organization = kelpie.api(Caller()).caller.organization_id
     for job in made:
         await kelpie.world.database.transact(lambda tx, job=job: jobs.add(tx, job, organization))
     return made
@@ -195,6 +195,6 @@ async def test_jobs(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     assert (await client.delete(f"/v1/jobs/{done.id}")).json()["id"] == done.id
     assert (await client.get(f"/v1/jobs/{done.id}")).status_code == 404
     assert (await client.get("/v1/jobs/bad")).status_code == 422
-    theirs = kelpie.doors(STRANGERS).jobs
+    theirs = kelpie.api(STRANGERS).jobs
     assert await theirs.list(JobQuery()) == []
     await unseen(theirs.get(waiting.id), theirs.cancel(waiting.id), theirs.delete(waiting.id))

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from kelpie.app import Kelpie
-from kelpie.server.edge.guard import Guard, Trace, host_of
+from kelpie.server.edge.guard import RequestGuard, RequestLog, host_of
 from kelpie.world.ids import RandomIds
 from tests.server.rig import client_of, open_house
 
@@ -194,7 +194,7 @@ async def test_what_nobody_caught_is_a_500_that_tells_nothing(caplog: pytest.Log
         raise RuntimeError("a secret")
 
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(Trace(broken, RandomIds())), base_url="http://127.0.0.1"
+        transport=httpx.ASGITransport(RequestLog(broken, RandomIds())), base_url="http://127.0.0.1"
     ) as client:
         with caplog.at_level(logging.INFO):
             answer = await client.get("/")
@@ -211,7 +211,7 @@ async def test_web_sockets_are_closed() -> None:
     async def never(*_: Any) -> None:
         raise AssertionError
 
-    await Guard(never, [], 10)({"type": "websocket"}, never, send)
+    await RequestGuard(never, [], 10)({"type": "websocket"}, never, send)
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 

@@ -246,7 +246,7 @@ async def test_nothing_dangles_when_an_end_goes(client: httpx.AsyncClient, kelpi
 async def test_nobody_sees_the_identities_of_others(client: httpx.AsyncClient, kelpie: Kelpie) -> None:
     agent, block = AgentId((await make_agent(client))["id"]), BlockId(await make_block(client))
     mine = IdentityId((await make_identity(client, agent_ids=[agent]))["id"])
-    doors = kelpie.doors(STRANGER)
+    doors = kelpie.api(STRANGER)
     theirs = doors.identities
     same_key = NewIdentity("ann", "Other Ann", IdentityType.user)
     own = await theirs.create(same_key)
@@ -267,7 +267,7 @@ async def test_nobody_sees_the_identities_of_others(client: httpx.AsyncClient, k
         with pytest.raises(NotFound):
             await call
     with pytest.raises(Conflict):
-        await kelpie.doors(Caller()).agents.update(agent, {"identity_ids": (own.id,)})
+        await kelpie.api(Caller()).agents.update(agent, {"identity_ids": (own.id,)})
     assert [one.id for one in await theirs.list(IdentityQuery())] == [own.id]
     assert await theirs.count() == 1
     assert await ids(client, f"/v1/identities/{mine}/agents") == [agent]

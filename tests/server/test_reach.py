@@ -2,7 +2,7 @@
 
 import pytest
 
-from kelpie.core.access.credential_scopes import Access, Pass, Scope, scopes_with
+from kelpie.core.access.credential_scopes import Access, Authorization, Scope, scopes_with
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
 from kelpie.server.http.route_access import access_for, check, scope_for
@@ -40,7 +40,7 @@ HEAR, SAY = Access.read_messages, Access.write_messages
 def test_the_scope_of_a_request(method: str, path: str, scope: Scope) -> None:
     assert scope_for(method, path) is scope
     for given in Scope:
-        held = Pass(scopes=scopes_with((given,)))
+        held = Authorization(scopes=scopes_with((given,)))
         if list(Scope).index(given) >= list(Scope).index(scope):
             check(held, method, path)
         else:
@@ -80,12 +80,12 @@ def test_the_access_of_a_request(method: str, rest: str, needed: set[Access] | N
     everything = {AGENT: frozenset(Access)}
     if needed is None:
         with pytest.raises(Forbidden, match="attach"):
-            check(Pass(grants=everything, hostname="https://x.y"), method, path)
+            check(Authorization(grants=everything, hostname="https://x.y"), method, path)
         return
-    check(Pass(grants={AGENT: frozenset(needed)}, hostname="https://x.y"), method, path)
+    check(Authorization(grants={AGENT: frozenset(needed)}, hostname="https://x.y"), method, path)
     for lacking in needed:
         with pytest.raises(Forbidden, match=lacking.value):
-            check(Pass(grants={AGENT: frozenset(Access) - {lacking}}, hostname="https://x.y"), method, path)
+            check(Authorization(grants={AGENT: frozenset(Access) - {lacking}}, hostname="https://x.y"), method, path)
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_the_access_of_a_request(method: str, rest: str, needed: set[Access] | N
 def test_nothing_else_is_ever_granted(path: str) -> None:
     for method in ("GET", "POST", "PATCH", "PUT", "DELETE"):
         with pytest.raises(Forbidden):
-            check(Pass(grants={AGENT: frozenset(Access)}, hostname="https://x.y"), method, path)
+            check(Authorization(grants={AGENT: frozenset(Access)}, hostname="https://x.y"), method, path)

@@ -143,7 +143,7 @@ async def test_messages_from_elsewhere(client: httpx.AsyncClient, puppet: Puppet
 
 async def test_another_organisation_finds_nothing(client: httpx.AsyncClient, puppet: Puppet, kelpie: Kelpie) -> None:
     one, _ = await talk(client, puppet)
-    theirs = kelpie.doors(STRANGERS)
+    theirs = kelpie.api(STRANGERS)
     assert await theirs.recall.list(MessageQuery()) == []
     for words in ("apple", ""):
         assert (await theirs.recall.search(MessageSearch(words))).found == []

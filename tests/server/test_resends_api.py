@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kelpie.agent.events.event_buffer import EARS_MAX, Turn
+from kelpie.agent.events.event_buffer import EARS_MAX, TurnStream
 from kelpie.core.errors import ModelError, ModelFault
 from tests.server.rig import Puppet, called, make_agent, said
 
@@ -46,23 +46,23 @@ def content(whole: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def joined(monkeypatch: pytest.MonkeyPatch) -> list[Turn]:
+def joined(monkeypatch: pytest.MonkeyPatch) -> list[TurnStream]:
     """The turns that somebody has asked to listen to as well."""
-    found: list[Turn] = []
-    join = Turn.join
+    found: list[TurnStream] = []
+    join = TurnStream.join
 
-    def noted(turn: Turn) -> Turn:
+    def noted(turn: TurnStream) -> TurnStream:
         found.append(turn)
         return join(turn)
 
-    monkeypatch.setattr(Turn, "join", noted)
+    monkeypatch.setattr(TurnStream, "join", noted)
     return found
 
 
 async def together(
     client: httpx.AsyncClient,
     puppet: Puppet,
-    joined: list[Turn],
+    joined: list[TurnStream],
     path: str,
     bodies: Sequence[dict[str, Any]],
     *script: Any,
@@ -81,7 +81,7 @@ async def together(
 
 
 async def test_whoever_asks_again_meanwhile_gets_the_same_answer(
-    client: httpx.AsyncClient, puppet: Puppet, joined: list[Turn], path: str
+    client: httpx.AsyncClient, puppet: Puppet, joined: list[TurnStream], path: str
 ) -> None:
     answers = await together(client, puppet, joined, path, [body()] * 3, said("one answer"))
     assert [answer.status_code for answer in answers] == [200] * 3
@@ -91,7 +91,7 @@ async def test_whoever_asks_again_meanwhile_gets_the_same_answer(
 
 @pytest.mark.parametrize("tokens", [False, True], ids=["steps", "tokens"])
 async def test_a_stream_is_heard_from_its_beginning(
-    client: httpx.AsyncClient, puppet: Puppet, joined: list[Turn], path: str, tokens: bool
+    client: httpx.AsyncClient, puppet: Puppet, joined: list[TurnStream], path: str, tokens: bool
 ) -> None:
     asked = body(streaming=True, stream_tokens=tokens)
     answers = await together(client, puppet, joined, path, [asked, asked, body()], said("word by word"))
@@ -121,7 +121,7 @@ async def test_what_failed_is_tried_anew(client: httpx.AsyncClient, puppet: Pupp
 
 
 async def test_a_failure_is_told_to_all_who_wait(
-    client: httpx.AsyncClient, puppet: Puppet, joined: list[Turn], path: str
+    client: httpx.AsyncClient, puppet: Puppet, joined: list[TurnStream], path: str
 ) -> None:
     answers = await together(client, puppet, joined, path, [body()] * 2, ModelError(ModelFault.bad_request, "No."))
     assert [answer.status_code for answer in answers] == [400, 400] and len(puppet.asked) == 2
@@ -152,7 +152,9 @@ async def test_other_words_meanwhile_are_another_message(client: httpx.AsyncClie
     assert (await client.post(path, json=body("other"))).json()["messages"][-1]["content"] == "second"
 
 
-async def test_only_so_many_listen(client: httpx.AsyncClient, puppet: Puppet, joined: list[Turn], path: str) -> None:
+async def test_only_so_many_listen(
+    client: httpx.AsyncClient, puppet: Puppet, joined: list[TurnStream], path: str
+) -> None:
     answers = await together(client, puppet, joined, path, [body()] * (EARS_MAX + 2), said("to many"))
     assert sorted(answer.status_code for answer in answers) == [200] * (EARS_MAX + 1) + [429]
     assert len(puppet.asked) == 2

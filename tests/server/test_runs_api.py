@@ -14,7 +14,7 @@ from kelpie.core.access.callers import Caller
 from kelpie.core.conversations.runs import RunQuery, StepQuery
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.core.ids import OrganizationId, StepId, UserId
-from kelpie.llm.provider.interface import Exchanged
+from kelpie.llm.provider.interface import ExchangeRecord
 from tests.server.rig import Puppet, called, client_of, make_agent, open_house, said
 
 STRANGERS = Caller(
@@ -135,13 +135,13 @@ async def test_what_people_think_of_a_step(client: httpx.AsyncClient, kelpie: Ke
     assert await ids_of(client, "/v1/steps/", end_date=(datetime.now(UTC) - hour).isoformat()) == []
     assert await ids_of(client, "/v1/steps/", after=newer) == [older] and await ids_of(client, "/v1/steps/", limit=1)
 
-    theirs = kelpie.doors(STRANGERS).runs
+    theirs = kelpie.api(STRANGERS).runs
     assert await theirs.steps(StepQuery()) == [] and await theirs.list(RunQuery()) == []
     assert (await client.get("/v1/steps/step-00000000-0000-4000-8000-0000000000ff/messages")).json() == []
 
 
 def wired(text: str, sent: bytes, received: bytes | None) -> Any:
-    return replace(said(text), exchanged=Exchanged(sent, received))
+    return replace(said(text), exchanged=ExchangeRecord(sent, received))
 
 
 async def test_what_went_over_the_wire(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_what_went_over_the_wire(tmp_path: Path) -> None:
         assert (await client.get(f"/v1/steps/{plain}/trace")).json() is None
         unknown = "step-00000000-0000-4000-8000-0000000000ff"
         assert (await client.get(f"/v1/steps/{unknown}/trace")).status_code == 404
-        assert (await kelpie.doors(Caller()).runs.trace(StepId(whole))) is not None
+        assert (await kelpie.api(Caller()).runs.trace(StepId(whole))) is not None
 
 
 async def test_nothing_is_kept_of_the_wire_unless_asked_for(client: httpx.AsyncClient, puppet: Puppet) -> None:

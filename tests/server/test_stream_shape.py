@@ -21,7 +21,7 @@ from kelpie.core.conversations.messages import Role, ToolCall, Usage
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.server.letta.messages.shape import View, place_otid
-from kelpie.server.letta.messages.stream_shape import Frames
+from kelpie.server.letta.messages.stream_shape import StreamFrames
 from tests.server.rig import AGENT, AT, MESSAGE, RUN, STEP, check_message, row
 
 END = TurnEnded(RUN, StopReason.end_turn, Usage(10, 2, 12), 1, 12)
@@ -29,7 +29,7 @@ END = TurnEnded(RUN, StopReason.end_turn, Usage(10, 2, 12), 1, 12)
 
 def frames(*events: TurnEvent, view: View | None = None) -> list[tuple[str | None, Any]]:
     """The frames as a client parses them: the event's name, and its data."""
-    shaper = Frames(AGENT, RUN, view or View())
+    shaper = StreamFrames(AGENT, RUN, view or View())
     return list(_parsed(data for event in events for data in shaper.of(event)))
 
 
@@ -134,7 +134,7 @@ def test_a_reader_that_lags_is_told_where_to_read_on() -> None:
 
 
 def test_a_ping_has_the_run_and_the_shape_the_sdk_knows() -> None:
-    ((name, data),) = _parsed([Frames(AGENT, RUN, View()).ping("00000000-0000-4000-8000-000000000009", AT)])
+    ((name, data),) = _parsed([StreamFrames(AGENT, RUN, View()).ping("00000000-0000-4000-8000-000000000009", AT)])
     assert name is None and data["run_id"] == RUN
     sdk.LettaPing.model_validate(data)
 

@@ -19,23 +19,23 @@ from kelpie.actors import actor, mailbox
 from kelpie.agent.companions import schedule as companion_schedule
 from kelpie.agent.events import event_recorder
 from kelpie.agent.events.cancellation import Cancellation
-from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.turn_events import TurnEnded
 from kelpie.agent.inbox import cancel
 from kelpie.agent.inbox import send as sending
-from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.journal import call_records, run_endings, step_commit
 from kelpie.agent.journal import commits as journal
 from kelpie.agent.journal.call_records import of_answers
-from kelpie.agent.journal.entries import Committed
+from kelpie.agent.journal.entries import CommitResult
 from kelpie.agent.live import spending
-from kelpie.agent.live.live_agent import Hot, Lane
+from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.maintenance import approval_expiry
-from kelpie.agent.maintenance.cleanup import Upkeep
+from kelpie.agent.maintenance.cleanup import Cleanup
 from kelpie.agent.prompt import context
 from kelpie.agent.resources import agents, manual_tool_call
 from kelpie.agent.resources.conversations import Conversations
-from kelpie.agent.resources.manual_tool_runs import Trials
+from kelpie.agent.resources.manual_tool_runs import ManualToolRuns
 from kelpie.agent.tool_calls.execution import run_inside
 from kelpie.agent.turn import activation, duplicate_sends, model_call, tool_phase, turn_state
 from kelpie.agent.turn import loop as turn
@@ -44,14 +44,14 @@ from kelpie.core.agents.agent import EVERYTHING, AgentView, ToolRule
 from kelpie.core.conversations.messages import Text, Usage
 from kelpie.core.errors import CommitUnknown, ModelError, StorageError, ToolError
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.permissions.budgets import Spent
+from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.permissions.quotas import NOTHING_USED, Quota
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.provider.interface import Reply
 from kelpie.memory.archives import Archives
 from kelpie.memory.blocks import Blocks
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.search import vector_rows
 from kelpie.server.edge import cell_listener, cell_refusals
@@ -88,7 +88,7 @@ class Mutation:
 
 
 def those_who_ask_each_other_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Waits, "_reaches", lambda self, start, goal: False)
+    patch.setattr(WaitGraph, "_reaches", lambda self, start, goal: False)
 
 
 def the_work_of_a_companion_is_counted_and_not_written(patch: pytest.MonkeyPatch) -> None:
@@ -110,13 +110,13 @@ def an_open_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> N
 def a_step_commit_that_failed_is_taken_for_done(patch: pytest.MonkeyPatch) -> None:
     original = step_commit.write_step
 
-    async def write_step(database: Any, position: Any, loaded: Any, write: Any) -> Committed:
+    async def write_step(database: Any, position: Any, loaded: Any, write: Any) -> CommitResult:
         try:
             return await original(database, position, loaded, write)
         except StorageError:
             decision = step_commit._decide(loaded, write, write.rows)
             run = run_endings.ended(position.run, decision.stop, write.at) if decision.stop else position.run
-            return Committed(write.rows, run, loaded, decision.stop)
+            return CommitResult(write.rows, run, loaded, decision.stop)
 
     patch.setattr(step_commit, "write_step", write_step)
 
@@ -161,7 +161,7 @@ def a_turn_goes_on_without_its_history(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_emptied_history_stays_in_memory(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lane, "forget", lambda self: setattr(self, "stale", True))
+    patch.setattr(LiveConversation, "forget", lambda self: setattr(self, "stale", True))
 
 
 def edits_are_told_to_nobody(patch: pytest.MonkeyPatch) -> None:
@@ -173,7 +173,7 @@ def the_fence_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 def lanes_share_one_context(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Hot, "find", lambda self, _conversation: self.main)
+    patch.setattr(LiveAgent, "find", lambda self, _conversation: self.main)
 
 
 def a_conversation_writes_to_the_agents_block(patch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def what_nobody_works_on_is_told_cancelled_and_stays(patch: pytest.MonkeyPatch) 
     async def nothing(*_arguments: Any) -> Any:
         return cancel._Closed((), said=False)
 
-    patch.setattr(cancel.Cancelling, "_close_rest", nothing)
+    patch.setattr(cancel.Cancellations, "_close_rest", nothing)
 
 
 def a_cancelled_turn_goes_on(patch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def permissions_are_asked_once_a_reply(patch: pytest.MonkeyPatch) -> None:
     async def as_before(_self: Any, batch: Any, _of_step: Any) -> Any:
         return list(batch)
 
-    patch.setattr(tool_phase.Answering, "_still_permitted", as_before)
+    patch.setattr(tool_phase.ToolPhase, "_still_permitted", as_before)
 
 
 def calls_are_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def recovery_is_tried_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_context_keeps_the_results_that_healed_it(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lane, "reread", lambda self: None)
+    patch.setattr(LiveConversation, "reread", lambda self: None)
 
 
 def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
@@ -257,20 +257,20 @@ def an_interrupted_outside_call_is_run_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_listener_is_not_told_of_a_failure(patch: pytest.MonkeyPatch) -> None:
-    original = Turn.tell
+    original = TurnStream.tell
 
-    def tell(self: Turn, event: Any) -> None:
+    def tell(self: TurnStream, event: Any) -> None:
         if not (isinstance(event, TurnEnded) and event.error):
             original(self, event)
 
-    patch.setattr(Turn, "tell", tell)
+    patch.setattr(TurnStream, "tell", tell)
 
 
 def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> None:
-    events, commit = Turn.events, turn.TurnLoop._commit
-    left: set[Turn] = set()
+    events, commit = TurnStream.events, turn.TurnLoop._commit
+    left: set[TurnStream] = set()
 
-    async def listened(self: Turn) -> Any:
+    async def listened(self: TurnStream) -> Any:
         ended = False
         try:
             async for event in events(self):
@@ -285,7 +285,7 @@ def a_client_that_leaves_takes_its_turn_with_it(patch: pytest.MonkeyPatch) -> No
             raise asyncio.CancelledError
         return await commit(self, *arguments, **options)
 
-    patch.setattr(Turn, "events", listened)
+    patch.setattr(TurnStream, "events", listened)
     patch.setattr(turn.TurnLoop, "_commit", committed)
 
 
@@ -332,12 +332,12 @@ def a_lost_group_is_not_replayed(patch: pytest.MonkeyPatch) -> None:
 def a_failure_of_the_model_is_taken_for_an_answer(patch: pytest.MonkeyPatch) -> None:
     original = model_call.ask
 
-    async def ask(world: Any, *arguments: Any) -> model_call.Asked:
+    async def ask(world: Any, *arguments: Any) -> model_call.ModelCallResult:
         try:
             return await original(world, *arguments)
         except ModelError:
             reply = Reply((Text("I do not know."),), (), "stop", Usage())
-            return model_call.Asked(
+            return model_call.ModelCallResult(
                 reply, world.ids.new(MessageId), world.ids.new(StepId), False, 0, 0, world.clock.now()
             )
 
@@ -398,7 +398,7 @@ def a_removed_archive_is_never_swept_up(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: Any) -> None:
         return
 
-    patch.setattr(Upkeep, "sweep", nothing)
+    patch.setattr(Cleanup, "sweep", nothing)
 
 
 def what_was_stored_is_looked_up_before_it_is_told(patch: pytest.MonkeyPatch) -> None:
@@ -459,7 +459,7 @@ def the_newest_version_is_swept_too(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(authentication.Gate, "forget", lambda self: None)
+    patch.setattr(authentication.Authenticator, "forget", lambda self: None)
 
 
 def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -558,14 +558,16 @@ def a_passport_is_not_taken_back(patch: pytest.MonkeyPatch) -> None:
 
 def code_may_ask_whom_it_works_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sending, "on_behalf", lambda send, other, passport: send)
-    patch.setattr(Waits, "_reaches", lambda self, start, goal: False)
+    patch.setattr(WaitGraph, "_reaches", lambda self, start, goal: False)
 
 
 def a_refusal_to_code_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
-    async def turned_away(self: Trials, note: manual_tool_call.Note, error: ToolError, ended: Any = None) -> Any:
+    async def turned_away(
+        self: ManualToolRuns, note: manual_tool_call.Note, error: ToolError, ended: Any = None
+    ) -> Any:
         return manual_tool_call.failed(note.tool, error)
 
-    patch.setattr(Trials, "_turned_away", turned_away)
+    patch.setattr(ManualToolRuns, "_turned_away", turned_away)
 
 
 def what_code_is_refused_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
@@ -612,7 +614,7 @@ def a_restart_forgets_what_was_used(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_restart_forgets_the_tokens_of_the_hour(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(spending.steps, "spent_by", lambda tx, agent_id, since: Spent())
+    patch.setattr(spending.steps, "spent_by", lambda tx, agent_id, since: SpentAmount())
 
 
 def an_agents_limits_do_not_reach_its_cells(patch: pytest.MonkeyPatch) -> None:
@@ -620,7 +622,7 @@ def an_agents_limits_do_not_reach_its_cells(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_search_by_meaning_fails_in_silence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Meaning, "failed", lambda self, error: None)
+    patch.setattr(Embeddings, "failed", lambda self, error: None)
 
 
 def vectors_of_earlier_models_stay(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from kelpie.sim.loop.simulation import simulate
 from kelpie.sim.network.http_client import SimClient
 from kelpie.sim.network.network import ConnectionLost
 from kelpie.sim.ports.clock import START, SimClock
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.runs.seed_search import search
 from tests.sim import shop
@@ -20,7 +20,7 @@ from tests.sim import shop
 EVERY_PLACE = [(fault, place) for fault in Fault for place in PLACES[fault]]
 
 
-async def _visit_everything(stage: Stage) -> None:
+async def _visit_everything(stage: Machine) -> None:
     """Two clients use every route of the shop, whatever happens to them."""
 
     async def visit(client: SimClient) -> None:

@@ -12,7 +12,7 @@ from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.node import Node
 from kelpie.sim.loop.simulation import simulate
 from kelpie.sim.network.network import Network
-from kelpie.sim.network.outgoing_http import Answer, Asked, Internet, SimHttp
+from kelpie.sim.network.outgoing_http import Internet, OutgoingRequest, OutgoingResponse, SimHttp
 
 T = TypeVar("T")
 PLACE = "network.provider"
@@ -26,7 +26,7 @@ class Peer:
         self.served: list[str] = []
         self.finished: list[str] = []
 
-    async def __call__(self, asked: Asked, answer: Answer) -> None:
+    async def __call__(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
         self.served.append(asked.path)
         if asked.path == "/hang":
             await asyncio.sleep(10_000)

@@ -8,19 +8,19 @@ from typing import ClassVar
 
 import pytest
 
-from kelpie.core.models.provider_limits import Bounds
+from kelpie.core.models.provider_limits import ProviderLimits
 from kelpie.llm.limits.limiter import Cost, Limiter, Place
 from kelpie.sim.faults import Aim, Fault, Faults
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
-from kelpie.sim.network.outgoing_http import Answer, Asked
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.ports.model_provider import ScriptedLlm, Seen
-from kelpie.sim.runs.machine import LLM_HOST, Stage
+from kelpie.sim.runs.machine import LLM_HOST, Machine
 from kelpie.sim.runs.scenario import Report, Scenario, run
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 SEEDS = range(12)
 SPARE_HOST = "spare.sim"
@@ -40,7 +40,7 @@ class Gauge:
         self._inner = inner
         self._now = 0
 
-    async def __call__(self, asked: Asked, answer: Answer) -> None:
+    async def __call__(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
         chats = asked.path.endswith("/chat/completions")
         self._now += chats
         self.most = max(self.most, self._now)
@@ -50,10 +50,10 @@ class Gauge:
             self._now -= chats
 
 
-class Crowd(Play):
+class Crowd(ServerScenario):
     """One agent's people talk without a pause, in several conversations' worth; the others come now and then."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.gauge = Gauge(stage.llm)
         stage.world.internet.host(LLM_HOST, self.gauge)
@@ -63,7 +63,7 @@ class Crowd(Play):
         people = self.people(6)
         await together(self._talk(person, number) for number, person in enumerate(people))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for _ in range(14 if number < 2 else 3):
             if number >= 2:
                 await person.pause(20.0)
@@ -97,8 +97,16 @@ def test_no_agent_starves_at_the_limits_and_the_limits_hold() -> None:
     assert max(report.virtual_s for report in reports) > 120 + 60, "nobody had to wait for the minute"
 
 
-@pytest.mark.parametrize("bounds", [Bounds(calls=1), Bounds(calls=3), Bounds(requests=20), Bounds(calls=2, tokens=300)])
-def test_nobody_is_passed_twice_by_the_same_agent_while_it_waits(bounds: Bounds) -> None:
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ProviderLimits(calls=1),
+        ProviderLimits(calls=3),
+        ProviderLimits(requests=20),
+        ProviderLimits(calls=2, tokens=300),
+    ],
+)
+def test_nobody_is_passed_twice_by_the_same_agent_while_it_waits(bounds: ProviderLimits) -> None:
     """One agent keeps forty calls waiting, some are cancelled; whoever waits with one call sees each other agent served
     at most once before it, whatever the schedule."""
     for seed in range(30):
@@ -116,7 +124,7 @@ def test_nobody_is_passed_twice_by_the_same_agent_while_it_waits(bounds: Bounds)
 class Watched(Limiter):
     """Writes down who is let in, at that moment: who then runs first is up to the loop."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: ProviderLimits) -> None:
         super().__init__("openai", bounds, 36_000.0)
         self.log: list[tuple[str, str]] = []
         self.names: dict[int, str] = {}
@@ -126,7 +134,7 @@ class Watched(Limiter):
         super()._admit(place)
 
 
-async def _contend(loop: SimLoop, bounds: Bounds) -> list[tuple[str, str]]:
+async def _contend(loop: SimLoop, bounds: ProviderLimits) -> list[tuple[str, str]]:
     limiter = Watched(bounds)
     rng = loop.rng("contention")
     costs: list[Cost] = []
@@ -159,7 +167,7 @@ def test_a_run_is_the_same_every_time() -> None:
     assert run(played, 5).trace_hash == run(played, 5).trace_hash
 
 
-class Impatient(Play):
+class Impatient(ServerScenario):
     """Nobody may wait for long: who finds no room is told which limit it was, and when to come back."""
 
     told: ClassVar[Counter[str]] = Counter()
@@ -168,7 +176,7 @@ class Impatient(Play):
         await self.make_agents(4)
         await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for _ in range(5):
             heard = await person.say(self.agents[number])
             if heard.acknowledged:
@@ -187,12 +195,12 @@ def test_who_waits_too_long_gets_a_429_that_names_the_limit_and_nothing_of_it_st
     assert Impatient.told["429"] >= 4
 
 
-class Saved(Play):
+class Saved(ServerScenario):
     """The agents' own model fails in its ways; a spare one that never does stands behind it."""
 
     stood_in: ClassVar[Counter[str]] = Counter()
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.spare = ScriptedLlm(stage.loop, Faults(stage.loop))
         stage.world.internet.host(SPARE_HOST, self.spare)
@@ -201,7 +209,7 @@ class Saved(Play):
         await self.make_agents(2)
         await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for _ in range(4):
             await person.pause()
             stream = person.tosses(0.5)
@@ -262,7 +270,7 @@ def test_a_chain_amid_everything_else() -> None:
 class _Battered(Saved):
     """Beside the model, storage, network and clock fail too: what cannot be saved must still be told."""
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for _ in range(3):
             await person.pause()
             stream = person.tosses(0.5)

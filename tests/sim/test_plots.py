@@ -2,7 +2,7 @@
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.network.network import ConnectionLost
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.runs.scenario import Report, Scenario
 from kelpie.sim.runs.seed_search import search
 from tests.sim import shop
@@ -14,16 +14,16 @@ PLOTS = (
 )
 
 
-async def _write(stage: Stage) -> None:
+async def _write(stage: Machine) -> None:
     await stage.client().request("POST", "/notes", {"text": "a"})
 
 
-async def _write_until_it_breaks(stage: Stage) -> None:
+async def _write_until_it_breaks(stage: Machine) -> None:
     await _write(stage)
     assert stage.loop.seed % 3, "every third seed is broken"
 
 
-async def _survive(stage: Stage) -> None:
+async def _survive(stage: Machine) -> None:
     for _ in range(3):
         try:
             await _write(stage)

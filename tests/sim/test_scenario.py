@@ -14,7 +14,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Refused
 from kelpie.sim.network.http_server import App
 from kelpie.sim.ports.disk import Disk
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.runs.seed_search import search
 from kelpie.world.world import World
@@ -37,12 +37,12 @@ async def _app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
-async def _nothing(stage: Stage) -> None:
+async def _nothing(stage: Machine) -> None:
     return
 
 
 def test_the_node_comes_back_after_a_crash_on_the_same_disk() -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Machine) -> None:
         client = stage.client()
         kept: list[str] = []
         for number in range(3):
@@ -69,7 +69,7 @@ def test_a_boot_that_fails_is_tried_again() -> None:
             raise StorageError("not yet")
         return Idle(_app, [])
 
-    async def body(stage: Stage) -> None:
+    async def body(stage: Machine) -> None:
         assert (await stage.client().request("GET", "/")).status == 204
         assert stage.boots == 4 and stage.failures == ["StorageError: not yet"] * 3
 
@@ -104,7 +104,7 @@ def test_an_orderly_stop_ends_every_run_and_one_that_hangs_is_broken() -> None:
 
 
 def test_the_quiet_period_comes_before_the_last_words() -> None:
-    async def settled(stage: Stage) -> None:
+    async def settled(stage: Machine) -> None:
         assert stage.loop.time() > 100
         for _ in range(5):
             assert (await stage.client().request("GET", "/notes")).status == 200
@@ -115,7 +115,7 @@ def test_the_quiet_period_comes_before_the_last_words() -> None:
     assert report.fired(Fault.storage_read_fail, "database.read") > 5
 
 
-async def _ask_a_lot(stage: Stage) -> None:
+async def _ask_a_lot(stage: Machine) -> None:
     for _ in range(20):
         await stage.client().request("GET", "/notes")
 
@@ -130,10 +130,10 @@ def test_a_broken_check_is_told_with_the_seed() -> None:
 
 
 def test_a_failing_body_and_a_deadlock_are_broken_runs() -> None:
-    async def fails(stage: Stage) -> None:
+    async def fails(stage: Machine) -> None:
         raise AssertionError("as expected")
 
-    async def waits(stage: Stage) -> None:
+    async def waits(stage: Machine) -> None:
         await asyncio.Event().wait()
 
     assert "AssertionError: as expected" in (run(Scenario("fails", fails), 1).broken or "")
@@ -141,7 +141,7 @@ def test_a_failing_body_and_a_deadlock_are_broken_runs() -> None:
 
 
 def test_what_nobody_handled_breaks_a_run_unless_it_is_tolerated() -> None:
-    async def body(stage: Stage) -> None:
+    async def body(stage: Machine) -> None:
         stage.loop.call_soon(lambda: 1 // 0)
         await asyncio.sleep(1)
 
@@ -160,7 +160,7 @@ def test_a_watch_is_new_in_every_run() -> None:
         def __call__(self, disk: Disk) -> None:
             made[-1] += 1
 
-    async def body(stage: Stage) -> None:
+    async def body(stage: Machine) -> None:
         await stage.client().request("POST", "/notes", {"text": "a"})
 
     scenario = Scenario("watched", body, shop.boot, shop.schema, watches=(Watch,))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kelpie.world
-from kelpie.sandbox.port import Ended, How, Job, Runner
+from kelpie.sandbox.port import How, JobResult, Runner, SandboxJob
 
 CELL = Path(kelpie.world.__file__).with_name("cell_programs")
 _PYTHON = (
@@ -20,11 +20,11 @@ _PYTHON = (
 class BareSandbox:
     """Runs jobs as they come, and remembers them. `ends` may say how one ends instead of running it."""
 
-    def __init__(self, ends: Callable[[Job], Ended | None] = lambda job: None) -> None:
-        self.jobs: list[Job] = []
+    def __init__(self, ends: Callable[[SandboxJob], JobResult | None] = lambda job: None) -> None:
+        self.jobs: list[SandboxJob] = []
         self._ends = ends
 
-    async def run(self, job: Job) -> Ended:
+    async def run(self, job: SandboxJob) -> JobResult:
         self.jobs.append(job)
         if (ended := self._ends(job)) is not None:
             return ended
@@ -40,13 +40,15 @@ class BareSandbox:
         writing = asyncio.to_thread(_write, asked, request)
         reading = asyncio.to_thread(_read, answer)
         _, result, (out, err) = await asyncio.gather(writing, reading, process.communicate())
-        return Ended(How.finished, process.returncode, result or None, out, err, 1000, cpu_us=7, memory_peak_bytes=9)
+        return JobResult(
+            How.finished, process.returncode, result or None, out, err, 1000, cpu_us=7, memory_peak_bytes=9
+        )
 
     async def close(self) -> None:
         return
 
 
-def _on_the_host(job: Job) -> bytes:
+def _on_the_host(job: SandboxJob) -> bytes:
     """The request with the places of packages as they are outside of any cell."""
     request = json.loads(job.request)
     places = {mount.target: mount.source for mount in job.mounts}

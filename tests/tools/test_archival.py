@@ -7,7 +7,7 @@ import pytest
 
 from kelpie.core.errors import ToolError
 from kelpie.storage.archives import archives
-from kelpie.tools.calls.interface import Insight
+from kelpie.tools.calls.interface import Precomputed
 from tests.tools.workshop import ANN, BEN, NOW, Workshop
 
 DAY = 86_400_000_000
@@ -65,7 +65,7 @@ def test_what_was_near_is_shown_only_while_it_is_the_agents_own(shop: Workshop) 
     shop.run("archival_memory_insert", content="tea of Ann")
     shop.run("archival_memory_insert", by=BEN, content="coffee of Ben")
     near = {by: search(shop, by=by, query="")[0]["id"] for by in (ANN, BEN)}
-    insight = Insight(passages=tuple((shop.number(each), 0.9) for each in near.values()), by_meaning=True)
+    insight = Precomputed(passages=tuple((shop.number(each), 0.9) for each in near.values()), by_meaning=True)
     found = json.loads(shop.run("archival_memory_search", query="drinks", insight=insight).text)
     assert found["search_mode"] == "hybrid" and [r["content"] for r in found["results"]] == ["tea of Ann"]
 

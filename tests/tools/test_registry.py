@@ -13,7 +13,7 @@ from kelpie.core.paging import Page
 from kelpie.core.settings.settings import Settings
 from kelpie.core.tools.tools import BUILTIN_NAMES, NewTool, ToolQuery, ToolType
 from kelpie.llm.routing.models import Models
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
 from kelpie.storage.agents import agents
 from kelpie.tools.builtin import BUILTINS, COMING
@@ -46,7 +46,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 def tools(world: World, heard: Heard) -> Tools:
-    return Tools(world, Meaning(Models(world, Settings()), Settings()), heard)
+    return Tools(world, Embeddings(Models(world, Settings()), Settings()), heard)
 
 
 async def version(world: World, agent_id: AgentId) -> int | None:

@@ -14,20 +14,20 @@ from kelpie.core.agents.agent import Secret
 from kelpie.core.errors import InvalidInput, SandboxUnavailable, ToolError
 from kelpie.core.ids import DEFAULT_ORGANIZATION, SandboxConfigId, SandboxVariableId, SecretId, ToolId
 from kelpie.core.permissions.quotas import Quota
-from kelpie.core.tools.package_requirements import Needed
+from kelpie.core.tools.package_requirements import RequiredPackages
 from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
 from kelpie.core.tools.tools import NewTool, Tool
-from kelpie.sandbox.port import Ended, How, Job
+from kelpie.sandbox.port import How, JobResult, SandboxJob
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.tools import sandbox_configs
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext
 from kelpie.tools.custom import environments
 from kelpie.tools.custom.definition import make
 from kelpie.tools.custom.environments import Environments
 from kelpie.tools.custom.result_cache import KEPT_US, RESULTS_MAX, ResultCache, result_key
-from kelpie.tools.custom.runner import Workbench
-from kelpie.tools.custom.tool_environment import Surroundings
+from kelpie.tools.custom.runner import CustomToolRunner
+from kelpie.tools.custom.tool_environment import ToolEnvironment
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 from tests.tools.bare_sandbox import BareSandbox
@@ -52,22 +52,22 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield found
 
 
-def way_back(world: World) -> Callback:
-    return Callback(Passports(world.ids, world.clock), world.clock)
+def way_back(world: World) -> ApiCallback:
+    return ApiCallback(Passports(world.ids, world.clock), world.clock)
 
 
-def bench(world: World, sandbox: BareSandbox | None = None) -> tuple[Workbench, BareSandbox]:
+def bench(world: World, sandbox: BareSandbox | None = None) -> tuple[CustomToolRunner, BareSandbox]:
     sandbox = sandbox or BareSandbox()
-    return Workbench(world, sandbox, Environments(None), way_back(world)), sandbox
+    return CustomToolRunner(world, sandbox, Environments(None), way_back(world)), sandbox
 
 
 def call(**fields: Any) -> CallContext:
     return CallContext(make_agent(ANN), NOW, "", **fields)
 
 
-def ended(how: How = How.finished, result: Any = None, code: int | None = 0, stderr: bytes = b"") -> Ended:
+def ended(how: How = How.finished, result: Any = None, code: int | None = 0, stderr: bytes = b"") -> JobResult:
     given = None if result is None else json.dumps(result).encode()
-    return Ended(how, code, given, b"", stderr, 1)
+    return JobResult(how, code, given, b"", stderr, 1)
 
 
 async def test_a_result_is_told_as_its_language_writes_it_and_kept_as_json(world: World) -> None:
@@ -103,7 +103,7 @@ async def test_a_failure_names_the_tool_and_keeps_what_it_printed(world: World) 
         (ended(result={"ok": "yes", "text": "x"}), "exit code 0 before"),
     ],
 )
-async def test_every_other_end_is_a_failure_with_its_reason(world: World, end: Ended, told: str) -> None:
+async def test_every_other_end_is_a_failure_with_its_reason(world: World, end: JobResult, told: str) -> None:
     run, _ = bench(world, BareSandbox(lambda job: end))
     outcome = await run(tool(sandbox={"timeout_s": 3}), call(), {"x": 1})
     assert not outcome.ok and told in outcome.text and outcome.stderr == (outcome.text,)
@@ -192,7 +192,7 @@ async def test_a_tool_that_was_replaced_finishes_on_its_old_code(world: World) -
 
 async def test_a_sandbox_that_is_not_there_is_told(world: World) -> None:
     class Missing(BareSandbox):
-        async def run(self, job: Job) -> Ended:
+        async def run(self, job: SandboxJob) -> JobResult:
             raise SandboxUnavailable("install bubblewrap")
 
     with pytest.raises(ToolError, match="install bubblewrap"):
@@ -245,8 +245,8 @@ async def test_a_result_is_kept_for_what_the_tool_has_seen_of_its_agent(world: W
 
 def test_what_decides_over_a_result_can_be_any_json() -> None:
     given: list[Any] = [1, 1.0, True, "1", None, float("nan"), 10**30, [], {}, "\ud800", {"x": 1}]
-    keys = [result_key(tool(), ANN, Surroundings({}), {"x": each}) for each in given]
-    keys.append(result_key(tool(), ANN, Surroundings({"K": "v"}), {"x": 1}))
+    keys = [result_key(tool(), ANN, ToolEnvironment({}), {"x": each}) for each in given]
+    keys.append(result_key(tool(), ANN, ToolEnvironment({"K": "v"}), {"x": 1}))
     assert len(set(keys)) == len(keys)
 
 
@@ -286,16 +286,16 @@ class Shelf:
     """Packages that are installed when the test says so."""
 
     def __init__(self, problem: str | None = None) -> None:
-        self.installed: list[Needed] = []
-        self.there: dict[Needed, str] = {}
+        self.installed: list[RequiredPackages] = []
+        self.there: dict[RequiredPackages, str] = {}
         self.begun = asyncio.Event()
         self.go = asyncio.Event()
         self.problem = problem
 
-    def find(self, wanted: Needed) -> str | None:
+    def find(self, wanted: RequiredPackages) -> str | None:
         return self.there.get(wanted)
 
-    async def install(self, wanted: Needed, in_use: Any) -> str:
+    async def install(self, wanted: RequiredPackages, in_use: Any) -> str:
         self.installed.append(wanted)
         self.begun.set()
         await self.go.wait()
@@ -316,7 +316,7 @@ async def test_no_more_sets_wait_than_there_is_room_for(world: World, monkeypatc
     monkeypatch.setattr(environments, "INSTALLS_MAX", 2)
     shelf, sandbox = Shelf(), BareSandbox(lambda job: ended(result={"ok": True, "text": "x", "value": "x"}))
     held = Environments(shelf)
-    run = Workbench(world, sandbox, held, way_back(world))
+    run = CustomToolRunner(world, sandbox, held, way_back(world))
     async with asyncio.timeout(60):
         waiting = [asyncio.create_task(run(needing(name), call(), {"x": 1})) for name in ("a", "b")]
         while len(held._under_way) < 2:  # noqa: ASYNC110 - a read of the database comes first
@@ -330,7 +330,7 @@ async def test_no_more_sets_wait_than_there_is_room_for(world: World, monkeypatc
 
 async def test_one_set_is_installed_once_however_many_ask(world: World) -> None:
     shelf, sandbox = Shelf(), BareSandbox(lambda job: ended(result={"ok": True, "text": "x", "value": "x"}))
-    run = Workbench(world, sandbox, Environments(shelf), way_back(world))
+    run = CustomToolRunner(world, sandbox, Environments(shelf), way_back(world))
     same = [needing("a", "b"), needing("b", "a"), needing("a", "b")]
     calls = [asyncio.create_task(run(each, call(), {"x": 1})) for each in same]
     gone = asyncio.create_task(run(needing("a", "b"), call(), {"x": 1}))
@@ -351,7 +351,7 @@ async def test_one_set_is_installed_once_however_many_ask(world: World) -> None:
 async def test_a_failed_installation_is_told_to_who_registers_and_to_the_model(world: World) -> None:
     shelf = Shelf("pip could not install a==1: no such version")
     shelf.go.set()
-    run = Workbench(world, BareSandbox(), Environments(shelf), way_back(world))
+    run = CustomToolRunner(world, BareSandbox(), Environments(shelf), way_back(world))
     with pytest.raises(InvalidInput, match="pip_requirements: pip could not install a==1: no such version"):
         await run.prepare(needing("a"))
     with pytest.raises(ToolError, match="no such version"):
@@ -370,7 +370,7 @@ async def test_an_older_node_gets_help_with_typescript(world: World) -> None:
     shelf.go.set()
     schema: Mapping[str, Any] = {"name": "add", "parameters": {"type": "object", "properties": {"b": {}, "a": {}}}}
     typed = tool("function add(b: number, a: number) { return a + b }", source_type="typescript", json_schema=schema)
-    await Workbench(world, sandbox, Environments(shelf), way_back(world))(typed, call(), {"a": 1, "b": 2})
+    await CustomToolRunner(world, sandbox, Environments(shelf), way_back(world))(typed, call(), {"a": 1, "b": 2})
     (wanted,) = shelf.installed
     assert wanted.index == "npm" and wanted.lines[0].startswith("amaro@")
     request = json.loads(sandbox.jobs[0].request)

@@ -18,7 +18,7 @@ from kelpie.storage.blocks import attachments as block_attachments
 from kelpie.storage.blocks import blocks
 from kelpie.tools.builtin import BUILTINS
 from kelpie.tools.calls.argument_check import check_arguments
-from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
+from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
 from kelpie.world.http.port import NetworkHttp
 from kelpie.world.ids import SeededIds
 from kelpie.world.processes.processes import SystemProcesses
@@ -71,7 +71,7 @@ class Workshop:
         by: AgentId = ANN,
         timezone: str = "UTC",
         now: int = NOW,
-        insight: Insight = NOTHING,
+        insight: Precomputed = NOTHING,
         **arguments: Any,
     ) -> Outcome:
         builtin = BUILTINS[tool]

@@ -13,13 +13,13 @@ from kelpie.world.cells import launch as cell_launch
 from kelpie.world.cells import mounts as cell_mounts
 from kelpie.world.cells import self_test
 from kelpie.world.cells.bubblewrap import BubblewrapCells
-from kelpie.world.cells.port import Order, Plan
+from kelpie.world.cells.port import CellPlan, Order
 from kelpie.world.cells.self_test import prove
 from kelpie.world.isolation import seccomp
 from kelpie.world.isolation.control_group import ControlGroups
 from kelpie.world.isolation.control_group_search import NoGroups
 
-PYTHON = Plan(Runner.python)
+PYTHON = CellPlan(Runner.python)
 
 
 def _scratches() -> list[Path]:
@@ -51,7 +51,7 @@ async def test_a_wall_that_does_not_hold_keeps_everything_out(monkeypatch: pytes
     await working()
 
     def leaking(
-        plan: Plan, information: int, filtered: int | None, hidden: Sequence[str], admission: int | None
+        plan: CellPlan, information: int, filtered: int | None, hidden: Sequence[str], admission: int | None
     ) -> list[str]:
         return [*cell_mounts.walls(plan, information, filtered, hidden, admission), "--share-net"]
 
@@ -155,7 +155,7 @@ async def test_only_a_lowered_requirement_runs_code_without_walls(
     await cell.kill()
     assert scratch not in [str(each) for each in _scratches()]
     with pytest.raises(SandboxUnavailable, match="without walls"):
-        await cells.start(Plan(Runner.python, (Mount("/usr", "/packages"),)))
+        await cells.start(CellPlan(Runner.python, (Mount("/usr", "/packages"),)))
     await cells.close()
 
 

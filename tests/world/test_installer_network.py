@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.core.tools.egress_rules import Entry
+from kelpie.core.tools.egress_rules import EgressEntry
 from kelpie.core.tools.package_requirements import Index, needed
 from kelpie.world.packages.installer_network import _named, _settings, installer_network
 from kelpie.world.packages.store import LocalPackages
@@ -182,7 +182,7 @@ global.extra-index-url='http://10.0.0.5:3141/root HTTPS://Mirror.Corp./x file://
 "registry": "http://[fd00::1]:4873/", http://bad:port/ "plain": "text"
 """
     hosts = (("pypi.corp", 443), ("10.0.0.5", 3141), ("mirror.corp", 443), ("fd00::1", 4873))
-    assert _named(told) == tuple(Entry(*each) for each in hosts)
+    assert _named(told) == tuple(EgressEntry(*each) for each in hosts)
 
 
 @needs_pip

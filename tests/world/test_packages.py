@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.errors import ToolError
-from kelpie.core.tools.package_requirements import Index, Needed, needed
+from kelpie.core.tools.package_requirements import Index, RequiredPackages, needed
 from kelpie.world.packages import store as package_store
 from kelpie.world.packages.installers import TEMPORARY
 from kelpie.world.packages.store import LocalPackages
@@ -45,7 +45,7 @@ def there(place: Path) -> list[str]:
     return sorted(each.name for each in place.iterdir())
 
 
-def wanted(name: str = "cowsay", index: Index = Index.pip) -> Needed:
+def wanted(name: str = "cowsay", index: Index = Index.pip) -> RequiredPackages:
     return needed(index, [{"name": name, "version": "1"}])
 
 

@@ -20,7 +20,7 @@ KEYS_MAX = 1000  # of one organisation
 AGENTS_MAX = 1000  # of one key
 
 
-class Keys:
+class ApiKeys:
     """`changed` is told after a key was revoked, and after a commit of which nobody knows whether it happened."""
 
     def __init__(self, world: World, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER) -> None:

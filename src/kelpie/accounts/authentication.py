@@ -8,13 +8,13 @@ import asyncio
 import hashlib
 import hmac
 
-from kelpie.accounts.cache import Known
+from kelpie.accounts.cache import TtlCache
 from kelpie.accounts.credentials import Credential, looks_like_ours, parse
 from kelpie.accounts.last_use import LastUse
-from kelpie.accounts.login_failures import Failures
+from kelpie.accounts.login_failures import LoginFailures
 from kelpie.accounts.password import Password
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller, User
-from kelpie.core.access.credential_scopes import OPERATOR, Pass, Scope, pass_of_key, pass_of_token
+from kelpie.core.access.credential_scopes import OPERATOR, Authorization, Scope, pass_of_key, pass_of_token
 from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
 from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, TokenId, UserId
 from kelpie.core.settings.settings import Settings
@@ -23,7 +23,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 
-class Gate:
+class Authenticator:
     """Made once for a server. `kept` is what is kept of a password that was made."""
 
     def __init__(self, world: World, settings: Settings, kept: str | None = None) -> None:
@@ -32,12 +32,12 @@ class Gate:
         self._world = world
         self._password = Password(world.ids, plain=settings.password, kept=kept if self.protected else None)
         self._key = world.ids.secret()
-        self._passes: Known[bytes, tuple[Pass, KeyId | None]] = Known()
-        self._users: Known[UserId, User] = Known()
-        self._failures = Failures()
+        self._passes: TtlCache[bytes, tuple[Authorization, KeyId | None]] = TtlCache()
+        self._users: TtlCache[UserId, User] = TtlCache()
+        self._failures = LoginFailures()
         self._last_use = LastUse(world)
 
-    async def admit(self, given: str | None, address: str) -> Pass:
+    async def admit(self, given: str | None, address: str) -> Authorization:
         """The pass for a credential, None being a request without one.
 
         Raises Unauthorized, or Overloaded when the address has guessed wrong too often.
@@ -59,7 +59,7 @@ class Gate:
         if self.protected:
             await self.admit(text, address)
 
-    async def caller(self, given: Pass, user_id: UserId | None) -> Caller:
+    async def caller(self, given: Authorization, user_id: UserId | None) -> Caller:
         """Whom a request acts for; an operator may name any user, and an unknown one is the default user.
 
         Raises Forbidden when a key or token would act for another user.
@@ -85,7 +85,7 @@ class Gate:
         """Writes down what is not yet."""
         await self._last_use.close()
 
-    async def _by_row(self, text: str, address: str) -> Pass:
+    async def _by_row(self, text: str, address: str) -> Authorization:
         mark = hmac.digest(self._key, text.encode(), hashlib.sha256)
         found = self._passes.get(mark)
         if found is None:
@@ -100,7 +100,7 @@ class Gate:
             self._last_use.note(key_id)
         return admitted
 
-    async def _look_up(self, text: str) -> tuple[Pass, KeyId | None] | None:
+    async def _look_up(self, text: str) -> tuple[Authorization, KeyId | None] | None:
         credential = parse(text)
         return None if credential is None else await self._world.database.read(lambda tx: _proved(tx, credential))
 
@@ -117,7 +117,7 @@ class Gate:
         return Unauthorized()
 
 
-def _proved(tx: Tx, credential: Credential) -> tuple[Pass, KeyId | None] | None:
+def _proved(tx: Tx, credential: Credential) -> tuple[Authorization, KeyId | None] | None:
     if isinstance(credential.id, KeyId):
         key = api_keys.find(tx, credential.id)
         proved = credential.proves(key[1] if key else None)

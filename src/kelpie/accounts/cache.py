@@ -15,7 +15,7 @@ KEPT_MAX = 4096
 KEPT_S = 10.0  # how long a change that another server made may go unnoticed
 
 
-class Known(Generic[K, V]):
+class TtlCache(Generic[K, V]):
     """Answers by key."""
 
     def __init__(self, kept_max: int = KEPT_MAX, kept_s: float = KEPT_S) -> None:

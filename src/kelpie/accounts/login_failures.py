@@ -13,7 +13,7 @@ ADDRESSES_MAX = 10_000
 _NETWORK_BITS = 64
 
 
-class Failures:
+class LoginFailures:
     """How many more guesses an address has. Times are seconds of any clock that does not jump."""
 
     def __init__(self, failures_max: int = FAILURES_MAX, refill_s: float = REFILL_S) -> None:

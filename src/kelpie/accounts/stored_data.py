@@ -30,7 +30,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class DataState:
     """What was found. `unlooked` names what there was no time for, so that nothing is said about it."""
 
     rows: Sequence[Damage]
@@ -43,12 +43,12 @@ class State:
         return not self.wrongs and not any(each.damaged for each in self.rows)
 
 
-class Data:
+class StoredData:
     def __init__(self, world: World, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
         self._caller = caller
 
-    async def look(self, seconds: float = LOOK_S) -> State:
+    async def look(self, seconds: float = LOOK_S) -> DataState:
         """Looks through everything, for about so long at most. Raises Forbidden, StorageError."""
         if not self._caller.operator:
             raise Forbidden("Only the operator of the server may look through the data, with its password.")
@@ -59,7 +59,7 @@ class Data:
             rows.append(found)
             unlooked += () if whole else (f"each {kind.name}",)
         wrongs, later = await self._wrongs(until)
-        return State(rows, wrongs, [*unlooked, *later], row_checks.WRONG_REMEDY)
+        return DataState(rows, wrongs, [*unlooked, *later], row_checks.WRONG_REMEDY)
 
     async def _rows(self, kind: row_checks.Kind, until: int) -> tuple[Damage, bool]:
         """What was found among the rows of a kind, and whether these were all."""

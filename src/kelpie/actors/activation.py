@@ -17,7 +17,7 @@ log = logs.get("actors")
 
 
 @dataclass(slots=True, eq=False)
-class Running(Generic[H]):
+class RunningJob(Generic[H]):
     job: Job[H]
     task: asyncio.Task[Any]
 
@@ -27,7 +27,7 @@ class Activation(Generic[H]):
 
     def __init__(self, key: str, handler: H, ended: Callable[["Activation[H]", BaseException | None], None]) -> None:
         self.handler = handler
-        self.running: dict[str, Running[H]] = {}
+        self.running: dict[str, RunningJob[H]] = {}
         self._key = key
         self._ended = ended
         self._cut: KelpieError | None = None
@@ -39,7 +39,7 @@ class Activation(Generic[H]):
             raise InvariantBroken(f"{self._key}: two jobs at once in lane {job.lane}")
         loop = asyncio.get_running_loop()
         task = loop.create_task(_run(job.work, self.handler), context=job.context)
-        self.running[job.lane] = running = Running(job, task)
+        self.running[job.lane] = running = RunningJob(job, task)
         # The end is seen in a callback because a task cancelled before its first step never runs a line of its own.
         task.add_done_callback(lambda _: self._done(running))
 
@@ -69,7 +69,7 @@ class Activation(Generic[H]):
         except TimeoutError:
             return  # the caller looks at `running` itself
 
-    def _done(self, running: Running[H]) -> None:
+    def _done(self, running: RunningJob[H]) -> None:
         job, task = running.job, running.task
         del self.running[job.lane]
         if self._empty is not None and not self.running:

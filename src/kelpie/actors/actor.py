@@ -10,14 +10,14 @@ from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from kelpie.actors.activation import Activation
-from kelpie.actors.actor_state import Condition
-from kelpie.actors.environment import Stage
+from kelpie.actors.actor_state import ActorState
+from kelpie.actors.environment import ActorEnvironment
 from kelpie.actors.failure import text_of
 from kelpie.actors.loader import load
 from kelpie.actors.mailbox import Job, Mailbox
 from kelpie.actors.reply import Reply
-from kelpie.actors.shutdown import Wish, cause
-from kelpie.core.agents.activation_state import State
+from kelpie.actors.shutdown import ShutdownMode, cause
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.errors import (
     ActivationFailed,
     AgentStopped,
@@ -49,22 +49,22 @@ class Actor(Generic[H]):
         "key",
     )
 
-    def __init__(self, key: str, stage: Stage[H], settled: Callable[["Actor[H]"], None]) -> None:
+    def __init__(self, key: str, stage: ActorEnvironment[H], settled: Callable[["Actor[H]"], None]) -> None:
         self.key = key
-        self.condition = Condition(key, stage)
+        self.condition = ActorState(key, stage)
         self.activation: Activation[H] | None = None
         self._stage = stage
         self._settled = settled  # told when the actor has neither a handler nor work
         self._mailbox: Mailbox[H] = Mailbox()
         self._loader: asyncio.Task[None] | None = None
         self._ender: asyncio.Task[None] | None = None
-        self._wish = Wish.none
+        self._wish = ShutdownMode.none
         self._reason = ""  # of the wish
         self._notes: list[Callable[[H], None]] = []
 
     def accept(self, lane: str, work: Callable[[H], Awaitable[T]], token: object = None) -> Reply[T]:
         """Starts or queues a job. Raises MailboxFull, or AgentStopped while the actor is being stopped."""
-        if self._wish is Wish.stop:
+        if self._wish is ShutdownMode.stop:
             raise AgentStopped(f"{self.key} is being stopped. Start it before sending messages.")
         limits, live = self._stage.limits, self.activation
         reply: Reply[T] = Reply(asyncio.get_running_loop(), next(self._stage.numbers))
@@ -87,7 +87,7 @@ class Actor(Generic[H]):
         """Calls note with the handler: now, or once it is loaded and before any job. False when there is none."""
         if self.activation is not None:
             note(self.activation.handler)
-        elif self.condition.state is State.loading:
+        elif self.condition.state is ActivationState.loading:
             self._notes.append(note)
             if len(self._notes) > self._stage.limits.mailbox_size:
                 self._notes.clear()
@@ -99,26 +99,29 @@ class Actor(Generic[H]):
     def drop(self, error: BaseException) -> None:
         """The handler is broken: it goes, what waits is kept, and the next use loads it again when that is due."""
         if self.activation is None:
-            if self.condition.state is State.loading:
+            if self.condition.state is ActivationState.loading:
                 self.condition.spoilt = error
             return
-        if self._wish is Wish.none:
+        if self._wish is ShutdownMode.none:
             self.condition.fail(error)
-            self.end(Wish.reload, text_of(error), self._stage.limits.drain_s)
+            self.end(ShutdownMode.reload, text_of(error), self._stage.limits.drain_s)
         if isinstance(error, Fenced):  # whatever else runs here can commit nothing any more
             self.cut()
 
     def evict(self, reason: str) -> None:
         """Puts an idle actor away."""
-        self.end(Wish.release, reason, 0)
+        self.end(ShutdownMode.release, reason, 0)
 
-    def end(self, wish: Wish, reason: str, grace_s: float) -> asyncio.Task[None]:
+    def end(self, wish: ShutdownMode, reason: str, grace_s: float) -> asyncio.Task[None]:
         """Takes the activation down as wished; the returned task ends when that is done."""
         if wish > self._wish:
             self._wish, self._reason = wish, reason
-            if wish is not Wish.reload and self.condition.state not in (State.unloaded, State.stopping):
-                self.condition.move(State.stopping, reason)
-            if wish >= Wish.stop:
+            if wish is not ShutdownMode.reload and self.condition.state not in (
+                ActivationState.unloaded,
+                ActivationState.stopping,
+            ):
+                self.condition.move(ActivationState.stopping, reason)
+            if wish >= ShutdownMode.stop:
                 self._fail_waiting(self._cause())
         if self._ender is None:
             if self._loader is not None:
@@ -134,9 +137,9 @@ class Actor(Generic[H]):
             self.activation.cut(self._cause())
 
     def _start(self, live: Activation[H], job: Job[H]) -> None:
-        if self.condition.state is State.loaded:
+        if self.condition.state is ActivationState.loaded:
             self._stage.places.fell_busy(self)
-            self.condition.move(State.running)
+            self.condition.move(ActivationState.running)
         live.start(job)
 
     def _advance(self, live: Activation[H]) -> None:
@@ -147,15 +150,15 @@ class Actor(Generic[H]):
                 break
             self._start(live, job)
         if not live.running:
-            if self.condition.state is State.running:
-                self.condition.move(State.loaded)
+            if self.condition.state is ActivationState.running:
+                self.condition.move(ActivationState.loaded)
             self._stage.places.fell_idle(self)
 
     def _job_ended(self, live: Activation[H], error: BaseException | None) -> None:
         if live is not self.activation:
             return  # it was left behind when its activation ended
         if error is None:
-            if self._wish is Wish.none:
+            if self._wish is ShutdownMode.none:
                 self.condition.recover()
         elif isinstance(error, StorageError):  # the handler may no longer mirror what is stored
             self.drop(error)
@@ -163,8 +166,8 @@ class Actor(Generic[H]):
             self._advance(live)
 
     def _begin_loading(self) -> None:
-        if self.condition.state is State.stopped:
-            self.condition.move(State.unloaded, "used again")
+        if self.condition.state is ActivationState.stopped:
+            self.condition.move(ActivationState.unloaded, "used again")
         if self.condition.wait_s() == 0:
             self._stage.places.take_now(self.key)
         self._loader = self._spawn(self._load(), "load")
@@ -181,7 +184,7 @@ class Actor(Generic[H]):
 
     def _loaded(self, handler: H) -> None:
         self.activation = live = Activation(self.key, handler, self._job_ended)
-        self.condition.move(State.loaded)
+        self.condition.move(ActivationState.loaded)
         notes, self._notes = self._notes, []
         try:
             for note in notes:
@@ -195,10 +198,10 @@ class Actor(Generic[H]):
             self._advance(live)
 
     def _not_loaded(self, error: CallerError | ActivationFailed) -> None:
-        if self.condition.state is State.loading:  # the key was refused, which is no failure
-            after = State.stopped if isinstance(error, AgentStopped) else State.unloaded
+        if self.condition.state is ActivationState.loading:  # the key was refused, which is no failure
+            after = ActivationState.stopped if isinstance(error, AgentStopped) else ActivationState.unloaded
             self.condition.recover()
-            self.condition.move(State.stopping, text_of(error))
+            self.condition.move(ActivationState.stopping, text_of(error))
             self.condition.move(after, text_of(error))
         self._stage.places.give_back(self.key)
         self._notes.clear()
@@ -216,11 +219,11 @@ class Actor(Generic[H]):
         self._put_down()
 
     def _put_down(self) -> None:
-        wish, self._wish, self._ender, self.activation = self._wish, Wish.none, None, None
+        wish, self._wish, self._ender, self.activation = self._wish, ShutdownMode.none, None, None
         self._notes.clear()
-        if wish is not Wish.reload:
+        if wish is not ShutdownMode.reload:
             self.condition.recover()
-            after = State.stopped if wish is Wish.stop else State.unloaded
+            after = ActivationState.stopped if wish is ShutdownMode.stop else ActivationState.unloaded
             if self.condition.state is not after:
                 self.condition.move(after, self._reason)
         self._stage.places.give_back(self.key)
@@ -247,7 +250,7 @@ class Actor(Generic[H]):
             return
         log.error("actor failed, its jobs are lost", key=self.key, task=task.get_name(), exc_info=bug)
         self.cut()
-        self._loader, self._ender, self.activation, self._wish = None, None, None, Wish.none
+        self._loader, self._ender, self.activation, self._wish = None, None, None, ShutdownMode.none
         self._stage.places.give_back(self.key)
         self._fail_waiting(InvariantBroken(f"{self.key}: {text_of(bug)}"))
         self._settled(self)

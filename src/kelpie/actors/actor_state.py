@@ -3,21 +3,21 @@
 import asyncio
 from typing import Any
 
-from kelpie.actors.environment import Stage
+from kelpie.actors.environment import ActorEnvironment
 from kelpie.actors.failure import Failure, failure_after
-from kelpie.core.agents.activation_state import Lifecycle, State
+from kelpie.core.agents.activation_state import ActivationState, Lifecycle
 from kelpie.core.agents.agent import ActivationStatus
 from kelpie.core.errors import ActivationFailed
 from kelpie.observe import logs
 
 log = logs.get("actors")
-_FAILING = (State.failed, State.loading, State.stopping)
+_FAILING = (ActivationState.failed, ActivationState.loading, ActivationState.stopping)
 
 
-class Condition:
+class ActorState:
     __slots__ = ("_failure", "_life", "_stage", "loads_failed", "spoilt")
 
-    def __init__(self, key: str, stage: Stage[Any]) -> None:
+    def __init__(self, key: str, stage: ActorEnvironment[Any]) -> None:
         self._stage = stage
         self._life = Lifecycle(key)
         self._failure: Failure | None = None
@@ -29,10 +29,10 @@ class Condition:
         return self._life.key
 
     @property
-    def state(self) -> State:
+    def state(self) -> ActivationState:
         return self._life.state
 
-    def move(self, after: State, reason: str = "") -> None:
+    def move(self, after: ActivationState, reason: str = "") -> None:
         """Changes the state and tells the observer, whose failure is logged and changes nothing."""
         transition = self._life.move(after, self._stage.clock.now(), reason)
         try:
@@ -52,7 +52,7 @@ class Condition:
             now=stage.clock.now(),
             loop_time=asyncio.get_running_loop().time(),
         )
-        self.move(State.failed, self._failure.error)
+        self.move(ActivationState.failed, self._failure.error)
 
     def recover(self) -> None:
         """Forgets the failure: a job succeeded, or the operator wants a fresh start."""

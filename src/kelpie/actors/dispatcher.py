@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kelpie.actors.actor import Actor
-from kelpie.actors.environment import Stage
-from kelpie.actors.limits import Limits
+from kelpie.actors.environment import ActorEnvironment
+from kelpie.actors.limits import ActorLimits
 from kelpie.actors.reply import Reply
-from kelpie.actors.shutdown import Wish
-from kelpie.actors.slots import Places
-from kelpie.core.agents.activation_state import State, Transition
+from kelpie.actors.shutdown import ShutdownMode
+from kelpie.actors.slots import ActorSlots
+from kelpie.core.agents.activation_state import ActivationState, StateTransition
 from kelpie.core.agents.agent import ActivationStatus
 from kelpie.core.errors import Overloaded
 from kelpie.world.clock import Clock
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ActorCounts:
     """How many keys are in which situation, for people to see."""
 
     hot: int  # have a handler or are loading one
@@ -43,12 +43,12 @@ class Dispatcher(Generic[H]):
         deactivate: Callable[[H], Awaitable[None]],
         clock: Clock,
         rng: random.Random,
-        limits: Limits,
-        observe: Callable[[Transition], None],
+        limits: ActorLimits,
+        observe: Callable[[StateTransition], None],
     ) -> None:
         self._limits = limits
-        self._places = Places(limits)
-        self._stage = Stage(activate, deactivate, clock, rng, limits, observe, self._places)
+        self._places = ActorSlots(limits)
+        self._stage = ActorEnvironment(activate, deactivate, clock, rng, limits, observe, self._places)
         self._actors: dict[str, Actor[H]] = {}
         self._resting: dict[str, None] = {}  # oldest first
         self._closing = False
@@ -101,29 +101,29 @@ class Dispatcher(Generic[H]):
     def status(self, key: str) -> ActivationStatus:
         """How the key's activation is doing."""
         actor = self._actors.get(key)
-        return actor.condition.status() if actor else ActivationStatus(State.unloaded)
+        return actor.condition.status() if actor else ActivationStatus(ActivationState.unloaded)
 
-    def counts(self) -> Counts:
+    def counts(self) -> ActorCounts:
         """How many keys there are in memory, and why."""
         hot, resting = self._places.taken, len(self._resting)
-        return Counts(hot, self._places.idle, len(self._actors) - hot - resting, resting)
+        return ActorCounts(hot, self._places.idle, len(self._actors) - hot - resting, resting)
 
     async def stop(self, key: str, reason: str) -> ActivationStatus:
         """Ends a key's activation: running jobs may finish within `drain_s`, waiting ones fail with AgentStopped."""
         actor = self._actors.get(key)
         if actor is None:
             actor = self._new(key)
-            actor.condition.move(State.stopped, reason)
+            actor.condition.move(ActivationState.stopped, reason)
             self._settled(actor)
-        elif actor.condition.state is not State.stopped:
-            await self._end(actor, Wish.stop, reason)
+        elif actor.condition.state is not ActivationState.stopped:
+            await self._end(actor, ShutdownMode.stop, reason)
         return self.status(key)
 
     async def release(self, key: str, reason: str = "released") -> None:
         """Unloads a key: running jobs may finish within `drain_s`; waiting ones are kept and bring it back."""
         actor = self._actors.get(key)
-        if actor is not None and actor.condition.state not in (State.unloaded, State.stopped):
-            await self._end(actor, Wish.release, reason)
+        if actor is not None and actor.condition.state not in (ActivationState.unloaded, ActivationState.stopped):
+            await self._end(actor, ShutdownMode.release, reason)
 
     async def close(self, drain_s: float) -> None:
         """Ends everything: waiting jobs fail with Overloaded, running ones get `drain_s`, handlers are put away."""
@@ -131,7 +131,7 @@ class Dispatcher(Generic[H]):
         self._places.close()
         for key in list(self._resting):
             self._forget(key, "closing")
-        enders = [actor.end(Wish.close, "closing", drain_s) for actor in self._actors.values()]
+        enders = [actor.end(ShutdownMode.close, "closing", drain_s) for actor in self._actors.values()]
         cutter = asyncio.get_running_loop().call_later(drain_s, self._cut)  # for those that were ending before
         try:
             if enders:
@@ -139,7 +139,7 @@ class Dispatcher(Generic[H]):
         finally:
             cutter.cancel()
 
-    async def _end(self, actor: Actor[H], wish: Wish, reason: str) -> None:
+    async def _end(self, actor: Actor[H], wish: ShutdownMode, reason: str) -> None:
         self._resting.pop(actor.key, None)
         await asyncio.shield(actor.end(wish, reason, self._limits.drain_s))  # goes on if the caller does not
 
@@ -152,7 +152,7 @@ class Dispatcher(Generic[H]):
         return actor
 
     def _settled(self, actor: Actor[H]) -> None:
-        if actor.condition.state not in (State.failed, State.stopped):
+        if actor.condition.state not in (ActivationState.failed, ActivationState.stopped):
             del self._actors[actor.key]
             return
         self._resting[actor.key] = None
@@ -161,4 +161,4 @@ class Dispatcher(Generic[H]):
 
     def _forget(self, key: str, reason: str) -> None:
         del self._resting[key]
-        self._actors.pop(key).condition.move(State.unloaded, reason)
+        self._actors.pop(key).condition.move(ActivationState.unloaded, reason)

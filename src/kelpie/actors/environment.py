@@ -8,9 +8,9 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from kelpie.actors.failure import text_of
-from kelpie.actors.limits import Limits
-from kelpie.actors.slots import Places
-from kelpie.core.agents.activation_state import Transition
+from kelpie.actors.limits import ActorLimits
+from kelpie.actors.slots import ActorSlots
+from kelpie.core.agents.activation_state import StateTransition
 from kelpie.core.errors import CallerError, KelpieError
 from kelpie.observe import logs
 from kelpie.world.clock import Clock
@@ -24,14 +24,14 @@ class LoadFailed(KelpieError):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage(Generic[H]):
+class ActorEnvironment(Generic[H]):
     activate: Callable[[str], Awaitable[H]]
     deactivate: Callable[[H], Awaitable[None]]
     clock: Clock
     rng: random.Random
-    limits: Limits
-    observe: Callable[[Transition], None]
-    places: Places
+    limits: ActorLimits
+    observe: Callable[[StateTransition], None]
+    places: ActorSlots
     numbers: Iterator[int] = field(default_factory=count)  # for replies, so that their order in a set is fixed
 
     async def load(self, key: str) -> H:

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from kelpie.actors.limits import Limits
+from kelpie.actors.limits import ActorLimits
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 
 TEXT_CHARS_MAX = 2000
@@ -21,7 +21,13 @@ class Failure:
 
 
 def failure_after(
-    last: Failure | None, error: BaseException, *, limits: Limits, rng: random.Random, now: Micros, loop_time: float
+    last: Failure | None,
+    error: BaseException,
+    *,
+    limits: ActorLimits,
+    rng: random.Random,
+    now: Micros,
+    loop_time: float,
 ) -> Failure:
     """The record of a failure that followed `last`."""
     attempts = last.attempts + 1 if last else 1
@@ -35,6 +41,6 @@ def text_of(error: BaseException) -> str:
     return (str(error) or type(error).__name__)[:TEXT_CHARS_MAX]
 
 
-def _delay_s(attempts: int, limits: Limits, rng: random.Random) -> float:
+def _delay_s(attempts: int, limits: ActorLimits, rng: random.Random) -> float:
     doublings = min(attempts - 1, 30)  # far past any sensible backoff_max_s, and no overflow
     return min(limits.backoff_max_s, limits.backoff_first_s * 2**doublings) * rng.uniform(0.5, 1.0)

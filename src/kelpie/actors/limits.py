@@ -8,7 +8,7 @@ BACKOFF_FIRST_S_MAX = 0.5  # the first retry of a failed activation has to come 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ActorLimits:
     """Raises ConfigurationError when it is made with a bound that would stop the room from working."""
 
     mailbox_size: int = 64  # jobs waiting per key, over all its lanes

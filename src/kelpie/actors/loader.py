@@ -3,14 +3,14 @@
 import asyncio
 from typing import TypeVar
 
-from kelpie.actors.actor_state import Condition
-from kelpie.actors.environment import LoadFailed, Stage
-from kelpie.core.agents.activation_state import State
+from kelpie.actors.actor_state import ActorState
+from kelpie.actors.environment import ActorEnvironment, LoadFailed
+from kelpie.core.agents.activation_state import ActivationState
 
 H = TypeVar("H")
 
 
-async def load(stage: Stage[H], condition: Condition) -> H:
+async def load(stage: ActorEnvironment[H], condition: ActorState) -> H:
     """The handler, with the key holding a place. Whatever is raised leaves a place and a state for the caller to undo.
 
     Raises ActivationFailed when `attempts_max` tries failed in a row, and CallerError when there was no place in time
@@ -21,7 +21,7 @@ async def load(stage: Stage[H], condition: Condition) -> H:
         if not places.holds(key):
             await asyncio.sleep(condition.wait_s())
             await places.take(key)
-        condition.move(State.loading)
+        condition.move(ActivationState.loading)
         try:
             handler = await stage.load(key)
         except LoadFailed as failed:

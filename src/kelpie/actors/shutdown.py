@@ -2,11 +2,11 @@
 
 from enum import IntEnum
 
-from kelpie.actors.actor_state import Condition
+from kelpie.actors.actor_state import ActorState
 from kelpie.core.errors import AgentStopped, KelpieError, Overloaded
 
 
-class Wish(IntEnum):
+class ShutdownMode(IntEnum):
     """A stronger wish overrides a weaker one already at work."""
 
     none = 0
@@ -16,12 +16,12 @@ class Wish(IntEnum):
     close = 4
 
 
-def cause(wish: Wish, reason: str, condition: Condition, retry_after_s: float) -> KelpieError:
+def cause(wish: ShutdownMode, reason: str, condition: ActorState, retry_after_s: float) -> KelpieError:
     """Why a job of an activation that ends this way could not be finished."""
-    if wish is Wish.close:
+    if wish is ShutdownMode.close:
         return Overloaded("the server is shutting down; send again when it is back", retry_after_s)
-    if wish is Wish.stop:
+    if wish is ShutdownMode.stop:
         return AgentStopped(f"{condition.key} was stopped: {reason}. Start it before sending messages.")
-    if wish is Wish.reload:
+    if wish is ShutdownMode.reload:
         return condition.told("failed while this was running")
     return Overloaded(f"{condition.key} is being unloaded: {reason}", retry_after_s)

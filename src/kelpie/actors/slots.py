@@ -7,31 +7,31 @@ longest, is asked to leave for each that waits. Busy actors are never asked. One
 import asyncio
 from typing import Protocol
 
-from kelpie.actors.limits import Limits
+from kelpie.actors.limits import ActorLimits
 from kelpie.core.errors import Overloaded
 
 SWEEP_MAX = 50  # actors put away per turn of the loop, so that a sweep never holds up a message
 SWEEP_PAUSE_S = 0.01
 
 
-class Guest(Protocol):
+class SlotHolder(Protocol):
     """What holds a place."""
 
     @property
     def key(self) -> str: ...
 
     def evict(self, reason: str) -> None:
-        """Starts to leave: calls `Places.leaving` now and `Places.give_back` when the place is free."""
+        """Starts to leave: calls `ActorSlots.leaving` now and `ActorSlots.give_back` when the place is free."""
         ...
 
 
-class Places:
-    def __init__(self, limits: Limits) -> None:
+class ActorSlots:
+    def __init__(self, limits: ActorLimits) -> None:
         self._limits = limits
         self._held: dict[str, bool] = {}  # key -> whether its holder is on the way out
         self._leaving = 0
         self._queue: dict[str, asyncio.Future[None]] = {}
-        self._idle: dict[str, tuple[Guest, float]] = {}  # in the order in which they fell idle
+        self._idle: dict[str, tuple[SlotHolder, float]] = {}  # in the order in which they fell idle
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -92,7 +92,7 @@ class Places:
         self._queue.pop(key, None)
         self.give_back(key)  # it may have been granted in the very moment the wait ended
 
-    def fell_idle(self, guest: Guest) -> None:
+    def fell_idle(self, guest: SlotHolder) -> None:
         """A holder has no work now: it may be asked to leave."""
         loop = asyncio.get_running_loop()
         self._idle[guest.key] = (guest, loop.time())
@@ -101,7 +101,7 @@ class Places:
         if self._queue:
             self._make_room()
 
-    def fell_busy(self, guest: Guest) -> None:
+    def fell_busy(self, guest: SlotHolder) -> None:
         """A holder has work again, or leaves of its own accord."""
         self._idle.pop(guest.key, None)
 

@@ -8,7 +8,7 @@ from kelpie.world.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class ArchiveEmbedding:
     """A model, or why there is none."""
 
     model: str | None

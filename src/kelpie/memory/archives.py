@@ -22,9 +22,9 @@ from kelpie.core.memory.passages import (
 )
 from kelpie.core.paging import Page
 from kelpie.llm.routing.models import Models
-from kelpie.memory.archive_embedding import Embedded, Progress, with_progress
-from kelpie.memory.embeddings import Meaning, Meant
-from kelpie.memory.passage_search import Searched, search
+from kelpie.memory.archive_embedding import ArchiveEmbedding, Progress, with_progress
+from kelpie.memory.embeddings import Embeddings, QueryVectors
+from kelpie.memory.passage_search import PassageResults, search
 from kelpie.memory.text_edits import cleaned
 from kelpie.search import vector_rows
 from kelpie.storage.accounts import row_ownership
@@ -38,7 +38,7 @@ from kelpie.world.world import World
 class Archives:
     """Archives and passages of the caller's organisation."""
 
-    def __init__(self, world: World, models: Models, meaning: Meaning, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, models: Models, meaning: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
         self._models = models
         self._meaning = meaning
@@ -87,9 +87,9 @@ class Archives:
 
         return await self._world.database.transact(write)
 
-    async def embedding(self) -> Embedded:
+    async def embedding(self) -> ArchiveEmbedding:
         """The embedding model of archives and agents that name none, or what is missing to have one."""
-        return Embedded(await self._meaning.default(), await self._meaning.why_not())
+        return ArchiveEmbedding(await self._meaning.default(), await self._meaning.why_not())
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Removes the archive with all its passages; of a large one the rest is swept up later. Raises NotFound."""
@@ -168,7 +168,7 @@ class Archives:
 
         return await self._world.database.transact(write)
 
-    async def _meant(self, archive: Archive, texts: Sequence[str]) -> Meant:
+    async def _meant(self, archive: Archive, texts: Sequence[str]) -> QueryVectors:
         """The vectors of new texts: of the model the archive is searched by, and of the one that is meant for it."""
         used = await self._world.database.read(lambda tx: vector_rows.models_of(tx, "passage", (archive.id,)))
         wanted = archive.embedding or await self._meaning.default()
@@ -219,7 +219,7 @@ class Archives:
 
         return await self._world.database.read(read)
 
-    async def search_of_agent(self, agent_id: AgentId, query: PassageQuery) -> Searched:
+    async def search_of_agent(self, agent_id: AgentId, query: PassageQuery) -> PassageResults:
         """The best passages of the agent's archive. Raises NotFound for an unknown agent."""
 
         def read(tx: Tx) -> ArchiveId | None:
@@ -227,9 +227,9 @@ class Archives:
             return rows.archive_of(tx, agent_id)
 
         archive_id = await self._world.database.read(read)
-        return Searched([], "fts") if archive_id is None else await self.search(archive_id, query)
+        return PassageResults([], "fts") if archive_id is None else await self.search(archive_id, query)
 
-    async def search(self, archive_id: ArchiveId | None, query: PassageQuery) -> Searched:
+    async def search(self, archive_id: ArchiveId | None, query: PassageQuery) -> PassageResults:
         """The best passages of one archive, or of all there are. Raises NotFound for an unknown archive."""
         return await search(self._world.database, self._meaning, self._organization, archive_id, query)
 

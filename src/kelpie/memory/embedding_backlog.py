@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from kelpie.core.errors import KelpieError
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
 from kelpie.search import embedding_coverage, vector_rows
 from kelpie.search.text.fulltext import Kind
@@ -54,10 +54,10 @@ class _Piece:
     last: int | None = None  # the number of the last of them; None when none is left
 
 
-class Embedding:
+class EmbeddingBacklog:
     """The background work on vectors of one server."""
 
-    def __init__(self, world: World, meaning: Meaning, busy: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, world: World, meaning: Embeddings, busy: Callable[[], bool] = lambda: False) -> None:
         """`busy` tells whether agents are at work just now."""
         self._world = world
         self._meaning = meaning

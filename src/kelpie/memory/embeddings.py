@@ -13,7 +13,7 @@ from typing import Any
 from kelpie.core.errors import CallerError, ModelError, StorageError
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.routing.models import Models
-from kelpie.memory.search_slots import Looking
+from kelpie.memory.search_slots import SearchSlots
 from kelpie.observe import logs
 from kelpie.search.items import NearestItems
 from kelpie.search.vector_rows import Vector
@@ -28,7 +28,7 @@ _log = logs.get("memory")
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class QueryVectors:
     """Vectors by text, in the space of each model that could be asked, and why others could not."""
 
     vectors: dict[str, tuple[Vector, ...]] = field(default_factory=dict[str, tuple[Vector, ...]])
@@ -38,14 +38,14 @@ class Meant:
         return {vector.model: vector for vector in self.vectors.get(text, ())}
 
 
-class Meaning:
+class Embeddings:
     """The embedding models of this server, as memory uses them."""
 
     def __init__(self, models: Models, settings: Settings, finder: NearestItems | None = None) -> None:
         self._models = models
         self._given = settings.default_embedding
         self._finder = finder
-        self.looking = Looking()
+        self.looking = SearchSlots()
         self.asked = False  # whether anything was to be embedded since the server started
         self._told: str | None = None  # the trouble that the log tells of already
 
@@ -75,26 +75,26 @@ class Meaning:
         self._tell(lacking)
         return lacking
 
-    async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str]) -> Meant:
+    async def of_stored(self, handles: Iterable[str | None], texts: Sequence[str]) -> QueryVectors:
         """The vectors of texts that are about to be stored."""
         return await self._of(handles, texts, STORE_S)
 
-    async def of_backlog(self, handles: Iterable[str | None], texts: Sequence[str]) -> Meant:
+    async def of_backlog(self, handles: Iterable[str | None], texts: Sequence[str]) -> QueryVectors:
         """The vectors of texts that were stored before, for which nobody waits."""
         return await self._of(handles, texts, BACKLOG_S, patient=True)
 
-    async def of_query(self, handles: Iterable[str | None], text: str) -> Meant:
+    async def of_query(self, handles: Iterable[str | None], text: str) -> QueryVectors:
         """The vectors of what is looked for."""
         return await self._of(handles, (text,), LOOK_S)
 
     async def _of(
         self, handles: Iterable[str | None], texts: Sequence[str], seconds: float, *, patient: bool = False
-    ) -> Meant:
+    ) -> QueryVectors:
         wanted = [handle for handle in dict.fromkeys(handles) if handle is not None]
         distinct = [text for text in dict.fromkeys(texts) if text.strip()]
         self.asked = self.asked or bool(distinct)
         if not wanted:
-            return Meant(lacking=await self.why_not() or NOT_YET)
+            return QueryVectors(lacking=await self.why_not() or NOT_YET)
         asked = (self._by_one(handle, distinct, seconds, patient) for handle in (wanted if distinct else ()))
         found: dict[str, tuple[Vector, ...]] = {}
         lacking: str | None = None
@@ -105,7 +105,7 @@ class Meaning:
             for text, vector in zip(distinct, vectors, strict=True):
                 found[text] = (*found.get(text, ()), vector)
         self._tell(lacking)
-        return Meant(found, lacking)
+        return QueryVectors(found, lacking)
 
     async def _by_one(self, handle: str, texts: Sequence[str], seconds: float, patient: bool) -> list[Vector] | str:
         """The vectors of one model, or why there are none."""

@@ -11,7 +11,7 @@ from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId, FactId
 from kelpie.core.memory.facts import Entity, Fact, FactQuery, FactSearch, FactSettings, FactState, FoundFact
 from kelpie.core.search_hits import SearchMode
-from kelpie.memory.embeddings import Meaning, Meant
+from kelpie.memory.embeddings import Embeddings, QueryVectors
 from kelpie.search import vector_rows
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
@@ -42,7 +42,7 @@ class FactStatus:
 class Facts:
     """The facts of the agents of the caller's organisation."""
 
-    def __init__(self, world: World, meaning: Meaning, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, meaning: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
         self._meaning = meaning
         self._organization = caller.organization_id
@@ -55,7 +55,7 @@ class Facts:
             row_ownership.agent(tx, self._organization, agent_id)
             return vector_rows.models_of(tx, "fact", (agent_id,))
 
-        used, meant = await database.read(models), Meant()
+        used, meant = await database.read(models), QueryVectors()
         if wanted.mode != "fts" and wanted.text.strip():
             meant = await self._meaning.of_query(used.values(), wanted.text)
         meanings = meant.by_model(wanted.text)

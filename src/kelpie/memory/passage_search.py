@@ -11,18 +11,18 @@ from kelpie.core.errors import StorageError
 from kelpie.core.ids import ArchiveId, OrganizationId
 from kelpie.core.memory.passages import PassageQuery
 from kelpie.core.search_hits import SearchMode
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.archives import archives, embedding_models, passage_search
-from kelpie.storage.archives.passage_search import Found
+from kelpie.storage.archives.passage_search import FoundPassages
 from kelpie.world.database import Database, Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Searched:
+class PassageResults:
     """What was found, how it was looked for in the end, and why not as asked."""
 
-    found: list[Found]
+    found: list[FoundPassages]
     mode: SearchMode
     lacking: str | None = None
     lost: int = 0  # how many more there are that were damaged on the disk
@@ -30,11 +30,11 @@ class Searched:
 
 async def search(
     database: Database,
-    meaning: Meaning,
+    meaning: Embeddings,
     organization: OrganizationId,
     archive_id: ArchiveId | None,
     query: PassageQuery,
-) -> Searched:
+) -> PassageResults:
     """The best passages of one archive, or of all there are. Raises NotFound for an unknown archive."""
     place = archive_id or organization
 
@@ -45,7 +45,7 @@ async def search(
 
     if query.mode == "fts" or not query.text.strip():
 
-        def by_words(tx: Tx) -> list[Found]:
+        def by_words(tx: Tx) -> list[FoundPassages]:
             if archive_id is not None:
                 archives.require(tx, organization, archive_id)
             return passage_search.search(tx, place, replace(query, mode="fts"))
@@ -56,7 +56,7 @@ async def search(
     meant = await meaning.of_query(used.values(), query.text)
     meanings = meant.by_model(query.text)
 
-    def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[Found]:
+    def read(tx: Tx, meanings: Mapping[str, Vector]) -> list[FoundPassages]:
         near = passage_search.nearest(tx, meaning.finder, place, used, query, meanings) if meanings else ()
         return passage_search.search(tx, place, query if near else replace(query, mode="fts"), near)
 
@@ -71,6 +71,6 @@ async def search(
         return _searched(await database.read(partial(read, meanings={})), "fts", lacking)
 
 
-def _searched(found: list[Found], mode: SearchMode, lacking: str | None = None) -> Searched:
+def _searched(found: list[FoundPassages], mode: SearchMode, lacking: str | None = None) -> PassageResults:
     whole = [each for each in found if not each.passage.lost]
-    return Searched(whole, mode, lacking, len(found) - len(whole))
+    return PassageResults(whole, mode, lacking, len(found) - len(whole))

@@ -12,7 +12,7 @@ AT_ONCE_MAX = 2
 LONG_S = 0.05  # such a search reads an archive into memory, or looks through everything of an organisation
 
 
-class Looking:
+class SearchSlots:
     """Who looks for something in the database just now."""
 
     def __init__(self) -> None:

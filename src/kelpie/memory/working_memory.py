@@ -15,11 +15,11 @@ from kelpie.core.ids import AgentId
 from kelpie.core.memory.working_memory import (
     KEEP,
     Change,
-    Entry,
     EntryQuery,
     Keep,
-    Limits,
     Ttl,
+    WorkingMemoryEntry,
+    WorkingMemoryLimits,
     changed,
     check_key,
     encoded,
@@ -42,20 +42,22 @@ class Place:
 
     agent_id: AgentId
     now: Micros
-    limits: Limits = Limits()
+    limits: WorkingMemoryLimits = WorkingMemoryLimits()
 
 
 def put(
     tx: Tx, place: Place, key: str, value: Any, ttl_seconds: float | None = None, if_version: int | None = None
-) -> Entry:
+) -> WorkingMemoryEntry:
     """Sets an entry. Raises InvalidInput, and Conflict when it does not have the version that it should have."""
     before, version = _begin(tx, place, key, if_version)
-    return _write(tx, place, before, Entry(key, value, version, place.now, place.now, end_of(ttl_seconds, place.now)))
+    return _write(
+        tx, place, before, WorkingMemoryEntry(key, value, version, place.now, place.now, end_of(ttl_seconds, place.now))
+    )
 
 
 def update(
     tx: Tx, place: Place, key: str, change: Change | None, ttl: Ttl = KEEP, if_version: int | None = None
-) -> Entry:
+) -> WorkingMemoryEntry:
     """Changes an entry by what it holds now, or only its life.
 
     Raises InvalidInput, Conflict as `put` does, and NotFound when there is nothing whose life could be changed.
@@ -69,10 +71,10 @@ def update(
         value = changed(before, change)
     kept = None if before is None else before.expires_at
     end = kept if isinstance(ttl, Keep) else end_of(ttl, place.now)
-    return _write(tx, place, before, Entry(key, value, version, place.now, place.now, end))
+    return _write(tx, place, before, WorkingMemoryEntry(key, value, version, place.now, place.now, end))
 
 
-def delete(tx: Tx, place: Place, key: str, if_version: int | None = None) -> Entry:
+def delete(tx: Tx, place: Place, key: str, if_version: int | None = None) -> WorkingMemoryEntry:
     """Removes an entry and gives what it was. Raises NotFound, and Conflict as `put` does."""
     before, _ = _begin(tx, place, key, if_version)
     if before is None:
@@ -81,19 +83,19 @@ def delete(tx: Tx, place: Place, key: str, if_version: int | None = None) -> Ent
     return before
 
 
-def find(tx: Tx, place: Place, key: str) -> Entry | None:
+def find(tx: Tx, place: Place, key: str) -> WorkingMemoryEntry | None:
     """The entry, if it is there."""
     rows.drop_lapsed(tx, place.agent_id, place.now)
     return rows.get(tx, place.agent_id, key)
 
 
-def listed(tx: Tx, place: Place, query: EntryQuery) -> list[Entry]:
+def listed(tx: Tx, place: Place, query: EntryQuery) -> list[WorkingMemoryEntry]:
     """The entries on the page asked for. Raises NotFound for a cursor that is gone, unless the order is by key."""
     rows.drop_lapsed(tx, place.agent_id, place.now)
     return rows.select(tx, place.agent_id, query)
 
 
-def _begin(tx: Tx, place: Place, key: str, if_version: int | None) -> tuple[Entry | None, int]:
+def _begin(tx: Tx, place: Place, key: str, if_version: int | None) -> tuple[WorkingMemoryEntry | None, int]:
     """What is there, and the version that a write gets."""
     check_key(key)
     version = rows.next_version(tx, place.agent_id)
@@ -105,7 +107,7 @@ def _begin(tx: Tx, place: Place, key: str, if_version: int | None) -> tuple[Entr
     return before, version
 
 
-def _write(tx: Tx, place: Place, before: Entry | None, after: Entry) -> Entry:
+def _write(tx: Tx, place: Place, before: WorkingMemoryEntry | None, after: WorkingMemoryEntry) -> WorkingMemoryEntry:
     text = encoded(after.value, place.limits)
     _check_room(tx, place, after.key, text)
     if before is None:
@@ -136,14 +138,14 @@ class WorkingMemory:
         self._limits = settings.working_memory
         self._organization = caller.organization_id
 
-    async def get(self, agent_id: AgentId, key: str) -> Entry:
+    async def get(self, agent_id: AgentId, key: str) -> WorkingMemoryEntry:
         """Raises NotFound."""
         found = await self._seen(agent_id, lambda tx: rows.get(tx, agent_id, key))
         if found is None:
             raise NotFound("Entry", key)
         return found
 
-    async def list(self, agent_id: AgentId, query: EntryQuery) -> "list[Entry]":  # type: ignore[valid-type]
+    async def list(self, agent_id: AgentId, query: EntryQuery) -> "list[WorkingMemoryEntry]":  # type: ignore[valid-type]
         """Raises NotFound for an unknown agent or a cursor that is gone."""
         return await self._seen(agent_id, lambda tx: rows.select(tx, agent_id, query))
 
@@ -154,17 +156,17 @@ class WorkingMemory:
         value: Any,
         ttl_seconds: float | None = None,
         if_version: int | None = None,
-    ) -> Entry:
+    ) -> WorkingMemoryEntry:
         """Sets an entry, which begins a life anew. Raises NotFound, InvalidInput, and Conflict for `if_version`."""
         return await self._written(agent_id, lambda tx, place: put(tx, place, key, value, ttl_seconds, if_version))
 
     async def update(
         self, agent_id: AgentId, key: str, change: Change | None, ttl: Ttl = KEEP, if_version: int | None = None
-    ) -> Entry:
+    ) -> WorkingMemoryEntry:
         """Changes an entry by what it holds. Raises NotFound, InvalidInput, and Conflict for `if_version`."""
         return await self._written(agent_id, lambda tx, place: update(tx, place, key, change, ttl, if_version))
 
-    async def delete(self, agent_id: AgentId, key: str, if_version: int | None = None) -> Entry:
+    async def delete(self, agent_id: AgentId, key: str, if_version: int | None = None) -> WorkingMemoryEntry:
         """Removes an entry and gives what it was. Raises NotFound, and Conflict for `if_version`."""
         return await self._written(agent_id, lambda tx, place: delete(tx, place, key, if_version))
 

@@ -9,10 +9,10 @@ import structlog  # noqa: TID251 - here and in `logs` it becomes kelpie.observe.
 _CHATTY = ("httpx", "httpcore", "uvicorn", "asyncio", "alembic", "sqlalchemy")
 
 
-class ForeignHandler(logging.Handler):
+class LibraryLogHandler(logging.Handler):
     """Turns what libraries log through the standard module into lines of ours; the logger's name is the room."""
 
-    _installed: ClassVar["ForeignHandler | None"] = None
+    _installed: ClassVar["LibraryLogHandler | None"] = None
 
     @classmethod
     def install(cls, threshold: int) -> None:

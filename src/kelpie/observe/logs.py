@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import structlog  # noqa: TID251 - everyone else comes here
 
 from kelpie.core.time import Micros
-from kelpie.observe.library_logs import ForeignHandler
+from kelpie.observe.library_logs import LibraryLogHandler
 from kelpie.observe.log_lines import as_json, as_text, scrub
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -72,7 +72,7 @@ def configure(
 ) -> None:
     """Sends all lines from this level up to the sink (default: stderr), as JSON or, for people, as text."""
     _configure_ours(LEVELS[level], sink, now, human)
-    ForeignHandler.install(LEVELS[level])
+    LibraryLogHandler.install(LEVELS[level])
 
 
 def _configure_ours(threshold: int, sink: Sink | None, now: Callable[[], Micros] | None, human: bool) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.observe import logs
-from kelpie.world.cells.port import Cell, Cells, Plan
+from kelpie.world.cells.port import Cell, CellPlan, Cells
 
 WARM_PER_PLAN = 2
 PLANS_MAX = 64  # that are remembered without a cell
@@ -20,7 +20,7 @@ _log = logs.get("sandbox")
 
 
 @dataclass(slots=True)
-class Counts:
+class PoolCounts:
     """What the pool did so far, and what it has."""
 
     hits: int = 0
@@ -31,14 +31,14 @@ class Counts:
 
 class Pool:
     def __init__(self, cells: Cells, warm_max: int) -> None:
-        self.counts = Counts()
+        self.counts = PoolCounts()
         self._cells = cells
         self._warm_max = warm_max
-        self._warm: OrderedDict[Plan, list[Cell]] = OrderedDict()
+        self._warm: OrderedDict[CellPlan, list[Cell]] = OrderedDict()
         self._refill: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def take(self, plan: Plan) -> Cell:
+    async def take(self, plan: CellPlan) -> Cell:
         """A cell that nobody has used. Raises SandboxUnavailable with what is missing."""
         waiting = self._warm.get(plan, [])
         while waiting:
@@ -65,7 +65,7 @@ class Pool:
         self.counts.warm = 0
         await asyncio.gather(*(cell.kill() for cell in left))
 
-    def _want(self, plan: Plan) -> None:
+    def _want(self, plan: CellPlan) -> None:
         """Cells of this plan are wanted; sees to it that some wait for the next time."""
         if self._closed or any(mount.writable for mount in plan.mounts):
             return
@@ -86,7 +86,7 @@ class Pool:
         except SandboxUnavailable as error:
             _log.warning("a cell could not be started in advance", error=str(error))
 
-    def _lacking(self) -> Plan | None:
+    def _lacking(self) -> CellPlan | None:
         """The plan wanted last that has too few cells and a right to one."""
         room = self._warm_max
         for plan, waiting in reversed(self._warm.items()):
@@ -106,7 +106,7 @@ class Pool:
             self.counts.warm -= 1
             await waiting.pop(0).kill()
 
-    async def _start(self, plan: Plan) -> Cell:
+    async def _start(self, plan: CellPlan) -> Cell:
         self.counts.starting += 1
         try:
             return await self._cells.start(plan)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
 
-__all__ = ["Ended", "How", "Job", "Meter", "Mount", "Runner", "Sandbox"]
+__all__ = ["How", "JobResult", "Mount", "Runner", "Sandbox", "SandboxJob", "UsageMeter"]
 
 
 class How(StrEnum):
@@ -25,7 +25,7 @@ class How(StrEnum):
 
 
 @dataclass(slots=True)
-class Meter:
+class UsageMeter:
     """What a job had taken when nobody waited for its result any more, and it was ended."""
 
     cpu_us: int = 0
@@ -33,7 +33,7 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SandboxJob:
     runner: Runner
     request: bytes  # JSON
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -41,11 +41,11 @@ class Job:
     confinement: Confinement = DEFAULT_CONFINEMENT
     passport: str | None = None  # a token for calls back into our API; None: there is no way to it
     level: int = 0  # of who waits for it: code that calls code waits for a higher one
-    meter: Meter = field(default_factory=Meter, compare=False)
+    meter: UsageMeter = field(default_factory=UsageMeter, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobResult:
     """What is left of a job. `result` is the JSON that the runner gave, None when it gave none."""
 
     how: How
@@ -60,7 +60,7 @@ class Ended:
 
 
 class Sandbox(Protocol):
-    async def run(self, job: Job) -> Ended:
+    async def run(self, job: SandboxJob) -> JobResult:
         """Runs a job to its end; cancelling it kills all of it. Raises SandboxUnavailable with what is missing."""
         ...
 

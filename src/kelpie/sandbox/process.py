@@ -12,9 +12,9 @@ from dataclasses import asdict
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import Isolation
 from kelpie.sandbox.pool import Pool
-from kelpie.sandbox.port import Ended, How, Job
-from kelpie.sandbox.slots import Places
-from kelpie.world.cells.port import Cell, Cells, Left, Order, Plan
+from kelpie.sandbox.port import How, JobResult, SandboxJob
+from kelpie.sandbox.slots import JobSlots
+from kelpie.world.cells.port import Cell, CellPlan, Cells, Left, Order
 from kelpie.world.clock import Clock
 from kelpie.world.egress.broker import PROXY_ENV, Broker, Served
 
@@ -38,12 +38,12 @@ class ProcessSandbox:
         self._cells = cells
         self._clock = clock
         self._pool = Pool(cells, warm_max)
-        self._places = Places(cells_max, waiting_max)
+        self._places = JobSlots(cells_max, waiting_max)
         self._running: dict[int, Cell] = {}
         self._burials: dict[int, asyncio.Task[None]] = {}
         self._served_so_far = 0
 
-    async def run(self, job: Job) -> Ended:
+    async def run(self, job: SandboxJob) -> JobResult:
         """Runs a job to its end; cancelling it kills all of it.
 
         Raises SandboxUnavailable with what is missing, and ToolError when too many wait already.
@@ -55,7 +55,7 @@ class ProcessSandbox:
             )
         await self._places.take(job.level)
         try:
-            cell = await self._pool.take(Plan(job.runner, job.mounts, job.confinement.scratch_bytes))
+            cell = await self._pool.take(CellPlan(job.runner, job.mounts, job.confinement.scratch_bytes))
         except BaseException:  # raised again; the place must not be lost
             self._places.give_back(job.level)
             raise
@@ -115,7 +115,7 @@ class ProcessSandbox:
             del self._running[number], self._burials[number]
             self._places.give_back(level)
 
-    async def _run(self, cell: Cell, job: Job) -> Ended:
+    async def _run(self, cell: Cell, job: SandboxJob) -> JobResult:
         started = self._clock.monotonic_ns()
         timed_out = False
         env = {**PROXY_ENV, **job.env} if job.confinement.egress else job.env
@@ -126,7 +126,7 @@ class ProcessSandbox:
             except TimeoutError:
                 timed_out = True
         left = cell.left()
-        return Ended(
+        return JobResult(
             how=How.timed_out if timed_out else _how(left),
             code=left.code,
             result=left.result,
@@ -139,7 +139,7 @@ class ProcessSandbox:
         )
 
     @asynccontextmanager
-    async def _served(self, cell: Cell, job: Job) -> AsyncIterator[None]:
+    async def _served(self, cell: Cell, job: SandboxJob) -> AsyncIterator[None]:
         """Answers the doors that the job has a right to, and shuts the others."""
         doors, broker = cell.doors, self._broker
         served: list[Served] = []

@@ -29,7 +29,7 @@ _TRACEBACK = re.compile(r', ?"traceback": ?"')
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RunnerAnswer:
     """What the foreign code gave: `written` is JSON, `text` is how its language writes it, or what went wrong."""
 
     ok: bool
@@ -73,7 +73,7 @@ def function_call(
     return json.dumps(request).encode()
 
 
-def read_answer(result: bytes) -> Answer | None:
+def read_answer(result: bytes) -> RunnerAnswer | None:
     """What a runner answered; None when foreign code wrote in its place and nothing can be made of it."""
     try:
         said = result.decode()
@@ -85,8 +85,8 @@ def read_answer(result: bytes) -> Answer | None:
         if going_on is None or not said.endswith("}"):
             return None
         if ok:
-            return Answer(True, _sound(text), written=said[going_on.end() : -1])
-        return Answer(False, _sound(text), traceback=_sound(_string(said, going_on.end())[0]))
+            return RunnerAnswer(True, _sound(text), written=said[going_on.end() : -1])
+        return RunnerAnswer(False, _sound(text), traceback=_sound(_string(said, going_on.end())[0]))
     except ValueError:
         return None
 

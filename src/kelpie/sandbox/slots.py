@@ -17,7 +17,7 @@ def places_of(level: int, most: int) -> int:
     return most if level == 0 else max(2, most >> level)
 
 
-class Places:
+class JobSlots:
     def __init__(self, most: int, waiting_max: int) -> None:
         self.most = most
         self.waiting = 0

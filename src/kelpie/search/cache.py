@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V", bound=Sized)
 
 
-class Held(Generic[K, V]):
+class SizedCache(Generic[K, V]):
     """Values by their keys, used last, last; about so many bytes of them, and never less than the last one."""
 
     def __init__(self, bytes_max: int) -> None:

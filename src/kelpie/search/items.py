@@ -35,7 +35,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ItemQuery:
     """What to look for. `meanings` is the query in the space of each model; without one of a scope's, only its words
     count there."""
 
@@ -90,7 +90,7 @@ def forget_scope(tx: Connection, kind: Kind, scope: str) -> None:
 
 
 def find(
-    tx: Connection, kind: Kind, scope: str | None, wanted: Wanted, only: Only | None, near: Sequence[Near] = ()
+    tx: Connection, kind: Kind, scope: str | None, wanted: ItemQuery, only: Only | None, near: Sequence[Near] = ()
 ) -> list[Hit]:
     """The best items, best first: by their words, and by meaning as `near` has found them.
 
@@ -123,7 +123,7 @@ def nearest(
     finder: NearestItems,
     kind: Kind,
     scopes: Mapping[str, str],
-    wanted: Wanted,
+    wanted: ItemQuery,
     only: Only | None,
 ) -> list[Near]:
     """The items of the scopes nearest in meaning, best first; each scope comes with the model its vectors are of.

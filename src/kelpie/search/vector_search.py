@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, bindparam, select
 
-from kelpie.search.cache import Held
+from kelpie.search.cache import SizedCache
 from kelpie.search.item_lookup import listed
 from kelpie.search.items import Near
 from kelpie.search.tables import search_scopes, search_sketches, search_vectors
@@ -81,7 +81,7 @@ class Nearest:
     """Finds the nearest items; holds the signs of the scopes used last that are not small, within a bound."""
 
     def __init__(self, held_bytes_max: int = HELD_BYTES_MAX) -> None:
-        self._held: Held[tuple[str, str, str], _Held] = Held(held_bytes_max)
+        self._held: SizedCache[tuple[str, str, str], _Held] = SizedCache(held_bytes_max)
 
     def search(
         self,

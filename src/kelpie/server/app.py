@@ -8,9 +8,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kelpie import __version__
-from kelpie.server.edge.authentication import Auth
+from kelpie.server.edge.authentication import AuthenticationMiddleware
 from kelpie.server.edge.cell_listener import CellServer
-from kelpie.server.edge.guard import Guard, Trace
+from kelpie.server.edge.guard import RequestGuard, RequestLog
 from kelpie.server.http import errors
 from kelpie.server.http.search_headers import MODE_HEADER, NOTE_HEADER
 from kelpie.server.kelpie import agents as agent_care
@@ -130,7 +130,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     missing_routes.register(app)
     settings = kelpie.settings
     # The one added last is the first to see a request.
-    app.add_middleware(Auth, kelpie=kelpie)
+    app.add_middleware(AuthenticationMiddleware, kelpie=kelpie)
     app.add_middleware(Latest)
     app.add_middleware(
         CORSMiddleware,
@@ -140,13 +140,13 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
         expose_headers=["X-Request-Id", MODE_HEADER, NOTE_HEADER],
     )
     app.add_middleware(
-        Guard,
+        RequestGuard,
         hosts=[settings.host],
         body_bytes_max=settings.body_bytes_max,
         stall_s=settings.stall_s,
         protected=settings.protected,
     )
-    app.add_middleware(Trace, ids=kelpie.world.ids)
+    app.add_middleware(RequestLog, ids=kelpie.world.ids)
     kelpie.broker.api = CellServer(app).serve
     return app
 

@@ -7,14 +7,14 @@ everything.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kelpie.agent.compaction.plan import Occasion, Plan
-from kelpie.agent.events.event_recorder import Record, keep
+from kelpie.agent.compaction.plan import CompactionPlan, Occasion
+from kelpie.agent.events.event_recorder import EventRecord, keep
 from kelpie.agent.events.turn_events import MessageCommitted
 from kelpie.agent.journal import commits as journal
 from kelpie.agent.journal import side_runs
-from kelpie.agent.journal.commits import Position
+from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.message_rows import named_after, step_record
-from kelpie.agent.live.live_agent import Lane
+from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.rendering import prepare
 from kelpie.agent.prompt.summary import summary_row
@@ -36,7 +36,7 @@ _log = logs.get("agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionResult:
     row: Message
     summary: str
     stats: CompactionStats
@@ -48,13 +48,18 @@ class Compacted:
 class Compactor:
     """Compacts the context of one lane."""
 
-    def __init__(self, world: World, lane: Lane) -> None:
+    def __init__(self, world: World, lane: LiveConversation) -> None:
         self._world = world
         self._lane = lane
 
     async def carry_out(
-        self, position: Position, context: Context, occasion: Occasion, plan: Plan, record: Record | None = None
-    ) -> Compacted | None:
+        self,
+        position: JournalPosition,
+        context: Context,
+        occasion: Occasion,
+        plan: CompactionPlan,
+        record: EventRecord | None = None,
+    ) -> CompactionResult | None:
         """One commit of the turn: the summary and the new context, and what a background run keeps of its stream.
 
         None, and no commit, when somebody changed the context meanwhile. Raises StorageError.
@@ -91,9 +96,9 @@ class Compactor:
             lane.context = context.compacted(prepare(row, lane.spec), plan.cut.kept)
         by = plan.told.handle if plan.told else None
         _log.info("context compacted", agent_id=lane.agent.id, by=by, **stats.to_json())
-        return Compacted(row, plan.text, stats, *counts, step)
+        return CompactionResult(row, plan.text, stats, *counts, step)
 
-    def _summing_up(self, run: Run, plan: Plan, at: Micros) -> Step | None:
+    def _summing_up(self, run: Run, plan: CompactionPlan, at: Micros) -> Step | None:
         """The record of what the summary took: it is spent like any other step, though the turn does not count it."""
         if plan.told is None:
             return None
@@ -106,7 +111,7 @@ class Compactor:
         window, count = self._lane.agent.model.context_window, 1 + len(context.entries)
         return CompactionStats(Trigger.asked_for.value, tokens, tokens, window, count, count)
 
-    def _stats(self, context: Context, occasion: Occasion, plan: Plan) -> CompactionStats:
+    def _stats(self, context: Context, occasion: Occasion, plan: CompactionPlan) -> CompactionStats:
         lane = self._lane
         frame = lane.frame_weight(self._world.clock.now()) + occasion.waiting
         after = sum(map(weight, plan.cut.kept)) + weigh(plan.text)

@@ -3,18 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.agent.compaction.compactor import Compacted, Compactor
-from kelpie.agent.compaction.plan import Occasion, Planner
-from kelpie.agent.journal.commits import Position
-from kelpie.agent.live.live_agent import Hot, Lane
+from kelpie.agent.compaction.compactor import CompactionResult, Compactor
+from kelpie.agent.compaction.plan import CompactionPlanner, Occasion
+from kelpie.agent.journal.commits import JournalPosition
+from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.reload import catch_up
-from kelpie.agent.live.spending import Exhausted, afford, book
+from kelpie.agent.live.spending import BudgetExhausted, afford, book
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.summary import read_summary
 from kelpie.core.agents.compaction_settings import Trigger
 from kelpie.core.conversations.messages import Role
 from kelpie.core.errors import CallerError, StorageBusy
-from kelpie.core.permissions.policies import Warrant
+from kelpie.core.permissions.policies import EffectivePermissions
 from kelpie.llm.routing.models import Models
 from kelpie.world.world import World
 
@@ -25,21 +25,21 @@ CHANGES_MAX = 3  # of the history, while it is summed up
 async def on_request(
     world: World,
     models: Models,
-    hot: Hot,
-    lane: Lane,
-    position: Position,
-    bounds: Warrant,
+    hot: LiveAgent,
+    lane: LiveConversation,
+    position: JournalPosition,
+    bounds: EffectivePermissions,
     given: Mapping[str, Any] | None,
-) -> Compacted:
+) -> CompactionResult:
     """Raises CallerError when the context would not become shorter or there is nothing left to spend on it,
     InvalidInput, ModelError, StorageError."""
-    planner, compactor = Planner(world, models, lane), Compactor(world, lane)
+    planner, compactor = CompactionPlanner(world, models, lane), Compactor(world, lane)
     occasion = Occasion(Trigger.asked_for, given=given)
     for _ in range(CHANGES_MAX):
         context = await catch_up(world.database, lane, position)
         if _is_summary(context):
             row = context.entries[0].message
-            return Compacted(row, read_summary(row).text, compactor.unchanged(context), 2, 2)
+            return CompactionResult(row, read_summary(row).text, compactor.unchanged(context), 2, 2)
         if not planner.would_shorten(context, occasion):
             raise CallerError(
                 "There is too little in this context to compact: it would not become shorter. Send more messages "
@@ -47,7 +47,7 @@ async def on_request(
             )
         try:
             await afford(world.database, models, hot, lane, bounds, world.clock.now())
-        except Exhausted as error:
+        except BudgetExhausted as error:
             raise CallerError(str(error)) from error
         plan = await planner.plan(context, occasion)
         compacted = plan and await compactor.carry_out(position, context, occasion, plan)

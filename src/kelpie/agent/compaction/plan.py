@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kelpie.agent.compaction.cut_points import Cut, Cuttable
-from kelpie.agent.compaction.summarizer import Summarizer, Told
+from kelpie.agent.compaction.summarizer import Summarizer, SummaryResult
 from kelpie.agent.definition import compaction_settings
-from kelpie.agent.live.live_agent import Lane
+from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.summary import NOTHING_TOLD, read_summary
 from kelpie.agent.prompt.transcript import clipped
@@ -53,10 +53,10 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     cut: Cut
     text: str
-    told: Told | None = None  # who summed it up; None when nobody could
+    told: SummaryResult | None = None  # who summed it up; None when nobody could
 
     @property
     def grows(self) -> bool:
@@ -64,10 +64,10 @@ class Plan:
         return weigh(self.text) >= sum(map(weight, self.cut.evicted))
 
 
-class Planner:
+class CompactionPlanner:
     """Plans for the context of one lane."""
 
-    def __init__(self, world: World, models: Models, lane: Lane) -> None:
+    def __init__(self, world: World, models: Models, lane: LiveConversation) -> None:
         self._world = world
         self._models = models
         self._lane = lane
@@ -85,7 +85,7 @@ class Planner:
         first = next(filter(None, cuts), None)
         return first is not None and len(first.evicted) > 1
 
-    async def plan(self, context: Context, occasion: Occasion) -> Plan | None:
+    async def plan(self, context: Context, occasion: Occasion) -> CompactionPlan | None:
         """Decides what leaves and what stands in for it; None when nothing can leave. It may be broken off.
 
         On request, a summary or nothing: raises InvalidInput for settings that were given wrongly, and ModelError.
@@ -107,11 +107,11 @@ class Planner:
         if cut is None:
             return None
         _log.warning("the oldest messages leave the context without a summary", agent_id=self._lane.agent.id)
-        return Plan(cut, self._fitting(_handed_on(cut.evicted), settings))
+        return CompactionPlan(cut, self._fitting(_handed_on(cut.evicted), settings))
 
     async def _summed_up(
         self, cuttable: Cuttable, context: Context, settings: CompactionSettings, mode: Mode, room: int
-    ) -> Plan | None:
+    ) -> CompactionPlan | None:
         cut = _cut(cuttable, mode, settings.share, room)
         if cut is None:
             return None
@@ -129,7 +129,7 @@ class Planner:
             facts = {"agent_id": agent.id, "mode": mode.value, "kind": error.kind.value, "error": error.message}
             _log.warning("no summary could be had this way", **facts)
             return None
-        return Plan(cut, self._fitting(told.text, settings), told)
+        return CompactionPlan(cut, self._fitting(told.text, settings), told)
 
     def _settings(self, given: Mapping[str, Any] | None) -> CompactionSettings:
         agent = self._lane.agent

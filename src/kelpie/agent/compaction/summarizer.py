@@ -33,7 +33,7 @@ _log = logs.get("agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SummaryResult:
     """A summary, who made it and what that took."""
 
     text: str
@@ -48,7 +48,7 @@ class Summarizer:
         self._agent = agent
         self._settings = settings
 
-    async def of_transcript(self, evicted: Sequence[Message], mode: Mode) -> Told:
+    async def of_transcript(self, evicted: Sequence[Message], mode: Mode) -> SummaryResult:
         """The chosen model's summary, or that of the agent's own model when the chosen one fails. Raises ModelError."""
         own = self._agent.model
         chosen = self._settings.model or own.handle
@@ -65,13 +65,13 @@ class Summarizer:
 
     async def by_itself(
         self, entries: Sequence[Prepared], mode: Mode, *, system: str, tools: Sequence[ToolSchema]
-    ) -> Told:
+    ) -> SummaryResult:
         """The agent's own summary of what it sees, asked with its own instructions and tools. Raises ModelError."""
         choice = self._agent.model
         asked = self._said(Role.user, self._prompt(mode))
         return await self._ask(choice, system, (*entries, asked), tools=tools, tool_choice="none" if tools else "auto")
 
-    async def _piece_by_piece(self, choice: ModelChoice, evicted: Sequence[Message], mode: Mode) -> Told:
+    async def _piece_by_piece(self, choice: ModelChoice, evicted: Sequence[Message], mode: Mode) -> SummaryResult:
         lines, prompt = list(transcript(evicted)), self._prompt(mode)
         size = int(choice.context_window * _PIECE_SHARE - estimate(prompt)) * _PIECE_BYTES_PER_TOKEN
         size = min(size, sum(weigh(line) + 1 for line in lines))
@@ -83,8 +83,8 @@ class Summarizer:
                     raise
         raise AssertionError("unreachable: the loop returns or raises")
 
-    async def _roll(self, choice: ModelChoice, prompt: str, parts: Sequence[str]) -> Told:
-        told = Told("", choice.handle)
+    async def _roll(self, choice: ModelChoice, prompt: str, parts: Sequence[str]) -> SummaryResult:
+        told = SummaryResult("", choice.handle)
         for part in parts:
             before = default_instructions.SUMMARY_SO_FAR.format(summary=told.text) if told.text else ""
             asked = default_instructions.SUMMARY_TRANSCRIPT.format(before=before, transcript=part)
@@ -99,7 +99,7 @@ class Summarizer:
             told = replace(found, usage=told.usage + found.usage)
         return told
 
-    async def _ask(self, choice: ModelChoice, system: str, messages: Sequence[Prepared], **tools: Any) -> Told:
+    async def _ask(self, choice: ModelChoice, system: str, messages: Sequence[Prepared], **tools: Any) -> SummaryResult:
         try:
             provider, model = self._models.provider(choice.handle)
         except CallerError as error:
@@ -122,7 +122,7 @@ class Summarizer:
         text = "\n".join(part.text for part in reply.content if isinstance(part, Text)).strip() if reply else ""
         if reply is None or not text:
             raise ModelError(ModelFault.malformed, f"{choice.handle} gave no summary.")
-        return Told(text, reply.answered_by or choice.handle, reply.usage)
+        return SummaryResult(text, reply.answered_by or choice.handle, reply.usage)
 
     def _choice(self, handle: str) -> ModelChoice:
         """How the chosen model is used: what its settings say over what is known of it. Raises ModelError."""

@@ -8,13 +8,13 @@ the provider's words.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kelpie.agent.compaction.compactor import Compacted, Compactor
-from kelpie.agent.compaction.plan import Occasion, Planner
-from kelpie.agent.events.event_buffer import Turn
-from kelpie.agent.events.event_recorder import Recorder
+from kelpie.agent.compaction.compactor import CompactionResult, Compactor
+from kelpie.agent.compaction.plan import CompactionPlanner, Occasion
+from kelpie.agent.events.event_buffer import TurnStream
+from kelpie.agent.events.event_recorder import StoredTurnStream
 from kelpie.agent.events.turn_events import Compacting, MessageCommitted
-from kelpie.agent.journal.commits import Position
-from kelpie.agent.live.live_agent import Hot, Lane
+from kelpie.agent.journal.commits import JournalPosition
+from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.spending import book
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.rendering import prepare
@@ -33,7 +33,7 @@ REFUSALS_MAX = 3  # by the provider, of one step's prompt
 _SHOWN_MIN = 4_000  # bytes of history, however little the estimate leaves for it
 
 
-class Overfull(ModelError):
+class WindowOverflow(ModelError):
     """The next prompt would be too long, as far as can be estimated. Never leaves the turn."""
 
     def __init__(self) -> None:
@@ -49,15 +49,17 @@ class Ended:
     goes_on: bool  # the turn
 
 
-class Room:
+class WindowGuard:
     """Of one turn."""
 
-    def __init__(self, world: World, models: Models, hot: Hot, lane: Lane, turn: Turn | Recorder) -> None:
+    def __init__(
+        self, world: World, models: Models, hot: LiveAgent, lane: LiveConversation, turn: TurnStream | StoredTurnStream
+    ) -> None:
         self._world = world
         self._hot = hot
         self._lane = lane
         self._turn = turn
-        self._planner = Planner(world, models, lane)
+        self._planner = CompactionPlanner(world, models, lane)
         self._compactor = Compactor(world, lane)
         self._tried = False  # to make room before this step
         self._refusals = 0  # of this step's prompt
@@ -73,7 +75,7 @@ class Room:
             if context.tokens(weigh(lane.system(now))) > window:
                 raise _instructions_too_long(lane)
             if context.entries:
-                raise Overfull
+                raise WindowOverflow
         most = fitting(lane, context, beside)
         self._shown = beside + min(context.weight, most)
         return [*context.within(most), *new]
@@ -84,12 +86,14 @@ class Room:
             self._lane.context.counted(self._shown, usage.prompt_tokens)
         self._tried, self._refusals = False, 0
 
-    async def make(self, position: Position, error: ModelError, waiting: Sequence[Message]) -> Position | None:
+    async def make(
+        self, position: JournalPosition, error: ModelError, waiting: Sequence[Message]
+    ) -> JournalPosition | None:
         """Makes room for a prompt that is too long; None when the turn cannot go on. Raises Cancelled, StorageError."""
         lane, context = self._lane, self._lane.context
         if error.kind is not ModelFault.context_overflow:
             return None
-        estimated = isinstance(error, Overfull)
+        estimated = isinstance(error, WindowOverflow)
         self._tried = True
         self._refusals += not estimated
         if self._refusals > REFUSALS_MAX:
@@ -106,7 +110,7 @@ class Room:
         shows_less = context.weight > fitting(lane, context, beside + lane.frame_weight(self._world.clock.now()))
         return position if estimated or shows_less else None
 
-    async def after_step(self, position: Position, step: Ended) -> tuple[Position, int | None]:
+    async def after_step(self, position: JournalPosition, step: Ended) -> tuple[JournalPosition, int | None]:
         """Compacts a context that a step has filled; tells how many tokens are left of it. Raises StorageError."""
         lane, context = self._lane, self._lane.context
         if context is None:
@@ -116,15 +120,15 @@ class Room:
         if tokens <= FULL * lane.agent.model.context_window:
             return position, None
         occasion = Occasion(Trigger.after_step, step.goes_on, tokens=tokens, step_id=step.step_id)
-        told = step.goes_on or not isinstance(self._turn, Recorder)  # the end of a kept stream is kept already
+        told = step.goes_on or not isinstance(self._turn, StoredTurnStream)  # the end of a kept stream is kept already
         compacted = await self._compact(position, context, occasion, told=told)
         if compacted is None:
             return position, None
         return position.after(position.run), compacted.stats.context_tokens_after
 
     async def _compact(
-        self, position: Position, context: Context, occasion: Occasion, *, told: bool = True
-    ) -> Compacted | None:
+        self, position: JournalPosition, context: Context, occasion: Occasion, *, told: bool = True
+    ) -> CompactionResult | None:
         planner, turn = self._planner, self._turn
         if not planner.can(context, occasion):
             return None
@@ -134,7 +138,7 @@ class Room:
             plan = await planner.plan(context, occasion)
         if plan is None:
             return None
-        recorder = turn if told and isinstance(turn, Recorder) else None
+        recorder = turn if told and isinstance(turn, StoredTurnStream) else None
         record = await recorder.enclose(None) if recorder is not None else None
         compacted = await self._compactor.carry_out(position, context, occasion, plan, record)
         if compacted is not None:
@@ -145,7 +149,7 @@ class Room:
             turn.tell(MessageCommitted(compacted.row))
         return compacted
 
-    def _tell_begun(self, position: Position, context: Context, occasion: Occasion) -> None:
+    def _tell_begun(self, position: JournalPosition, context: Context, occasion: Occasion) -> None:
         world, lane = self._world, self._lane
         now = world.clock.now()
         tokens = occasion.tokens or context.tokens(lane.frame_weight(now) + context.weight + occasion.waiting)
@@ -154,12 +158,12 @@ class Room:
         self._turn.tell(Compacting(position.run.id, uuid, now, occasion.step_id, trigger, tokens, window))
 
 
-def fitting(lane: Lane, context: Context, beside: int) -> int:
+def fitting(lane: LiveConversation, context: Context, beside: int) -> int:
     """How many bytes of history fit into the window beside so many others; some are shown in any case."""
     return max(context.bytes_in(lane.agent.model.context_window) - beside, _SHOWN_MIN)
 
 
-def _instructions_too_long(lane: Lane) -> ModelError:
+def _instructions_too_long(lane: LiveConversation) -> ModelError:
     window = lane.agent.model.context_window
     return ModelError(
         ModelFault.instructions_overflow,

@@ -24,7 +24,7 @@ from kelpie.world.database import Tx
 
 
 @dataclass(frozen=True)
-class Overview:
+class WindowUsage:
     """The parts of the next prompt. `history` begins with the system message as it is stored."""
 
     agent: Agent
@@ -74,13 +74,13 @@ class Overview:
         return sum(map(estimate, parts)) + self.tool_tokens + self.summary_tokens + self.history_tokens
 
 
-def of_agent(tx: Tx, agent_id: AgentId, conversation: str, now: Micros) -> Overview:
+def of_agent(tx: Tx, agent_id: AgentId, conversation: str, now: Micros) -> WindowUsage:
     """The overview of one of an agent's conversations, in a bounded number of statements. Raises NotFound."""
     loaded = loaded_agent.load_thread(tx, agent_id, conversation)
     agent = loaded.agent
     memory, facts = prompt_rendering.memory_parts(agent, loaded.blocks, now)
     spec = spec_for(agent)
-    return Overview(
+    return WindowUsage(
         agent=agent,
         memory=memory,
         facts=facts,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kelpie.agent.definition import changes as agent_changes
 from kelpie.agent.definition import creation, first_messages
-from kelpie.agent.definition.loaded_agent import Loaded
+from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.agent.prompt.agent_types import COMPANIONS, spec_of
 from kelpie.core.access.callers import Caller
 from kelpie.core.agents.agent import Agent, AgentType, NewAgent
@@ -77,7 +77,7 @@ def hire(tx: Tx, main: Agent, shared: tuple[Block, ...], hired: Hire) -> Group:
     for block in shared:
         block_attachments.attach(tx, agent.id, block.id)
     tools.give_to_new(tx, agent.id, [tool.id for tool in attached])
-    first_messages.write(tx, Loaded(agent, (*shared, *own), attached), hired.first)
+    first_messages.write(tx, AgentSnapshot(agent, (*shared, *own), attached), hired.first)
     if there is not None:
         groups.set_agents(tx, there.id, (agent.id,))
         return groups.get(tx, main.organization_id, there.id)

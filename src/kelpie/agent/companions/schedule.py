@@ -10,7 +10,7 @@ from kelpie.agent.companions import transcript_lines
 from kelpie.agent.companions.companions import BUFFER_MAX, BUFFER_MIN
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.groups import Group, ManagerType
-from kelpie.core.conversations.agent_chain import Chain
+from kelpie.core.conversations.agent_chain import AgentChain
 from kelpie.core.conversations.messages import Message, MessageQuery, NewMessage, Role
 from kelpie.core.conversations.runs import MAX_STEPS_DEFAULT, Run, RunStatus, StopReason
 from kelpie.core.ids import AgentId, MessageId, RunId
@@ -19,7 +19,7 @@ from kelpie.storage.agents import agents, groups
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.conversations import contexts, message_search, messages
 from kelpie.storage.runs import runs
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 
@@ -30,7 +30,7 @@ _UNFINISHED = frozenset({StopReason.requires_approval, StopReason.cancelled, Sto
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class CompanionWork:
     """What follows from a turn: runs for the companions, and whether the agent has lost sight of something."""
 
     begun: tuple[Run, ...] = ()
@@ -41,10 +41,10 @@ class Work:
         return run_ids(self.begun)
 
 
-NOTHING = Work()
+NOTHING = CompanionWork()
 
 
-def after_turn(tx: Tx, agent: Agent, run: Run, chain: Chain, conversation: str) -> Work:
+def after_turn(tx: Tx, agent: Agent, run: Run, chain: AgentChain, conversation: str) -> CompanionWork:
     """Counts a turn that has just ended, and gives the companions something to do when it is time."""
     if run.stop_reason in _UNFINISHED or (group := groups.background_of(tx, agent.id)) is None:
         return NOTHING
@@ -56,7 +56,7 @@ def after_turn(tx: Tx, agent: Agent, run: Run, chain: Chain, conversation: str) 
     return _after_counted(tx, agent, group, run, chain)
 
 
-def _after_counted(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain) -> Work:
+def _after_counted(tx: Tx, agent: Agent, group: Group, run: Run, chain: AgentChain) -> CompanionWork:
     every = group.manager.sleeptime_agent_frequency or 1
     before = -1 if group.turns_counter is None else group.turns_counter
     count = (before + 1) % every
@@ -68,10 +68,10 @@ def _after_counted(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain) -
         changes["last_processed_message_id"] = rows[-1].id
         begun = _begin(tx, agent, ready, run, chain, transcript_lines.for_sleeptime(agent, rows))
     groups.change(tx, group.id, changes)
-    return Work(begun)
+    return CompanionWork(begun)
 
 
-def _after_voice(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain, conversation: str) -> Work:
+def _after_voice(tx: Tx, agent: Agent, group: Group, run: Run, chain: AgentChain, conversation: str) -> CompanionWork:
     """One that speaks by voice keeps few messages in sight; what it loses sight of, its companion files."""
     manager = group.manager
     most, least = manager.max_message_buffer_length, manager.min_message_buffer_length
@@ -89,7 +89,7 @@ def _after_voice(tx: Tx, agent: Agent, group: Group, run: Run, chain: Chain, con
     contexts.replace(tx, agent.id, kept, conversation)
     groups.change(tx, group.id, {"last_processed_message_id": said[start - 1].id})
     begun = _begin(tx, agent, ready, run, chain, transcript_lines.for_voice(agent, said[:start]))
-    return Work(begun, trimmed=True)
+    return CompanionWork(begun, trimmed=True)
 
 
 def _ready(tx: Tx, agent: Agent, group: Group) -> list[AgentId]:
@@ -108,12 +108,12 @@ def _since(tx: Tx, agent: Agent, group: Group, run: Run) -> list[Message]:
 
 
 def _begin(
-    tx: Tx, agent: Agent, companions: list[AgentId], run: Run, chain: Chain, transcript: NewMessage
+    tx: Tx, agent: Agent, companions: list[AgentId], run: Run, chain: AgentChain, transcript: NewMessage
 ) -> tuple[Run, ...]:
     assert run.completed_at is not None
     begun = tuple(_run(run, companion, run.completed_at) for companion in companions)
     for one in begun:
-        given = Given((transcript,), MAX_STEPS_DEFAULT, chain=chain.told())
+        given = RunInput((transcript,), MAX_STEPS_DEFAULT, chain=chain.told())
         runs.open_run(tx, one, agent.organization_id, given, NOBODY)
     return begun
 

@@ -18,7 +18,7 @@ from kelpie.world.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class AgentSnapshot:
     """Everything about an agent that can change under a running turn, read in one transaction.
 
     The blocks are those that the conversation sees; `hidden` are the agent's own that it sees a copy of. The agent is
@@ -46,17 +46,17 @@ class Loaded:
         )
 
 
-def load(tx: Tx, agent: Agent, conversation: Conversation | None = None, policy: Policy | None = None) -> Loaded:
+def load(tx: Tx, agent: Agent, conversation: Conversation | None = None, policy: Policy | None = None) -> AgentSnapshot:
     """What the agent's conversation goes by. The policy is read unless it is known."""
     carried = tuple(tools.of_agent(tx, agent.id))
     policy = policy or policies.policy_of(tx, agent.organization_id)
     if conversation is None:
-        return Loaded(agent, tuple(block_attachments.of_agent(tx, agent.id)), carried, policy=policy)
+        return AgentSnapshot(agent, tuple(block_attachments.of_agent(tx, agent.id)), carried, policy=policy)
     shown, hidden = block_attachments.seen(tx, agent.id, conversation.id)
-    return Loaded(agent, tuple(shown), carried, conversation, tuple(hidden), policy)
+    return AgentSnapshot(agent, tuple(shown), carried, conversation, tuple(hidden), policy)
 
 
-def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | None = None) -> Loaded:
+def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | None = None) -> AgentSnapshot:
     """The same by the name of the lane. Raises NotFound for an agent or a conversation that is not there any more."""
     agent = agents.get(tx, agent_id)
     if not conversation:
@@ -67,7 +67,7 @@ def load_thread(tx: Tx, agent_id: AgentId, conversation: str, policy: Policy | N
     return load(tx, agent, found, policy)
 
 
-def refresh(tx: Tx, known: Loaded) -> Loaded:
+def refresh(tx: Tx, known: AgentSnapshot) -> AgentSnapshot:
     """What is known, or what the database has by now if that is newer; of a deleted conversation what was known.
 
     One small read as long as nothing changed, part of every journal commit; in a conversation two.

@@ -21,7 +21,7 @@ EARS_MAX = 20
 RETRY_AFTER_S = 5.0
 
 
-class Turn:
+class TurnStream:
     """One accepted send: its run id, and its events as they happen.
 
     `messages` are those it would be known by if they came again; with some, what it has told is kept until it ends.
@@ -40,14 +40,14 @@ class Turn:
         self._left = False
         self._told: list[TurnEvent] = []
         self._told_size = 0
-        self._ears: list[Turn] = []
+        self._ears: list[TurnStream] = []
 
-    def join(self) -> "Turn":
+    def join(self) -> "TurnStream":
         """One more ear; it hears what was told so far and all that comes. Raises Overloaded when there are too many."""
         self._ears = [ear for ear in self._ears if not ear._left]
         if len(self._ears) >= EARS_MAX:
             raise Overloaded(f"{self.run_id} is listened to {EARS_MAX} times; wait for its end", RETRY_AFTER_S)
-        ear = Turn(self.run_id)
+        ear = TurnStream(self.run_id)
         ear.cancellation = self.cancellation
         for event in self._told:
             ear.tell(event)
@@ -119,7 +119,7 @@ class Turn:
             self._left = True
 
 
-def tell_failure(turn: Turn, done: asyncio.Future[None]) -> None:
+def tell_failure(turn: TurnStream, done: asyncio.Future[None]) -> None:
     """A job that failed before its turn could speak: the listener hears of it all the same."""
     if done.cancelled():
         turn.break_off(InvariantBroken("The turn was cut off."))

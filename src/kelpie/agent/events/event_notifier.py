@@ -11,7 +11,7 @@ from kelpie.core.errors import KelpieError
 from kelpie.core.ids import RunId
 
 
-class Ear:
+class Subscription:
     """One follower of one run."""
 
     def __init__(self) -> None:
@@ -33,16 +33,16 @@ class Ear:
             return
 
 
-class Broadcast:
+class RunNotifier:
     """The ears of this process, by run."""
 
     def __init__(self) -> None:
-        self._ears: dict[RunId, list[Ear]] = {}
+        self._ears: dict[RunId, list[Subscription]] = {}
 
     @contextmanager
-    def listen(self, run_id: RunId) -> Generator[Ear]:
+    def listen(self, run_id: RunId) -> Generator[Subscription]:
         """An ear for a run; begin to listen before you look."""
-        ear = Ear()
+        ear = Subscription()
         self._ears.setdefault(run_id, []).append(ear)
         try:
             yield ear

@@ -12,7 +12,7 @@ from typing import Any
 
 from kelpie.agent.events import event_json
 from kelpie.agent.events.cancellation import Cancellation
-from kelpie.agent.events.event_notifier import Broadcast
+from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import MessageCommitted, StepAbandoned, StreamCut, TurnEnded, TurnEvent, TurnOpened
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import Fenced, StorageError
@@ -34,7 +34,7 @@ _log = logs.get("agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class EventRecord:
     """The previews that a commit takes along, and where they belong."""
 
     segment: str
@@ -44,16 +44,18 @@ class Record:
     cut: bool = False  # the stream is over its bound: nothing more is kept
 
 
-def keep(tx: Tx, run: Run, record: Record, said: Sequence[TurnEvent], at: Micros) -> None:
+def keep(tx: Tx, run: Run, record: EventRecord, said: Sequence[TurnEvent], at: Micros) -> None:
     """Stores what a commit says, after the previews that came before it."""
     if not record.cut:
         told = [event_json.to_json(event) for event in said]
         run_events.append(tx, run.id, record.segment, record.first, record.events, at, told)
 
 
-def keep_end(tx: Tx, run: Run, record: Record | None, said: Sequence[TurnEvent], begun: Sequence[RunId] = ()) -> None:
+def keep_end(
+    tx: Tx, run: Run, record: EventRecord | None, said: Sequence[TurnEvent], begun: Sequence[RunId] = ()
+) -> None:
     """The same for the commit that ends a background run, whoever ends it: its stream never lacks an end."""
-    record = record or Record(_END, 0, ())
+    record = record or EventRecord(_END, 0, ())
     if record.cut:
         return
     ended = event_json.ended_to_json(run, record.context_tokens, begun)
@@ -70,10 +72,10 @@ def call_off(tx: Tx, run_id: RunId, life: int, at: Micros) -> None:
         run_events.append(tx, run_id, f"{life}.off", 0, (), at, [event_json.to_json(marker)])
 
 
-class Recorder:
+class StoredTurnStream:
     """The listener of a background turn: writes down what it is told."""
 
-    def __init__(self, world: World, claim: Claim, run_id: RunId, life: int, broadcast: Broadcast) -> None:
+    def __init__(self, world: World, claim: Claim, run_id: RunId, life: int, broadcast: RunNotifier) -> None:
         self.run_id = run_id
         self.cancellation = Cancellation()
         self._world = world
@@ -107,11 +109,11 @@ class Recorder:
         if self._flusher is None:
             self._flusher = asyncio.create_task(self._flush_soon())
 
-    async def enclose(self, context_tokens: int | None) -> Record:
+    async def enclose(self, context_tokens: int | None) -> EventRecord:
         """What the next commit has to take along. After it comes `sealed`, or the turn is over."""
         await self._settle()
         cut = self._cut and not self._events
-        return Record(self._segment, self._first, tuple(self._events), context_tokens, cut)
+        return EventRecord(self._segment, self._first, tuple(self._events), context_tokens, cut)
 
     def sealed(self) -> None:
         """The commit is in, and with it all that was told before it."""

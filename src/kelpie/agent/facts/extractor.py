@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from kelpie.agent.facts.fact_commit import Learning
-from kelpie.agent.facts.model_answer import Heard
+from kelpie.agent.facts.fact_commit import FactCommit
+from kelpie.agent.facts.model_answer import ExtractedFacts
 from kelpie.agent.facts.model_prompt import is_heard
 from kelpie.agent.facts.model_question import Question, Reading, Unusable
 from kelpie.agent.live.pauses import Pauses
@@ -21,7 +21,7 @@ from kelpie.core.memory.facts import FACTS_MAX, FactState
 from kelpie.core.permissions.policies import NO_POLICY, Policy, warrant
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.llm.routing.models import Models
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.observe import logs
 from kelpie.storage.agents import agents, policies
 from kelpie.storage.conversations import fact_progress
@@ -55,14 +55,14 @@ class _Piece:
     hindered: str | None = None
 
 
-class Extraction:
+class FactExtractor:
     """The background work on facts of one server. `spent` tells an agent that something was spent for it."""
 
     def __init__(
         self,
         world: World,
         models: Models,
-        meaning: Meaning,
+        meaning: Embeddings,
         pauses: Pauses,
         spent: Callable[[AgentId], None],
         policy: Policy = NO_POLICY,
@@ -70,7 +70,7 @@ class Extraction:
         self._world = world
         self._models = models
         self._pauses = pauses
-        self._learning = Learning(world, meaning)
+        self._learning = FactCommit(world, meaning)
         self._spent = spent
         self._policy = policy
         self._wanted = asyncio.Event()
@@ -137,7 +137,7 @@ class Extraction:
             return
         except Unusable as error:
             after = self._left_out(state, after, error)
-            reading = Reading(Heard(), (), (), error.calls)
+            reading = Reading(ExtractedFacts(), (), (), error.calls)
         after = replace(after, extractions=state.extractions + 1, last_at=self._world.clock.now())
         await self._learning.commit(agent, state, after, reading)
         self._spent(agent.id)

@@ -3,7 +3,7 @@ that it took, all in the commit that also moves how far was looked. It happens a
 
 from dataclasses import replace
 
-from kelpie.agent.facts.model_answer import HeardFact
+from kelpie.agent.facts.model_answer import ExtractedFact
 from kelpie.agent.facts.model_question import Call, Material, Reading
 from kelpie.agent.journal import side_runs
 from kelpie.agent.journal.message_rows import answered_by, named_after, step_record
@@ -15,7 +15,7 @@ from kelpie.core.ids import FactId, RunId, StepId
 from kelpie.core.memory.fact_timeline import Told
 from kelpie.core.memory.facts import Entity, Fact, FactQuery, FactSearch, FactState, key
 from kelpie.core.time import Micros
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.search import vector_rows
 from kelpie.storage.conversations import fact_progress
 from kelpie.storage.memory import entities, facts
@@ -27,8 +27,8 @@ RUN_TYPE = "kelpie_fact_extraction"
 KNOWN_MAX = 40  # facts that a model is told of, so that it uses the same names
 
 
-class Learning:
-    def __init__(self, world: World, meaning: Meaning) -> None:
+class FactCommit:
+    def __init__(self, world: World, meaning: Embeddings) -> None:
         self._world = world
         self._meaning = meaning
 
@@ -71,7 +71,7 @@ class Learning:
 
         return await self._world.database.transact(write)
 
-    def _told(self, agent: Agent, reading: Reading, heard: HeardFact, now: Micros) -> Told:
+    def _told(self, agent: Agent, reading: Reading, heard: ExtractedFact, now: Micros) -> Told:
         sources = [reading.said[number - 1] for number in heard.sources if 0 < number <= len(reading.said)]
         said_at = min((message.created_at for message in sources), default=reading.said[-1].created_at)
         since, ends = (_moment(text, agent.timezone, said_at) for text in (heard.valid_from, heard.valid_until))

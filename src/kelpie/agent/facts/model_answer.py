@@ -20,19 +20,19 @@ VALUE_CHARS_MAX = 500
 STATEMENT_CHARS_MAX = 1_000
 
 
-class Unreadable(ValueError):
+class UnreadableAnswer(ValueError):
     """The answer has not the form that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeardEntity:
+class ExtractedEntity:
     name: str
     kind: str
     aliases: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HeardFact:
+class ExtractedFact:
     """A fact as the model wrote it. `sources` and `replaces` are numbers of what it was shown, from 1."""
 
     subject: str
@@ -49,22 +49,22 @@ class HeardFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    entities: tuple[HeardEntity, ...] = ()
-    facts: tuple[HeardFact, ...] = ()
+class ExtractedFacts:
+    entities: tuple[ExtractedEntity, ...] = ()
+    facts: tuple[ExtractedFact, ...] = ()
 
 
-def read(text: str) -> Heard:
+def read(text: str) -> ExtractedFacts:
     """Raises Unreadable."""
     begin, end = text.find("{"), text.rfind("}")  # some models put words or a fence around it
     if begin < 0 or end < begin:
-        raise Unreadable("there is no JSON object in it")
+        raise UnreadableAnswer("there is no JSON object in it")
     try:
         found: Any = orjson.loads(text[begin : end + 1])
     except orjson.JSONDecodeError as error:
-        raise Unreadable(f"it is no JSON ({error})") from error
+        raise UnreadableAnswer(f"it is no JSON ({error})") from error
     entities, facts = _entries(found, "entities"), _entries(found, "facts")
-    return Heard(
+    return ExtractedFacts(
         tuple(filter(None, map(_entity, entities[:ENTITIES_MAX]))), tuple(filter(None, map(_fact, facts[:FACTS_MAX])))
     )
 
@@ -72,28 +72,28 @@ def read(text: str) -> Heard:
 def _entries(found: Any, name: str) -> list[Mapping[str, Any]]:
     given = cast("Mapping[str, Any]", found).get(name)
     if not isinstance(given, list):
-        raise Unreadable(f"'{name}' is not a list")
+        raise UnreadableAnswer(f"'{name}' is not a list")
     entries = cast("list[Any]", given)
     if not all(isinstance(each, dict) for each in entries):
-        raise Unreadable(f"'{name}' holds something that is not an object")
+        raise UnreadableAnswer(f"'{name}' holds something that is not an object")
     return entries
 
 
-def _entity(given: Mapping[str, Any]) -> HeardEntity | None:
+def _entity(given: Mapping[str, Any]) -> ExtractedEntity | None:
     name = _text(given.get("name"), NAME_CHARS_MAX)
     if not name:
         return None
     aliases = (_text(each, NAME_CHARS_MAX) for each in _sequence(given.get("aliases"))[:ALIASES_MAX])
-    return HeardEntity(name, _text(given.get("kind"), NAME_CHARS_MAX), tuple(filter(None, aliases)))
+    return ExtractedEntity(name, _text(given.get("kind"), NAME_CHARS_MAX), tuple(filter(None, aliases)))
 
 
-def _fact(given: Mapping[str, Any]) -> HeardFact | None:
+def _fact(given: Mapping[str, Any]) -> ExtractedFact | None:
     subject, attribute = (_text(given.get(name), NAME_CHARS_MAX) for name in ("subject", "attribute"))
     value = _text(given.get("value"), VALUE_CHARS_MAX)
     if not (subject and attribute and value):
         return None
     link = given.get("link")
-    return HeardFact(
+    return ExtractedFact(
         subject,
         attribute,
         value,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from kelpie.agent.definition import creation
 from kelpie.agent.facts import model_answer, model_prompt
-from kelpie.agent.facts.model_answer import Heard, Unreadable
+from kelpie.agent.facts.model_answer import ExtractedFacts, UnreadableAnswer
 from kelpie.core.agents.agent import Agent, ModelChoice
 from kelpie.core.conversations.messages import Message, Role, Text
 from kelpie.core.errors import CallerError, ModelError, ModelFault
@@ -46,7 +46,7 @@ class Call:
 class Reading:
     """What was found in what, and the calls that it took."""
 
-    heard: Heard
+    heard: ExtractedFacts
     said: tuple[Message, ...]
     known: tuple[Fact, ...]
     calls: tuple[Call, ...]
@@ -82,7 +82,7 @@ class Question:
             text = "\n".join(part.text for part in call.reply.content if isinstance(part, Text))
             try:
                 return Reading(model_answer.read(text), material.said, material.known, tuple(calls))
-            except Unreadable as error:
+            except UnreadableAnswer as error:
                 if not left:
                     raise Unusable(f"{choice.handle} did not answer as asked: {error}", tuple(calls)) from error
                 again = model_prompt.REPAIR.format(error=error)

@@ -8,13 +8,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from kelpie.agent.events import event_json
-from kelpie.agent.events.event_notifier import Broadcast
+from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import StreamCut, TurnEnded, TurnEvent
 from kelpie.agent.inbox import send_preparation
-from kelpie.agent.inbox.run_queue import Backlog
+from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.inbox.send_from_tool import on_behalf
 from kelpie.agent.turn import duplicate_sends
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.errors import (
@@ -37,7 +37,7 @@ from kelpie.storage.conversations import approvals
 from kelpie.storage.runs import client_ids, runs, unfinished
 from kelpie.storage.runs import events as run_events
 from kelpie.storage.runs.events import Batch
-from kelpie.storage.runs.unfinished import InBackground
+from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -50,11 +50,11 @@ RETRY_AFTER_S = 5.0
 class Backstage:
     """What the background work of one process shares."""
 
-    backlog: Backlog
-    broadcast: Broadcast
+    backlog: RunQueue
+    broadcast: RunNotifier
 
 
-class Streams:
+class BackgroundRuns:
     """Background runs of the caller's organisation."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Streams:
         self._organization = caller.organization_id
         self._passport = caller.passport
 
-    async def accept(self, agent_id: AgentId, send: Send) -> Run:
+    async def accept(self, agent_id: AgentId, send: SendRequest) -> Run:
         """Stores a run that its lane will take up; the same messages under the same ids are the run they were before.
 
         Raises NotFound, AgentStopped, ConversationBusy, PendingApproval, MailboxFull, StorageError, and Conflict for
@@ -116,7 +116,7 @@ class Streams:
 
         stored = await self._world.database.transact(write)
         if stored.status in UNFINISHED:
-            self._backlog.submit(InBackground(stored.id, agent_id, stored.conversation_id))
+            self._backlog.submit(StoredRun(stored.id, agent_id, stored.conversation_id))
         return stored
 
     async def find(self, run_id: RunId) -> Run:

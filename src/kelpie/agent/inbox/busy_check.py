@@ -4,7 +4,7 @@ What a turn is, the tokens of the lane's jobs tell: a listener, or the run of a 
 """
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.turn.activation import Activation
 from kelpie.core.errors import ConversationBusy
 from kelpie.core.ids import AgentId, RunId
@@ -30,7 +30,7 @@ def _kept_by(tokens: list[object], over: set[RunId]) -> RunId | None:
     """The first background run that is not known to be over. Raises ConversationBusy for a turn with a listener."""
     found: RunId | None = None
     for token in tokens:
-        if isinstance(token, Turn) and not token.has_ended:
+        if isinstance(token, TurnStream) and not token.has_ended:
             raise ConversationBusy(token.run_id)
         if isinstance(token, RunId) and token not in over:
             found = found or token

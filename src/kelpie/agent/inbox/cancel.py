@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent.events.event_buffer import Turn
-from kelpie.agent.events.event_notifier import Broadcast
+from kelpie.agent.events.event_buffer import TurnStream
+from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded
 from kelpie.agent.journal import call_records, run_endings
 from kelpie.agent.journal.message_rows import tool_row
@@ -19,7 +19,7 @@ from kelpie.agent.prompt.synthetic_results import cancelled
 from kelpie.agent.prompt.wellformed_history import LeftOpen, left_open
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
 from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.active_turns import Underway, Work
+from kelpie.agent.turn.active_turns import ActiveTurn, ActiveTurns
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.messages import Message, Usage
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunQuery, RunStatus, StopReason
@@ -54,15 +54,15 @@ class _Closed:
     said: bool
 
 
-class Cancelling:
+class Cancellations:
     """Runs of the caller's organisation."""
 
     def __init__(
         self,
         world: World,
         dispatcher: Dispatcher[Activation],
-        underway: Underway,
-        broadcast: Broadcast,
+        underway: ActiveTurns,
+        broadcast: RunNotifier,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
@@ -128,7 +128,7 @@ class Cancelling:
         every = dict.fromkeys([*(work.run_id for work in told), *closed.ids])
         return {str(run_id): NOT_ENDED if run_id in failed else ENDED for run_id in every}
 
-    async def _end_live(self, agent_id: AgentId, wanted: Wanted) -> list[Work]:
+    async def _end_live(self, agent_id: AgentId, wanted: Wanted) -> list[ActiveTurn]:
         """Tells turns of this process to end, and waits until those that have begun are over."""
         works = [work for work in self._underway.of(agent_id) if wanted(work.run_id, work.conversation)]
         for work in works:
@@ -140,7 +140,9 @@ class Cancelling:
                 waiting.cancel()
         return works
 
-    async def _close_rest(self, agent_id: AgentId, wanted: Wanted, unborn: Sequence[Work], held: set[RunId]) -> _Closed:
+    async def _close_rest(
+        self, agent_id: AgentId, wanted: Wanted, unborn: Sequence[ActiveTurn], held: set[RunId]
+    ) -> _Closed:
         """Ends the runs that nobody works on. Raises StorageError."""
         at = self._world.clock.now()
 
@@ -164,12 +166,12 @@ class Cancelling:
         for run_id in closed.ids:
             self._broadcast.news(run_id)
         for work in unborn:
-            if isinstance(work.listener, Turn):
+            if isinstance(work.listener, TurnStream):
                 work.listener.tell(TurnEnded(work.run_id, StopReason.cancelled, Usage(), 0, None))
         return closed
 
 
-def _open(tx: Tx, work: Work, organization: OrganizationId, at: Micros) -> None:
+def _open(tx: Tx, work: ActiveTurn, organization: OrganizationId, at: Micros) -> None:
     """Records a run that was accepted and has not begun, so that it can be ended like the others."""
     send = work.send
     assert send is not None

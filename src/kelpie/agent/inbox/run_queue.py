@@ -9,12 +9,12 @@ from functools import partial
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.actors.reply import Reply
-from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.turn.activation import Activation
 from kelpie.core.errors import AgentStopped, KelpieError, NotFound
 from kelpie.core.ids import AgentId, RunId
 from kelpie.observe import logs
-from kelpie.storage.runs.unfinished import InBackground
+from kelpie.storage.runs.unfinished import StoredRun
 
 _log = logs.get("agent")
 
@@ -22,12 +22,12 @@ _log = logs.get("agent")
 def _busy_with(tokens: Iterable[object]) -> RunId | None:
     """The run of the first turn with a listener that has not ended; the others are known to the database."""
     for token in tokens:
-        if isinstance(token, Turn) and not token.has_ended:
+        if isinstance(token, TurnStream) and not token.has_ended:
             return token.run_id
     return None
 
 
-class Backlog:
+class RunQueue:
     """The background runs that wait or are worked on in this process."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Backlog:
         self._ended = ended  # is told that a run may have ended
         self._held: set[RunId] = set()
 
-    def submit(self, waiting: InBackground) -> None:
+    def submit(self, waiting: StoredRun) -> None:
         """Hands a stored run to its lane, unless it is there already."""
         run_id, lane = waiting.run_id, waiting.conversation_id or ""
         if run_id in self._held:

@@ -6,15 +6,15 @@ from contextlib import ExitStack
 from functools import partial
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent.events.event_buffer import Turn, tell_failure
+from kelpie.agent.events.event_buffer import TurnStream, tell_failure
 from kelpie.agent.inbox import send_preparation
 from kelpie.agent.inbox.busy_check import require_free
 from kelpie.agent.inbox.send_from_tool import on_behalf, wait
-from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.turn import duplicate_sends
 from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.active_turns import Underway
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.active_turns import ActiveTurns
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, RunId
@@ -24,7 +24,7 @@ from kelpie.storage.accounts import row_ownership
 from kelpie.world.world import World
 
 
-class Sending:
+class MessageSender:
     """To agents of the caller's organisation."""
 
     def __init__(
@@ -32,8 +32,8 @@ class Sending:
         world: World,
         models: Models,
         dispatcher: Dispatcher[Activation],
-        underway: Underway,
-        waits: Waits,
+        underway: ActiveTurns,
+        waits: WaitGraph,
         settings: Settings,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
@@ -46,7 +46,7 @@ class Sending:
         self._organization = caller.organization_id
         self._passport = caller.passport
 
-    async def send(self, agent_id: AgentId, send: Send) -> Turn:
+    async def send(self, agent_id: AgentId, send: SendRequest) -> TurnStream:
         """Hands messages to the agent; the turn goes on whether or not anyone listens to it.
 
         The same messages under the same ids are the turn they were before, running or over.
@@ -66,7 +66,7 @@ class Sending:
             return known
         if send.alone:
             await require_free(self._world.database, self._dispatcher, agent_id, send.conversation)
-        turn = Turn(self._world.ids.new(RunId), send.messages if named else ())
+        turn = TurnStream(self._world.ids.new(RunId), send.messages if named else ())
         if live := self._dispatcher.handler(agent_id):
             live.check(send)
         reply = self._submit(agent_id, send, turn)
@@ -83,7 +83,7 @@ class Sending:
                 reply.result()
         return turn
 
-    def _submit(self, agent_id: AgentId, send: Send, turn: Turn) -> asyncio.Future[None]:
+    def _submit(self, agent_id: AgentId, send: SendRequest, turn: TurnStream) -> asyncio.Future[None]:
         lane = send.conversation
         if self._passport is None:
             return self._dispatcher.submit(agent_id, lane, lambda activation: activation.turn(send, turn), turn)
@@ -92,16 +92,16 @@ class Sending:
             reply.add_done_callback(partial(_over, waits.pop_all()))
         return reply
 
-    async def _known(self, agent_id: AgentId, send: Send) -> Turn | None:
+    async def _known(self, agent_id: AgentId, send: SendRequest) -> TurnStream | None:
         """The turn that these messages are already. Raises Overloaded, StorageError."""
         if (running := self._running(agent_id, send)) is None:
             if replay := await duplicate_sends.told_before(self._world.database, agent_id, send):
-                replay.tell(turn := Turn(replay.run.id))
+                replay.tell(turn := TurnStream(replay.run.id))
                 return turn
             running = self._running(agent_id, send)  # nothing is awaited from here to the dispatcher
         return running.join() if running else None
 
-    def _running(self, agent_id: AgentId, send: Send) -> Turn | None:
+    def _running(self, agent_id: AgentId, send: SendRequest) -> TurnStream | None:
         return duplicate_sends.running(self._dispatcher.kept_by(agent_id, send.conversation), send)
 
     async def _require(self, agent_id: AgentId) -> None:

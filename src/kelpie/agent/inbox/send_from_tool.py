@@ -7,8 +7,8 @@ message could never be answered, and it is refused before anything is stored.
 from contextlib import ExitStack
 from dataclasses import replace
 
-from kelpie.agent.inbox.wait_graph import Waits
-from kelpie.agent.turn.send_request import DEFAULT_LANE, NOBODY_WAITS, Send
+from kelpie.agent.inbox.wait_graph import WaitGraph
+from kelpie.agent.turn.send_request import DEFAULT_LANE, NOBODY_WAITS, SendRequest
 from kelpie.core.access.passports import Passport
 from kelpie.core.conversations.agent_chain import HOPS_MAX
 from kelpie.core.errors import Conflict, Forbidden, ToolError
@@ -16,7 +16,7 @@ from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
 
 
-def on_behalf(send: Send, other: AgentId, passport: Passport) -> Send:
+def on_behalf(send: SendRequest, other: AgentId, passport: Passport) -> SendRequest:
     """The send, with whose it is and who waits for it.
 
     Raises Conflict for a cycle and when the chain is spent, and Forbidden for what is more than saying something.
@@ -38,7 +38,7 @@ def on_behalf(send: Send, other: AgentId, passport: Passport) -> Send:
     return replace(send, messages=messages, chain=chain)
 
 
-def _check_plain(send: Send) -> None:
+def _check_plain(send: SendRequest) -> None:
     """Raises Forbidden: code speaks to agents, but it is no person, and says nothing of how they answer.
 
     A callback would be a way to the network for code that has none, and an approval a person's word.
@@ -55,7 +55,7 @@ def _check_plain(send: Send) -> None:
             raise Forbidden(f"{field}: the code of a tool can send messages, and nothing more; leave it out.")
 
 
-def wait(waits: Waits, passport: Passport, other: AgentId, conversation: str, now: Micros) -> ExitStack:
+def wait(waits: WaitGraph, passport: Passport, other: AgentId, conversation: str, now: Micros) -> ExitStack:
     """Enters that the agent waits for the other one, until the stack is closed. Raises Conflict for a ring, and
     Overloaded when too much code waits."""
     here = passport.agent_id, passport.conversation_id or DEFAULT_LANE

@@ -8,10 +8,10 @@ from typing import Any
 
 from kelpie.agent.definition import creation, loaded_agent
 from kelpie.agent.inbox import image_inputs
-from kelpie.agent.live.live_agent import Lane, chooser
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.live.live_agent import LiveConversation, chooser
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import Agent, ModelChoice
-from kelpie.core.agents.turn_overrides import Override
+from kelpie.core.agents.turn_overrides import TurnOverrides
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.settings.settings import Settings
@@ -21,25 +21,25 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 
-def is_plain(send: Send) -> bool:
+def is_plain(send: SendRequest) -> bool:
     return send.override_model is None and not image_inputs.has_images(send.messages)
 
 
 async def outfitted(
-    world: World, models: Models, settings: Settings, organization: OrganizationId, agent_id: AgentId, send: Send
-) -> Send:
+    world: World, models: Models, settings: Settings, organization: OrganizationId, agent_id: AgentId, send: SendRequest
+) -> SendRequest:
     """The send with its model found and its images ready. Raises NotFound, InvalidInput, ModelError, StorageError."""
 
-    def read(tx: Tx) -> loaded_agent.Loaded:
+    def read(tx: Tx) -> loaded_agent.AgentSnapshot:
         row_ownership.agent(tx, organization, agent_id)
         return loaded_agent.load_thread(tx, agent_id, send.conversation)
 
     loaded = await world.database.read(read)
-    agent = Lane(send.conversation, loaded, chooser(models, settings.context_window)).agent
+    agent = LiveConversation(send.conversation, loaded, chooser(models, settings.context_window)).agent
     handle = agent.model.handle
     if send.override_model is not None:
         choice = await _choice(models, settings, agent, send.override_model)
-        send, handle = replace(send, override=replace(send.override or Override(), model=choice)), choice.handle
+        send, handle = replace(send, override=replace(send.override or TurnOverrides(), model=choice)), choice.handle
     if image_inputs.has_images(send.messages):
         send = replace(send, messages=await image_inputs.settled(world.http, models, handle, send.messages))
     return send

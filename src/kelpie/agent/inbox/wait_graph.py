@@ -23,7 +23,7 @@ RETRY_S = 1.0
 Lane = tuple[AgentId, str]  # an agent and one of its conversations; the default one is the empty string
 
 
-class Waits:
+class WaitGraph:
     """The lanes that wait, and for which others."""
 
     def __init__(self, places: int) -> None:

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from kelpie.agent.journal.entries import Answer
+from kelpie.agent.journal.entries import CallAnswer
 from kelpie.agent.prompt.synthetic_results import INTERRUPTED
-from kelpie.agent.tool_calls.call_plan import Planned
+from kelpie.agent.tool_calls.call_plan import PlannedCall
 from kelpie.core.conversations.messages import Message, ToolReturn
 from kelpie.core.conversations.runs import Run
 from kelpie.core.ids import OrganizationId, StepId
-from kelpie.core.permissions.call_records import RAN, CallOutcome, CallRecord, Took
+from kelpie.core.permissions.call_records import RAN, CallOutcome, CallRecord, ResourceUse
 from kelpie.core.time import Micros
-from kelpie.sandbox.port import Meter
+from kelpie.sandbox.port import UsageMeter
 from kelpie.tools.calls.capabilities import subject_of
 
 
@@ -20,14 +20,20 @@ def of_answers(
     run: Run,
     step_id: StepId,
     at: Micros,
-    answered: Iterable[tuple[Answer, ToolReturn, Took]],
+    answered: Iterable[tuple[CallAnswer, ToolReturn, ResourceUse]],
 ) -> tuple[CallRecord, ...]:
     """The records of calls with their results, in their order."""
     return tuple(_of_answer(organization, run, step_id, at, *each) for each in answered)
 
 
 def _of_answer(
-    organization: OrganizationId, run: Run, step_id: StepId, at: Micros, answer: Answer, result: ToolReturn, took: Took
+    organization: OrganizationId,
+    run: Run,
+    step_id: StepId,
+    at: Micros,
+    answer: CallAnswer,
+    result: ToolReturn,
+    took: ResourceUse,
 ) -> CallRecord:
     planned, outcome = answer.planned, _outcome(answer.planned, result)
     subject = None if planned.tool is None else subject_of(planned.tool)
@@ -48,7 +54,7 @@ def _of_answer(
     )
 
 
-def _outcome(planned: Planned, result: ToolReturn) -> CallOutcome:
+def _outcome(planned: PlannedCall, result: ToolReturn) -> CallOutcome:
     if planned.barred is not None:
         return CallOutcome.refused
     if planned.denied:
@@ -60,8 +66,8 @@ def _outcome(planned: Planned, result: ToolReturn) -> CallOutcome:
     return CallOutcome.success if result.ok else CallOutcome.error
 
 
-NO_METERS: Mapping[str, Meter] = MappingProxyType({})
-_UNKNOWN = Meter()
+NO_METERS: Mapping[str, UsageMeter] = MappingProxyType({})
+_UNKNOWN = UsageMeter()
 
 
 def of_orphans(
@@ -69,13 +75,13 @@ def of_orphans(
     run: Run,
     rows: Sequence[Message],
     at: Micros,
-    meters: Mapping[str, Meter] = NO_METERS,
+    meters: Mapping[str, UsageMeter] = NO_METERS,
 ) -> list[CallRecord]:
     """The records of calls that nothing but the end of their turn has answered, with what they had taken."""
 
-    def took(call_id: str) -> Took:
+    def took(call_id: str) -> ResourceUse:
         meter = meters.get(call_id, _UNKNOWN)
-        return Took(0, meter.cpu_us, meter.memory_peak_bytes)
+        return ResourceUse(0, meter.cpu_us, meter.memory_peak_bytes)
 
     return [
         CallRecord(

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kelpie.agent.definition.loaded_agent import Loaded
+from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import CommitUnknown, StorageBusy, StorageError
 from kelpie.core.time import Micros
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.agents.ownership_fence import Claim
 from kelpie.storage.runs import client_ids, journal_keys, runs
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ ATTEMPTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class JournalPosition:
     """Where a turn stands: its run so far, and the number of its next commit."""
 
     claim: Claim
@@ -36,13 +36,13 @@ class Position:
         """Whether a step of the turn is in the history already; its first commit only opens it."""
         return self.number > 1
 
-    def after(self, run: Run) -> "Position":
+    def after(self, run: Run) -> "JournalPosition":
         return replace(self, run=run, number=self.number + 1)
 
 
 async def commit(
     database: Database,
-    position: Position,
+    position: JournalPosition,
     kind: str,
     at: Micros,
     body: Callable[[Tx], T],
@@ -77,7 +77,7 @@ async def commit(
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-async def open_turn(database: Database, position: Position, loaded: Loaded, given: Given) -> None:
+async def open_turn(database: Database, position: JournalPosition, loaded: AgentSnapshot, given: RunInput) -> None:
     """The first commit of a turn: the run and its input, which is not history yet. Raises StorageError."""
     organization = loaded.agent.organization_id
 
@@ -89,7 +89,7 @@ async def open_turn(database: Database, position: Position, loaded: Loaded, give
     await commit(database, position, "open", position.run.created_at, body, lambda tx: None)
 
 
-async def take_up(database: Database, position: Position, given: Given) -> bool:
+async def take_up(database: Database, position: JournalPosition, given: RunInput) -> bool:
     """The first commit of a turn whose run was waiting for its lane. False when the run has ended in the meantime."""
     claim, run = position.claim, position.run
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kelpie.agent.prompt.synthetic_results import lost
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
-from kelpie.core.conversations.approvals import Pending
+from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Awaits, Message, Role, ToolCall
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.time import Micros
@@ -87,7 +87,7 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
     return withdrawn + mending.done
 
 
-def _unanswerable(tx: Tx, pending: Pending, conversation: str) -> str | None:
+def _unanswerable(tx: Tx, pending: PendingCalls, conversation: str) -> str | None:
     """Why nobody can end a wait any more by answering, if that is so."""
     ids, found = contexts.ids(tx, pending.agent_id, conversation), messages.get_many(tx, [pending.request])
     if not found or pending.request not in ids:

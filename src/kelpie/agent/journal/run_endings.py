@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kelpie.agent.definition import loaded_agent
-from kelpie.agent.definition.loaded_agent import Loaded
+from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.agent.events import event_recorder
-from kelpie.agent.events.event_recorder import Record
+from kelpie.agent.events.event_recorder import EventRecord
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEvent
 from kelpie.agent.journal import call_records
 from kelpie.agent.journal import commits as journal
 from kelpie.agent.journal.call_records import NO_METERS
-from kelpie.agent.journal.commits import Position
+from kelpie.agent.journal.commits import JournalPosition
 from kelpie.core.agents.agent import Agent
 from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.conversations.runs import Run, Step, StopReason, status_for
 from kelpie.core.ids import AgentId, RunId
 from kelpie.core.time import Micros
-from kelpie.sandbox.port import Meter
+from kelpie.sandbox.port import UsageMeter
 from kelpie.storage.agents import agents
 from kelpie.storage.conversations import contexts, conversations, messages
 from kelpie.storage.runs import runs, steps, tool_calls
@@ -26,13 +26,13 @@ from kelpie.world.database import Database, Tx
 
 async def close_turn(
     database: Database,
-    position: Position,
+    position: JournalPosition,
     run: Run,
     orphans: Sequence[Message],
     step: Step | None,
-    loaded: Loaded,
-    record: Record | None = None,
-    meters: Mapping[str, Meter] = NO_METERS,
+    loaded: AgentSnapshot,
+    record: EventRecord | None = None,
+    meters: Mapping[str, UsageMeter] = NO_METERS,
 ) -> bool:
     """Ends a run that did not get to its end by itself, answering any call it left open. Raises StorageError.
 
@@ -72,7 +72,7 @@ def finish(
     run: Run,
     agent: Agent,
     conversation: str,
-    record: Record | None = None,
+    record: EventRecord | None = None,
     said: Sequence[TurnEvent] = (),
     begun: Sequence[RunId] = (),
 ) -> bool:

@@ -10,7 +10,7 @@ from kelpie.core.ids import OrganizationId
 from kelpie.core.time import Micros
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.runs import runs, steps
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Tx
 
 
@@ -23,7 +23,7 @@ def over(run: Run, made: Sequence[Step], now: Micros) -> Run:
 
 def write(tx: Tx, run: Run, made: Sequence[Step], organization: OrganizationId) -> None:
     """Writes down a run that is over, with its steps."""
-    runs.open_run(tx, replace(run, status=RunStatus.running), organization, Given((), 1), NOBODY)
+    runs.open_run(tx, replace(run, status=RunStatus.running), organization, RunInput((), 1), NOBODY)
     for step in made:
         steps.add(tx, step, organization)
     runs.finish(tx, run)

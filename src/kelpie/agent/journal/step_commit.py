@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from kelpie.agent.companions import schedule as companion_schedule
 from kelpie.agent.definition import loaded_agent
-from kelpie.agent.definition.loaded_agent import Loaded
+from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.agent.events import event_recorder
 from kelpie.agent.events.committed_events import told
 from kelpie.agent.events.turn_events import MessageCommitted
 from kelpie.agent.journal import call_records
 from kelpie.agent.journal import commits as journal
-from kelpie.agent.journal.commits import Position
-from kelpie.agent.journal.entries import Answer, Committed, Write
+from kelpie.agent.journal.commits import JournalPosition
+from kelpie.agent.journal.entries import CallAnswer, CommitResult, StepEntry
 from kelpie.agent.journal.message_rows import nudge_row, said_in, tool_row
 from kelpie.agent.journal.run_endings import ended, finish, is_gone
 from kelpie.agent.prompt.agent_types import spec_for, spec_of
@@ -28,14 +28,16 @@ from kelpie.agent.tool_calls.turn_end import Decision, decide, ruled
 from kelpie.core.conversations.messages import Message, ToolReturn
 from kelpie.core.conversations.runs import UNFINISHED, Run, StepStatus, StopReason
 from kelpie.core.ids import AgentId, OrganizationId
-from kelpie.core.permissions.call_records import Took
+from kelpie.core.permissions.call_records import ResourceUse
 from kelpie.storage.conversations import approvals, messages
 from kelpie.storage.runs import runs, steps, tool_calls, traces
 from kelpie.tools.calls.interface import CallContext
 from kelpie.world.database import Database, Tx
 
 
-async def write_step(database: Database, position: Position, loaded: Loaded, write: Write) -> Committed:
+async def write_step(
+    database: Database, position: JournalPosition, loaded: AgentSnapshot, write: StepEntry
+) -> CommitResult:
     """A reply, or results, or both; ends the run when the turn is over. Raises StorageError."""
     return await journal.commit(
         database,
@@ -47,7 +49,7 @@ async def write_step(database: Database, position: Position, loaded: Loaded, wri
     )
 
 
-def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+def _write(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, write: StepEntry) -> CommitResult:
     run = position.run
     if is_gone(tx, run) or (position.rests_on_history and not messages.has_run(tx, run.id)):
         return _cut_short(tx, position, loaded, write)
@@ -85,10 +87,10 @@ def _write(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committe
         if write.record is not None:
             event_recorder.keep(tx, run, write.record, said, write.at)
     others = tuple(dict.fromkeys(touched))
-    return Committed(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun), write.waits, calls)
+    return CommitResult(tuple(rows), run, now, decision.stop, others, cleared, tuple(begun), write.waits, calls)
 
 
-def _context(loaded: Loaded, run: Run, write: Write) -> CallContext:
+def _context(loaded: AgentSnapshot, run: Run, write: StepEntry) -> CallContext:
     return CallContext(
         loaded.agent,
         write.at,
@@ -103,12 +105,12 @@ def _context(loaded: Loaded, run: Run, write: Write) -> CallContext:
     )
 
 
-def _said(rows: Sequence[Message], write: Write, loaded: Loaded) -> Sequence[MessageCommitted]:
+def _said(rows: Sequence[Message], write: StepEntry, loaded: AgentSnapshot) -> Sequence[MessageCommitted]:
     heartbeats = spec_for(loaded.agent).heartbeats
     return told(rows, write.nudge_id, previewed=write.previewed, heartbeats=heartbeats)
 
 
-def _record_step(tx: Tx, write: Write, stop: StopReason | None, organization: OrganizationId) -> None:
+def _record_step(tx: Tx, write: StepEntry, stop: StopReason | None, organization: OrganizationId) -> None:
     """The record of the model call; the step that a turn ends with tells why it ended."""
     if write.step is not None:
         steps.add(tx, write.step if stop is None else replace(write.step, stop_reason=stop), organization)
@@ -118,7 +120,7 @@ def _record_step(tx: Tx, write: Write, stop: StopReason | None, organization: Or
         steps.set_stop(tx, write.step_id, stop)
 
 
-def _cut_short(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+def _cut_short(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, write: StepEntry) -> CommitResult:
     """Ends a turn whose history or conversation was deleted while it ran: what it would say next makes no sense alone.
 
     The history of a deleted conversation stays, and so its calls get their results.
@@ -132,10 +134,10 @@ def _cut_short(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Comm
     tool_calls.add(tx, call_records.of_orphans(loaded.agent.organization_id, run, rows, write.at))
     said = _said(rows, write, loaded) if run.background else ()
     finish(tx, run, now.agent, position.conversation, write.record, said)
-    return Committed(rows, run, now, StopReason.cancelled, cleared=True, calls=None)
+    return CommitResult(rows, run, now, StopReason.cancelled, cleared=True, calls=None)
 
 
-def _last_results(tx: Tx, run: Run, write: Write) -> tuple[Message, ...]:
+def _last_results(tx: Tx, run: Run, write: StepEntry) -> tuple[Message, ...]:
     """A row for the calls that are still open in the history: with what was done outside, or that nothing was."""
     left = left_open(messages.of_run(tx, run.id))
     if left is None:
@@ -145,7 +147,7 @@ def _last_results(tx: Tx, run: Run, write: Write) -> tuple[Message, ...]:
     return (tool_row(run, write.tool_row_id, write.step_id, results, write.at),)
 
 
-def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committed:
+def _recall(tx: Tx, position: JournalPosition, loaded: AgentSnapshot, write: StepEntry) -> CommitResult:
     ids = [*(row.id for row in write.rows), write.tool_row_id, write.nudge_id]
     run = runs.get(tx, position.run.id)
     stop = None if run.status in UNFINISHED else run.stop_reason
@@ -159,15 +161,15 @@ def _recall(tx: Tx, position: Position, loaded: Loaded, write: Write) -> Committ
         companion_schedule.begun_after(tx, now.agent, run) if stop is not None and now.agent.enable_sleeptime else ()
     )
     waits = approvals.get(tx, position.run.agent_id, position.conversation) if write.waits else None
-    return Committed(rows, run, now, stop, (), stop is not None, begun, waits, None)
+    return CommitResult(rows, run, now, stop, (), stop is not None, begun, waits, None)
 
 
 def _answer_all(
-    tx: Tx, write: Write, context: CallContext, touched: list[AgentId], begun: list[Run]
-) -> tuple[list[ToolReturn], list[tuple[Answer, ToolReturn, Took]], str | None]:
+    tx: Tx, write: StepEntry, context: CallContext, touched: list[AgentId], begun: list[Run]
+) -> tuple[list[ToolReturn], list[tuple[CallAnswer, ToolReturn, ResourceUse]], str | None]:
     """The results, what each answered call took, and our reason if one of the calls ended the turn: then those after
     it are not made."""
-    results, timed, ends_turn = list[ToolReturn](), list[tuple[Answer, ToolReturn, Took]](), None
+    results, timed, ends_turn = list[ToolReturn](), list[tuple[CallAnswer, ToolReturn, ResourceUse]](), None
     for answer in write.answers:
         took = answer.took
         if answer.done is not None:
@@ -180,7 +182,7 @@ def _answer_all(
             )
             began = write.ticks()
             result, outcome = run_inside(tx, answer.planned, call)
-            took = Took(since(began, write.ticks))
+            took = ResourceUse(since(began, write.ticks))
             if outcome is not None:
                 touched += outcome.touched
                 begun += outcome.begun
@@ -190,7 +192,7 @@ def _answer_all(
     return results + [paused(call) for call in write.left if ends_turn is not None], timed, ends_turn
 
 
-def _decide(loaded: Loaded, write: Write, rows: Sequence[Message]) -> Decision:
+def _decide(loaded: AgentSnapshot, write: StepEntry, rows: Sequence[Message]) -> Decision:
     if write.waits is not None:
         return Decision(StopReason.requires_approval)
     if (ending := write.ending) is None:

@@ -7,10 +7,10 @@ is read anew before they run: a permission that was taken away does not let the 
 from dataclasses import replace
 
 from kelpie.agent.definition import loaded_agent
-from kelpie.agent.live.live_agent import Hot, Lane
+from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.agent.live.spending import metered
 from kelpie.core.errors import NotFound, StorageBusy
-from kelpie.core.permissions.policies import Policy, Warrant, warrant
+from kelpie.core.permissions.policies import EffectivePermissions, Policy, warrant
 from kelpie.core.permissions.quotas import hour_after
 from kelpie.core.time import Micros
 from kelpie.world.database import Database
@@ -18,7 +18,9 @@ from kelpie.world.database import Database
 READS_MAX = 8  # should edits keep coming in
 
 
-async def current(database: Database, server: Policy, hot: Hot, lane: Lane, now: Micros) -> Warrant:
+async def current(
+    database: Database, server: Policy, hot: LiveAgent, lane: LiveConversation, now: Micros
+) -> EffectivePermissions:
     """What holds for the agent now, with what it has used. Reads only what is not known. Raises StorageError."""
     for _ in range(READS_MAX):
         touches, found = hot.touches, lane.bounds(server)
@@ -31,7 +33,7 @@ async def current(database: Database, server: Policy, hot: Hot, lane: Lane, now:
     raise StorageBusy(f"What {hot.claim.agent_id} may do changed faster than it could be read. Send it again.")
 
 
-async def _read(database: Database, server: Policy, lane: Lane) -> Warrant | None:
+async def _read(database: Database, server: Policy, lane: LiveConversation) -> EffectivePermissions | None:
     """None when the agent was deleted; its next commit finds that out."""
     known = lane.loaded
     try:

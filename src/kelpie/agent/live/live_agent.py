@@ -13,23 +13,23 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from kelpie.agent.definition import changes as agent_changes
-from kelpie.agent.definition.loaded_agent import Loaded
+from kelpie.agent.definition.loaded_agent import AgentSnapshot
 from kelpie.agent.prompt.agent_types import TypeSpec, spec_for, spec_of
 from kelpie.agent.prompt.context import Context
 from kelpie.agent.prompt.rendering import system_text, tool_schemas, with_skills
 from kelpie.agent.tool_calls import tool_rules
 from kelpie.agent.tool_calls.approval_matching import with_client
 from kelpie.agent.tool_calls.call_plan import barred_names
-from kelpie.agent.tool_calls.tool_rules import Verdict
+from kelpie.agent.tool_calls.tool_rules import AllowedTools
 from kelpie.agent.tool_calls.turn_end import exits_of
 from kelpie.core.agents.agent import Agent
-from kelpie.core.agents.turn_overrides import Override
+from kelpie.core.agents.turn_overrides import TurnOverrides
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.conversations import Conversation
 from kelpie.core.conversations.messages import Message
-from kelpie.core.permissions.budgets import Spent
-from kelpie.core.permissions.policies import OPEN, Policy, Warrant, warrant
-from kelpie.core.permissions.quotas import Used
+from kelpie.core.permissions.budgets import SpentAmount
+from kelpie.core.permissions.policies import OPEN, EffectivePermissions, Policy, warrant
+from kelpie.core.permissions.quotas import QuotaUse
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.token_estimates import weigh
 from kelpie.llm.provider.interface import ToolSchema
@@ -43,20 +43,20 @@ Choose = Callable[[Agent, Conversation], Agent]
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class LiveConversation:
     """The live memory of one conversation. `stale` is set by whoever changed something outside its turn."""
 
     conversation: str  # its id; empty for the one that every agent has
-    loaded: Loaded
+    loaded: AgentSnapshot
     choose: Choose
     context: Context | None = None  # None until it is read
     stale: bool = False
     forgotten: int = 0  # how often the context was given up; one read before that must not come back after it
     users: int = 0  # turns that run on it now; it is not put away under them
-    override: Override | None = None  # what the turn that runs on it sets for itself
-    _agent: tuple[Loaded, Agent] | None = None
-    _system: tuple[Loaded, Micros, str] | None = None
-    _schemas: tuple[Loaded, tuple[ToolSchema, ...]] | None = None
+    override: TurnOverrides | None = None  # what the turn that runs on it sets for itself
+    _agent: tuple[AgentSnapshot, Agent] | None = None
+    _system: tuple[AgentSnapshot, Micros, str] | None = None
+    _schemas: tuple[AgentSnapshot, tuple[ToolSchema, ...]] | None = None
     _frame: tuple[str, tuple[ToolSchema, ...], int] | None = None
 
     def forget(self) -> None:
@@ -81,7 +81,7 @@ class Lane:
         return self._agent[1]
 
     @contextmanager
-    def wearing(self, override: Override | None) -> Generator[None]:
+    def wearing(self, override: TurnOverrides | None) -> Generator[None]:
         """Goes by what a turn sets for itself, for as long as it runs."""
         if override is None:
             yield
@@ -92,7 +92,7 @@ class Lane:
         finally:
             self._wear(None)
 
-    def _wear(self, override: Override | None) -> None:
+    def _wear(self, override: TurnOverrides | None) -> None:
         before = self.spec
         self.override = override
         self._agent = self._system = self._schemas = None
@@ -113,12 +113,14 @@ class Lane:
         """The tools that end a turn."""
         return exits_of(self.spec, self.agent.tool_rules)
 
-    def bounds(self, server: Policy) -> Warrant:
+    def bounds(self, server: Policy) -> EffectivePermissions:
         """What the agent may do, as far as is known without asking how much it has used."""
         agent = self.loaded.agent
         return warrant(server, self.loaded.policy, agent.permits, agent.quota)
 
-    def verdict(self, said: Sequence[Message], client: Sequence[ClientTool] = (), bounds: Warrant = OPEN) -> Verdict:
+    def verdict(
+        self, said: Sequence[Message], client: Sequence[ClientTool] = (), bounds: EffectivePermissions = OPEN
+    ) -> AllowedTools:
         """What the tool rules allow now in a turn, by the rows that it has written; nothing that it may not use."""
         tools = with_client(self.loaded.tools, client)
         barred = barred_names(tools, bounds)
@@ -157,30 +159,34 @@ class Lane:
 
 
 @dataclass(slots=True, eq=False)
-class Hot:
+class LiveAgent:
     """The live memory of one activation."""
 
     claim: Claim
-    main: Lane  # of the default conversation
+    main: LiveConversation  # of the default conversation
     touches: int = 0  # how often somebody changed something; a lane read before that is stale after it
-    purse: dict[Micros, Spent] = field(default_factory=dict[Micros, Spent])  # since when what was spent; if budgeted
-    meter: tuple[Micros, Used] | None = None  # what calls have used since then; if they are limited
+    purse: dict[Micros, SpentAmount] = field(
+        default_factory=dict[Micros, SpentAmount]
+    )  # since when what was spent; if budgeted
+    meter: tuple[Micros, QuotaUse] | None = None  # what calls have used since then; if they are limited
     booked: int = 0  # how often steps and calls were committed, so that a reading before that is known to be old
-    _others: OrderedDict[str, Lane] = field(default_factory=OrderedDict[str, Lane])  # the longest unused first
+    _others: OrderedDict[str, LiveConversation] = field(
+        default_factory=OrderedDict[str, LiveConversation]
+    )  # the longest unused first
 
     @property
     def agent(self) -> Agent:
         return self.main.loaded.agent
 
-    def lanes(self) -> Iterator[Lane]:
+    def lanes(self) -> Iterator[LiveConversation]:
         yield self.main
         yield from self._others.values()
 
-    def find(self, conversation: str) -> Lane | None:
+    def find(self, conversation: str) -> LiveConversation | None:
         """The lane of a conversation, if it is held."""
         return self._others.get(conversation) if conversation else self.main
 
-    def touch(self, knows: Lane | None = None) -> None:
+    def touch(self, knows: LiveConversation | None = None) -> None:
         """Somebody changed settings, tools or blocks: every lane reads them again, but for one that knows already."""
         self.touches += 1
         for lane in self.lanes():
@@ -199,12 +205,12 @@ class Hot:
         self.purse.clear()
         self.meter = None
 
-    def add(self, lane: Lane) -> None:
+    def add(self, lane: LiveConversation) -> None:
         """Takes in the lane of a conversation that is not held."""
         self._others[lane.conversation] = lane
 
     @contextmanager
-    def using(self, lane: Lane) -> Generator[None]:
+    def using(self, lane: LiveConversation) -> Generator[None]:
         """Keeps a lane for as long as a turn runs on it."""
         lane.users += 1
         try:
@@ -214,7 +220,7 @@ class Hot:
             if lane.conversation:
                 self._put_away(lane)
 
-    def _put_away(self, used: Lane) -> None:
+    def _put_away(self, used: LiveConversation) -> None:
         self._others.move_to_end(used.conversation)
         idle = [lane for lane in self._others.values() if not lane.users]
         for lane in idle[: max(0, len(idle) - IDLE_LANES_MAX)]:

@@ -8,13 +8,13 @@ that can be spent beyond it. An agent without a budget or limits never comes her
 from collections.abc import Sequence
 from typing import Any
 
-from kelpie.agent.live.live_agent import Hot, Lane
+from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
 from kelpie.core.conversations.runs import Step
 from kelpie.core.errors import KelpieError, ModelError, ModelFault, StorageBusy
-from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR, Budget, Spent
+from kelpie.core.permissions.budgets import MICROS_PER_DOLLAR, Budget, SpentAmount
 from kelpie.core.permissions.call_records import CallRecord
-from kelpie.core.permissions.policies import Warrant
-from kelpie.core.permissions.quotas import Used, hour_of
+from kelpie.core.permissions.policies import EffectivePermissions
+from kelpie.core.permissions.quotas import QuotaUse, hour_of
 from kelpie.core.time import Micros, as_datetime
 from kelpie.llm.routing.models import Models
 from kelpie.storage.runs import steps, tool_calls
@@ -25,16 +25,23 @@ DETAIL, LIMIT = "budget", "limit"  # our words beside the stop reason
 PERIODS_MAX = 2  # that are known at once: of the budget, and of the limit
 
 
-class Exhausted(KelpieError):
+class BudgetExhausted(KelpieError):
     """The agent's budget is used up; the turn ends before the model is asked."""
 
-    def __init__(self, budget: Budget, spent: Spent, now: Micros, detail: str = DETAIL) -> None:
+    def __init__(self, budget: Budget, spent: SpentAmount, now: Micros, detail: str = DETAIL) -> None:
         self.told = _told(budget, spent, now, detail)
         self.detail = detail
         super().__init__(self.told["message"])
 
 
-async def afford(database: Database, models: Models, hot: Hot, lane: Lane, bounds: Warrant, now: Micros) -> None:
+async def afford(
+    database: Database,
+    models: Models,
+    hot: LiveAgent,
+    lane: LiveConversation,
+    bounds: EffectivePermissions,
+    now: Micros,
+) -> None:
     """Raises Exhausted; ModelError when money is bounded and the model's price is not known; StorageError."""
     budget, hourly = lane.agent.budget, bounds.quota.budget
     if budget is not None:
@@ -50,13 +57,13 @@ async def afford(database: Database, models: Models, hot: Hot, lane: Lane, bound
         await _hold(database, hot, hourly, now, LIMIT)
 
 
-async def _hold(database: Database, hot: Hot, budget: Budget, now: Micros, detail: str) -> None:
+async def _hold(database: Database, hot: LiveAgent, budget: Budget, now: Micros, detail: str) -> None:
     spent = await _spent(database, hot, budget.begins(now))
     if spent.exceeds(budget):
-        raise Exhausted(budget, spent, now, detail)
+        raise BudgetExhausted(budget, spent, now, detail)
 
 
-async def _spent(database: Database, hot: Hot, since: Micros) -> Spent:
+async def _spent(database: Database, hot: LiveAgent, since: Micros) -> SpentAmount:
     agent_id = hot.claim.agent_id
     for _ in range(READS_MAX):
         if since in hot.purse:
@@ -70,7 +77,7 @@ async def _spent(database: Database, hot: Hot, since: Micros) -> Spent:
     raise StorageBusy(f"What {agent_id} has spent changed faster than it could be read. Send it again.")
 
 
-async def metered(database: Database, hot: Hot, now: Micros) -> Used:
+async def metered(database: Database, hot: LiveAgent, now: Micros) -> QuotaUse:
     """What the agent's calls have used in the running hour. Raises StorageError."""
     agent_id, since = hot.claim.agent_id, hour_of(now)
     for _ in range(READS_MAX):
@@ -83,7 +90,7 @@ async def metered(database: Database, hot: Hot, now: Micros) -> Used:
     raise StorageBusy(f"What the tools of {agent_id} have used changed faster than it could be read. Send it again.")
 
 
-def book(hot: Hot, step: Step | None, calls: Sequence[CallRecord] | None = ()) -> None:
+def book(hot: LiveAgent, step: Step | None, calls: Sequence[CallRecord] | None = ()) -> None:
     """Counts a step and calls whose commit has returned; of calls that nobody knows any more (None) all are counted
     again."""
     if calls is None:
@@ -100,7 +107,7 @@ def book(hot: Hot, step: Step | None, calls: Sequence[CallRecord] | None = ()) -
         hot.meter = (since, sum((call.used for call in calls if call.created_at >= since), used))
 
 
-def _told(budget: Budget, spent: Spent, now: Micros, detail: str) -> dict[str, Any]:
+def _told(budget: Budget, spent: SpentAmount, now: Micros, detail: str) -> dict[str, Any]:
     """What a client is told of it: the budget, what was spent of it, when it is free again, and what to do."""
     frees_at = budget.ends(now)
     frees = None if frees_at is None else as_datetime(frees_at).isoformat()

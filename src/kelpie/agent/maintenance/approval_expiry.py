@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from kelpie.agent.inbox.run_queue import Backlog
+from kelpie.agent.inbox.run_queue import RunQueue
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
-from kelpie.core.conversations.approvals import Pending
-from kelpie.core.conversations.messages import Ruling
+from kelpie.core.conversations.approvals import PendingCalls
+from kelpie.core.conversations.messages import ApprovalDecision
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.ids import AgentId, ConversationId, MessageId, RunId
 from kelpie.core.time import MICROS_PER_SECOND, Micros
@@ -20,8 +20,8 @@ from kelpie.storage.agents import agents
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.conversations import approvals
 from kelpie.storage.runs import runs
-from kelpie.storage.runs.input import Given
-from kelpie.storage.runs.unfinished import InBackground
+from kelpie.storage.runs.input import RunInput
+from kelpie.storage.runs.unfinished import StoredRun
 from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -33,11 +33,11 @@ _log = logs.get("agent")
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class ApprovalExpiry:
     """Denies what has waited longer than `after_s`; zero means never."""
 
     world: World
-    backlog: Backlog
+    backlog: RunQueue
     forgotten: Callable[[Iterable[AgentId]], None]  # is told who no longer waits, though nothing was said in its lane
     after_s: int
     max_steps: int
@@ -54,9 +54,9 @@ class Expiry:
                 self.forgotten((pending.agent_id,))
             if run is not None:
                 _log.info("denied what nobody answered", agent_id=run.agent_id, request_id=pending.request)
-                self.backlog.submit(InBackground(run.id, run.agent_id, run.conversation_id))
+                self.backlog.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
 
-    def _deny(self, tx: Tx, pending: Pending, at: Micros) -> tuple[Run | None, bool]:
+    def _deny(self, tx: Tx, pending: PendingCalls, at: Micros) -> tuple[Run | None, bool]:
         """The run that denies what waits, if there is one to be worked on; and whether the wait has ended here."""
         why = f"Nobody answered within {self.after_s} seconds."
         run_id = denial_of(pending.request)
@@ -76,7 +76,7 @@ class Expiry:
             background=True,
             metadata={"run_type": RUN_TYPE},
         )
-        given = Given((), self.max_steps, answers=(Ruling(pending.request, False, why),))
+        given = RunInput((), self.max_steps, answers=(ApprovalDecision(pending.request, False, why),))
         runs.open_run(tx, run, agent.organization_id, given, NOBODY)
         return run, False
 

@@ -25,7 +25,7 @@ IN_DOUBT = 24 * 3600 * MICROS_PER_SECOND  # a commit whose outcome is unknown ha
 _log = logs.get("app")
 
 
-class Upkeep:
+class Cleanup:
     def __init__(self, world: World, stream_kept_s: float) -> None:
         self._world = world
         self._stream_kept_s = stream_kept_s

@@ -15,7 +15,7 @@ from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from kelpie.observe import logs
 from kelpie.storage.runs import callbacks, runs
-from kelpie.storage.runs.callbacks import Owed
+from kelpie.storage.runs.callbacks import DueCallback
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -28,7 +28,7 @@ ERROR_CHARS_MAX = 500
 _log = logs.get("callbacks")
 
 
-class Callbacks:
+class RunCallbacks:
     """Sends what is owed, for as long as it runs."""
 
     def __init__(self, world: World, settings: Settings) -> None:
@@ -69,7 +69,7 @@ class Callbacks:
                 await asyncio.gather(*(self._tell(client, each) for each in owed))
         return len(owed) == AT_ONCE
 
-    async def _tell(self, client: httpx.AsyncClient, owed: Owed) -> None:
+    async def _tell(self, client: httpx.AsyncClient, owed: DueCallback) -> None:
         run = await self._world.database.read(lambda tx: _ended(tx, owed.run_id))
         if run is None:
             return  # deleted in the meantime

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from kelpie.agent.events.event_buffer import EVENTS_MAX
 from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded, TurnEvent
-from kelpie.agent.inbox.send import Sending
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.inbox.send import MessageSender
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.groups import Group
 from kelpie.core.conversations.messages import NewMessage, Role, Text, Usage
@@ -99,11 +99,17 @@ class Said:
     messages: tuple[NewMessage, ...]
 
 
-class Meeting:
+class GroupChat:
     """What the ways of leading a group have in common: who has heard what, and how a member is given the word."""
 
     def __init__(
-        self, sending: Sending, group: Group, members: Sequence[Agent], leader: Agent | None, send: Send, ear: Listener
+        self,
+        sending: MessageSender,
+        group: Group,
+        members: Sequence[Agent],
+        leader: Agent | None,
+        send: SendRequest,
+        ear: Listener,
     ) -> None:
         self.group = group
         self.members = tuple(members)

@@ -15,11 +15,11 @@ from typing import Any
 import orjson
 
 from kelpie.actors.dispatcher import Dispatcher
-from kelpie.agent.events.event_buffer import Turn, tell_failure
+from kelpie.agent.events.event_buffer import TurnStream, tell_failure
 from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
-from kelpie.agent.inbox.wait_graph import Waits
+from kelpie.agent.inbox.wait_graph import WaitGraph
 from kelpie.agent.turn.activation import Activation
-from kelpie.agent.turn.send_request import DEFAULT_LANE, Send
+from kelpie.agent.turn.send_request import DEFAULT_LANE, SendRequest
 from kelpie.core.conversations.messages import Role
 from kelpie.core.errors import CallerError, KelpieError, StorageError, ToolError
 from kelpie.core.ids import AgentId, RunId
@@ -40,16 +40,16 @@ AT_ONCE = 10
 class _Letter:
     """A question on its way. One that is withdrawn in time is never delivered."""
 
-    turn: Turn
+    turn: TurnStream
     begun: bool = False
     withdrawn: bool = False
     said: list[str] = field(default_factory=list[str])
 
 
-class Post:
+class MessagingTools:
     """Carries questions between the agents of one organisation."""
 
-    def __init__(self, world: World, dispatcher: Dispatcher[Activation], waits: Waits, settings: Settings) -> None:
+    def __init__(self, world: World, dispatcher: Dispatcher[Activation], waits: WaitGraph, settings: Settings) -> None:
         self._world = world
         self._dispatcher = dispatcher
         self._wait_s = settings.reply_s
@@ -101,12 +101,12 @@ class Post:
         agent_letters.refuse_ring(call.chain, call.agent.id, other)
         here, there = (call.agent.id, call.conversation_id or DEFAULT_LANE), (other, DEFAULT_LANE)
         with self._waits.waiting(here, there):
-            send = Send(
+            send = SendRequest(
                 (agent_letters.question(call.agent, words),),
                 max_steps=self._max_steps,
                 chain=call.chain.asked_by(call.agent.id),
             )
-            letter = _Letter(Turn(self._world.ids.new(RunId)))
+            letter = _Letter(TurnStream(self._world.ids.new(RunId)))
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._require(call, other)
@@ -122,7 +122,7 @@ class Post:
     async def _require(self, call: CallContext, other: AgentId) -> None:
         await self._world.database.read(lambda tx: row_ownership.agent(tx, call.agent.organization_id, other))
 
-    def _hand_over(self, other: AgentId, send: Send, letter: _Letter) -> None:
+    def _hand_over(self, other: AgentId, send: SendRequest, letter: _Letter) -> None:
         async def deliver(activation: Activation) -> None:
             if letter.withdrawn:
                 return  # its sender has stopped waiting and was told that it would not arrive

@@ -4,10 +4,10 @@ listens. They hold no agent and write nothing themselves, so ending them with th
 import asyncio
 from collections.abc import Sequence
 
-from kelpie.agent.inbox.send import Sending
-from kelpie.agent.multi_agent.group_chat import Listener, Meeting
+from kelpie.agent.inbox.send import MessageSender
+from kelpie.agent.multi_agent.group_chat import GroupChat, Listener
 from kelpie.agent.multi_agent.speaker_selection import lead
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.groups import Group
 from kelpie.core.conversations.runs import StopReason
@@ -20,14 +20,14 @@ RETRY_AFTER_S = 2.0
 _log = logs.get("agent")
 
 
-class Meetings:
+class RunningChats:
     """Who meets at the moment."""
 
     def __init__(self) -> None:
         self._running: dict[GroupId, asyncio.Task[None]] = {}
 
     def begin(
-        self, sending: Sending, group: Group, members: Sequence[Agent], leader: Agent | None, send: Send
+        self, sending: MessageSender, group: Group, members: Sequence[Agent], leader: Agent | None, send: SendRequest
     ) -> Listener:
         """Raises Conflict while the group is meeting already, and Overloaded when too many others are."""
         if group.id in self._running:
@@ -35,7 +35,7 @@ class Meetings:
         if len(self._running) >= MEETINGS_MAX:
             raise Overloaded(f"{MEETINGS_MAX} groups are meeting already; send again later", RETRY_AFTER_S)
         ear = Listener(group.id)
-        meeting = Meeting(sending, group, members, leader, send, ear)
+        meeting = GroupChat(sending, group, members, leader, send, ear)
         task = asyncio.create_task(_run(meeting))
         self._running[group.id] = task
         task.add_done_callback(lambda _: self._running.pop(group.id, None))
@@ -50,7 +50,7 @@ class Meetings:
             await asyncio.wait(running)
 
 
-async def _run(meeting: Meeting) -> None:
+async def _run(meeting: GroupChat) -> None:
     try:
         await lead(meeting)
     except asyncio.CancelledError:

@@ -7,7 +7,7 @@ does not, unless all of them did.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from kelpie.agent.multi_agent.group_chat import Meeting
+from kelpie.agent.multi_agent.group_chat import GroupChat
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.groups import ManagerType
 from kelpie.core.conversations.runs import StopReason
@@ -18,15 +18,15 @@ DYNAMIC_TURNS = 10  # of members, where the group names no number
 AT_ONCE = 10
 TERMINATION_TOKEN = "DONE!"
 
-Way = Callable[[Meeting], Awaitable[None]]
+Way = Callable[[GroupChat], Awaitable[None]]
 
 
-async def lead(meeting: Meeting) -> None:
+async def lead(meeting: GroupChat) -> None:
     """Runs a meeting to its end."""
     await WAYS[meeting.group.manager.type](meeting)
 
 
-async def _round_robin(meeting: Meeting) -> None:
+async def _round_robin(meeting: GroupChat) -> None:
     """One after the other in the order of the group, once round or `max_turns` times in all."""
     members, asked = meeting.members, meeting.group.manager.max_turns
     spoke = False
@@ -40,7 +40,7 @@ async def _round_robin(meeting: Meeting) -> None:
     _end(meeting, answered=spoke or asked == 0)
 
 
-async def _supervisor(meeting: Meeting) -> None:
+async def _supervisor(meeting: GroupChat) -> None:
     """The leader says what the members are to do, all of them answer at once, the leader sums up."""
     leader = _leader(meeting)
     if await meeting.give_word(leader, _brief(meeting, BRIEF_ALL)) is None:
@@ -61,7 +61,7 @@ async def _supervisor(meeting: Meeting) -> None:
     meeting.close(StopReason.end_turn)
 
 
-async def _dynamic(meeting: Meeting) -> None:
+async def _dynamic(meeting: GroupChat) -> None:
     """The leader names who speaks next, until it says that all is done or the turns are used up."""
     leader, manager = _leader(meeting), meeting.group.manager
     token = manager.termination_token or TERMINATION_TOKEN
@@ -89,7 +89,7 @@ async def _dynamic(meeting: Meeting) -> None:
     meeting.close(StopReason.max_steps if not meeting.stopped else StopReason.end_turn)
 
 
-async def _through_leader(meeting: Meeting) -> None:
+async def _through_leader(meeting: GroupChat) -> None:
     """A group whose members work in the background is spoken to through the agent they work for."""
     if await meeting.give_word(_leader(meeting)) is None:
         meeting.close(StopReason.error, meeting.failure)
@@ -118,19 +118,19 @@ def named(text: str, members: tuple[Agent, ...]) -> Agent | None:
     return found[min(places)[2]][2] if places else None
 
 
-def _brief(meeting: Meeting, task: str) -> str:
+def _brief(meeting: GroupChat, task: str) -> str:
     members = "\n".join(f"- {m.name} ({m.id}){': ' + m.description if m.description else ''}" for m in meeting.members)
     about = f" ({meeting.group.description})" if meeting.group.description else ""
     return f"[You lead a group{about}. Its members:\n{members}\n{task}]"
 
 
-def _leader(meeting: Meeting) -> Agent:
+def _leader(meeting: GroupChat) -> Agent:
     if meeting.leader is None:
         raise Conflict(f"{meeting.group.id} has no agent that leads it; give it one with manager_agent_id")
     return meeting.leader
 
 
-def _end(meeting: Meeting, *, answered: bool) -> None:
+def _end(meeting: GroupChat, *, answered: bool) -> None:
     if answered or meeting.stopped:
         meeting.close(StopReason.end_turn)
     else:

@@ -14,7 +14,7 @@ from kelpie.agent.prompt.rendering import prepare
 from kelpie.agent.prompt.transcript import clipped
 from kelpie.agent.prompt.wellformed_history import healed, weight
 from kelpie.core.agents.agent import Agent
-from kelpie.core.conversations.approvals import Pending
+from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Message, Role
 from kelpie.core.token_estimates import BYTES_PER_TOKEN, tokens_in
 from kelpie.llm.provider.interface import Prepared
@@ -32,7 +32,7 @@ _RESULT_CHARS_MIN = 1_000
 class Context:
     __slots__ = ("_weights", "damaged", "entries", "pending", "scale")
 
-    def __init__(self, entries: Sequence[Prepared], pending: Pending | None = None, scale: float = 1.0) -> None:
+    def __init__(self, entries: Sequence[Prepared], pending: PendingCalls | None = None, scale: float = 1.0) -> None:
         self.entries: list[Prepared] = []
         self.pending = pending  # what it waits for
         self.damaged = False  # what is stored had to be healed, and is worth mending

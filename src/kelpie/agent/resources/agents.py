@@ -102,7 +102,7 @@ class Agents:
                 agent_secrets.replace(tx, agent_id, secrets)
             linked = agent_changes.link_identities(tx, agent, new.identity_ids) if new.identity_ids else ()
             hung = tuple(block_attachments.of_agent(tx, agent_id)) if new.block_ids else made
-            first_messages.write(tx, loaded_agent.Loaded(agent, hung, attached), first)
+            first_messages.write(tx, loaded_agent.AgentSnapshot(agent, hung, attached), first)
             if agent.facts is not None:
                 fact_progress.follow(tx, agent_id, agent.facts)
             group = companions.hire(tx, agent, hung, companion) if companion else None

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kelpie.agent.journal.history_repair import mend
-from kelpie.agent.turn.active_turns import Underway
+from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.errors import Conflict
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.block_history import Change, author_of
 from kelpie.core.memory.blocks import Block
-from kelpie.core.memory.checkpoints import Memory, Restored, seal, unseal
-from kelpie.core.memory.working_memory import Entry
+from kelpie.core.memory.checkpoints import Memory, RestoreResult, seal, unseal
+from kelpie.core.memory.working_memory import WorkingMemoryEntry
 from kelpie.core.settings.settings import Settings
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
@@ -38,19 +38,19 @@ Tell = Callable[[Iterable[AgentId]], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RestorePlan:
     """A checkpoint that has been checked from end to end."""
 
     blocks: list[Block]
     archive: Archived | None
-    entries: list[tuple[Entry, str]]
+    entries: list[tuple[WorkingMemoryEntry, str]]
     recall: Recalled
     learnt: Learnt
 
 
-def plan(memory: Memory, agent_id: AgentId) -> Plan:
+def plan(memory: Memory, agent_id: AgentId) -> RestorePlan:
     """Raises InvalidInput that names the place of what is wrong."""
-    return Plan(
+    return RestorePlan(
         checkpoint_blocks.read_all(memory),
         checkpoint_archive.read(memory),
         checkpoint_working_memory.read(memory),
@@ -66,7 +66,7 @@ class Checkpoints:
         self,
         world: World,
         settings: Settings,
-        underway: Underway,
+        underway: ActiveTurns,
         touched: Tell,
         forgotten: Tell,
         caller: Caller = DEFAULT_CALLER,
@@ -100,7 +100,7 @@ class Checkpoints:
 
         return await self._world.database.read(read)
 
-    async def restore(self, agent_id: AgentId, document: bytes, *, overwrite_shared: bool = False) -> Restored:
+    async def restore(self, agent_id: AgentId, document: bytes, *, overwrite_shared: bool = False) -> RestoreResult:
         """Replaces the memory by that of the document, all of it or nothing.
 
         Raises NotFound, InvalidInput for a document that is broken or of another agent, and Conflict while the agent
@@ -110,7 +110,7 @@ class Checkpoints:
         change = Change(self._author, now, self._settings.block_rules.versions_kept)
         target = Target(agent_id, self._organization, change, overwrite_shared)
 
-        def read(tx: Tx) -> Plan:  # checked where reads run, so that nobody else waits for a large one
+        def read(tx: Tx) -> RestorePlan:  # checked where reads run, so that nobody else waits for a large one
             row_ownership.agent(tx, self._organization, agent_id)
             return plan(unseal(document, agent_id), agent_id)
 
@@ -120,7 +120,7 @@ class Checkpoints:
         self._forgotten((agent_id,))
         return restored
 
-    def _put(self, tx: Tx, target: Target, wanted: Plan) -> tuple[Restored, tuple[AgentId, ...]]:
+    def _put(self, tx: Tx, target: Target, wanted: RestorePlan) -> tuple[RestoreResult, tuple[AgentId, ...]]:
         agent_id, at = target.agent_id, target.change.at
         row_ownership.agent(tx, self._organization, agent_id)
         self._require_idle(tx, agent_id)
@@ -132,7 +132,7 @@ class Checkpoints:
         for conversation in contexts.of_agent(tx, agent_id):
             mend(tx, agent_id, conversation, at)  # a checkpoint of something broken must not break the agent
         agents.bump(tx, agent_id)
-        restored = Restored(
+        restored = RestoreResult(
             blocks=len(wanted.blocks) - len(left),
             entries=entries,
             lapsed=lapsed,

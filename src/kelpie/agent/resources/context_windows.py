@@ -5,8 +5,8 @@ from typing import Any
 
 from kelpie.actors.dispatcher import Dispatcher
 from kelpie.agent.compaction import window_usage as overview
-from kelpie.agent.compaction.compactor import Compacted
-from kelpie.agent.compaction.window_usage import Overview
+from kelpie.agent.compaction.compactor import CompactionResult
+from kelpie.agent.compaction.window_usage import WindowUsage
 from kelpie.agent.turn.activation import Activation
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.ids import AgentId, ConversationId
@@ -16,7 +16,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 
-class Windows:
+class ContextWindows:
     """Agents of the caller's organisation."""
 
     def __init__(self, world: World, dispatcher: Dispatcher[Activation], caller: Caller = DEFAULT_CALLER) -> None:
@@ -24,17 +24,19 @@ class Windows:
         self._dispatcher = dispatcher
         self._organization = caller.organization_id
 
-    async def overview(self, agent_id: AgentId, conversation: ConversationId | None = None) -> Overview:
+    async def overview(self, agent_id: AgentId, conversation: ConversationId | None = None) -> WindowUsage:
         """Where the window goes, in one of the agent's conversations or its default one. Raises NotFound."""
         now = self._world.clock.now()
 
-        def read(tx: Tx) -> Overview:
+        def read(tx: Tx) -> WindowUsage:
             row_ownership.agent(tx, self._organization, agent_id)
             return overview.of_agent(tx, agent_id, conversation or "", now)
 
         return await self._world.database.read(read)
 
-    async def compact(self, thread: AgentId | ConversationId, given: Mapping[str, Any] | None = None) -> Compacted:
+    async def compact(
+        self, thread: AgentId | ConversationId, given: Mapping[str, Any] | None = None
+    ) -> CompactionResult:
         """Compacts a conversation in its turn, with these settings over the agent's own.
 
         Raises NotFound, InvalidInput, CallerError when there is too little to compact, ModelError, StorageError, and

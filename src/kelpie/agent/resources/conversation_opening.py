@@ -25,7 +25,7 @@ from kelpie.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ConversationOpening:
     """Everything a new conversation needs that must be drawn before the transaction."""
 
     id: ConversationId
@@ -35,7 +35,7 @@ class Opening:
     caller: Caller
 
     @classmethod
-    def draw(cls, world: World, caller: Caller, blocks_max: int) -> "Opening":
+    def draw(cls, world: World, caller: Caller, blocks_max: int) -> "ConversationOpening":
         """Draws the ids, also of as many blocks as the conversation may have of its own."""
         own = tuple(world.ids.new(BlockId) for _ in range(blocks_max))
         return cls(world.ids.new(ConversationId), world.ids.new(MessageId), own, world.clock.now(), caller)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from kelpie.agent.prompt.rendering import system_text
-from kelpie.agent.resources.conversation_opening import Opening, labelled, taken_over
+from kelpie.agent.resources.conversation_opening import ConversationOpening, labelled, taken_over
 from kelpie.agent.tool_calls.approval_withdrawal import withdraw
-from kelpie.agent.turn.active_turns import Underway
+from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.agent.turn.send_request import DEFAULT_LANE
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.conversations.conversations import Conversation, ConversationQuery, NewConversation, ThreadQuery
@@ -40,7 +40,7 @@ class Conversations:
         world: World,
         models: Models,
         touched: Callable[[Iterable[AgentId]], None],
-        underway: Underway,
+        underway: ActiveTurns,
         caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
@@ -56,7 +56,7 @@ class Conversations:
         if len(labels) > ISOLATED_MAX:
             raise InvalidInput("isolated_block_labels", f"name at most {ISOLATED_MAX} labels")
         await self._check_model(new.model)
-        opening = Opening.draw(self._world, self._caller, len(labels))
+        opening = ConversationOpening.draw(self._world, self._caller, len(labels))
 
         def write(tx: Tx) -> Conversation:
             agent = agents.owned(tx, self._organization, agent_id)
@@ -73,7 +73,7 @@ class Conversations:
 
         The origin is a conversation, or an agent for its default one. Raises NotFound.
         """
-        opening = Opening.draw(self._world, self._caller, ISOLATED_MAX)
+        opening = ConversationOpening.draw(self._world, self._caller, ISOLATED_MAX)
 
         def write(tx: Tx) -> Conversation:
             if isinstance(origin, AgentId):

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kelpie.agent.inbox.send import Sending
+from kelpie.agent.inbox.send import MessageSender
 from kelpie.agent.multi_agent.group_chat import Listener
-from kelpie.agent.multi_agent.running_chats import Meetings
+from kelpie.agent.multi_agent.running_chats import RunningChats
 from kelpie.agent.resources.agents import Agents
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.agents.agent import Agent
 from kelpie.core.agents.groups import Group, GroupQuery, Manager, ManagerType, NewGroup
@@ -31,7 +31,12 @@ class Groups:
     """Groups of the caller's organisation."""
 
     def __init__(
-        self, world: World, agents: Agents, sending: Sending, meetings: Meetings, caller: Caller = DEFAULT_CALLER
+        self,
+        world: World,
+        agents: Agents,
+        sending: MessageSender,
+        meetings: RunningChats,
+        caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._world = world
         self._sending = sending
@@ -159,7 +164,7 @@ class Groups:
 
         self._forgotten(await self._world.database.transact(write))
 
-    async def send(self, group_id: GroupId, send: Send) -> Listener:
+    async def send(self, group_id: GroupId, send: SendRequest) -> Listener:
         """Says something to the group; its agents answer whether or not anyone listens.
 
         Raises NotFound, and Conflict when the group is empty, lacks an agent to lead it or is meeting already.

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from kelpie.agent.tool_calls.execution import since
-from kelpie.agent.turn.dependencies import Equipment
+from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.access.callers import Caller
 from kelpie.core.agents.agent import Agent
 from kelpie.core.errors import CallerError, CommitUnknown, StorageError, ToolError
-from kelpie.core.permissions.call_records import CallOutcome, Took
+from kelpie.core.permissions.call_records import CallOutcome, ResourceUse
 from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.observe import logs
-from kelpie.sandbox.port import Meter
+from kelpie.sandbox.port import UsageMeter
 from kelpie.tools.calls import manual_calls
-from kelpie.tools.calls.interface import CallContext, Insight, Outcome, TransactionalTool
+from kelpie.tools.calls.interface import CallContext, Outcome, Precomputed, TransactionalTool
 from kelpie.tools.registry.registry import preparation, transactional
 from kelpie.world.database import Database, Tx
 
@@ -41,11 +41,11 @@ class Note:
     at: Micros
     ticks: Callable[[], int]  # a stopwatch in nanoseconds
     began: int
-    meter: Meter = field(default_factory=Meter)  # of what runs outside
+    meter: UsageMeter = field(default_factory=UsageMeter)  # of what runs outside
 
     def put_down(self, tx: Tx, outcome: Outcome, ended: CallOutcome | None = None, reason: str | None = None) -> None:
         """Records the call; without a word on how it ended, as its outcome says."""
-        took = Took(since(self.began, self.ticks), outcome.cpu_us, outcome.memory_peak_bytes)
+        took = ResourceUse(since(self.began, self.ticks), outcome.cpu_us, outcome.memory_peak_bytes)
         ended = ended or (CallOutcome.success if outcome.ok else CallOutcome.error)
         passport, organization = self.caller.passport, self.caller.organization_id
         run_id, step_id = (passport.run_id, passport.step_id) if passport else (None, None)
@@ -58,7 +58,7 @@ def inside_of(tool: Tool) -> TransactionalTool | None:
 
 
 async def within_commit(
-    ours: Equipment, inside: TransactionalTool, call: CallContext, arguments: Mapping[str, Any], note: Note
+    ours: TurnDependencies, inside: TransactionalTool, call: CallContext, arguments: Mapping[str, Any], note: Note
 ) -> Outcome:
     """Runs a tool in the commit that records it. Raises StorageError, and then nothing is done."""
     prepare = preparation(note.tool.name)
@@ -70,7 +70,7 @@ async def within_commit(
             CallerError,
             StorageError,
         ) as error:  # the tool itself says what is wrong, or the commit does
-            insight = Insight(lacking=str(error))
+            insight = Precomputed(lacking=str(error))
         call = replace(call, insight=insight)
 
     def write(tx: Tx) -> Outcome:

@@ -10,7 +10,7 @@ from typing import Any
 
 from kelpie.agent.resources.manual_tool_call import Note, failed, inside_of, outside_of_commits, within_commit
 from kelpie.agent.tool_calls import approval_matching
-from kelpie.agent.turn.dependencies import Equipment
+from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
 from kelpie.core.access.passports import Passport
 from kelpie.core.agents.agent import Agent
@@ -18,7 +18,7 @@ from kelpie.core.conversations.agent_chain import UNCHAINED
 from kelpie.core.errors import NotFound, ToolError
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.permissions.call_records import CallOutcome
-from kelpie.core.permissions.policies import Refusal, Warrant
+from kelpie.core.permissions.policies import EffectivePermissions, Refusal
 from kelpie.core.time import Micros
 from kelpie.core.tools import environment_variables
 from kelpie.core.tools.tools import NewTool, Tool, ToolType
@@ -32,14 +32,14 @@ from kelpie.tools.calls.capabilities import subject_of
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.calls.outcome_text import within
 from kelpie.tools.custom.definition import make
-from kelpie.tools.custom.runner import Workbench
+from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.world.database import Tx
 
 NO_SANDBOX = "its code would need a sandbox, and this server has none."
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class ManualToolResult:
     """What a tool gave. `value` is what it returned, as JSON, or its text where it has no other value."""
 
     tool: Tool
@@ -47,17 +47,20 @@ class Tried:
     value: Any
 
 
-class Trials:
+class ManualToolRuns:
     """Tools of the caller's organisation."""
 
     def __init__(
-        self, equipment: Callable[[], Equipment], workbench: Workbench | None, caller: Caller = DEFAULT_CALLER
+        self,
+        equipment: Callable[[], TurnDependencies],
+        workbench: CustomToolRunner | None,
+        caller: Caller = DEFAULT_CALLER,
     ) -> None:
         self._equipment = equipment
         self._workbench = workbench
         self._caller = caller
 
-    async def run(self, agent_id: AgentId, name: str, arguments: Mapping[str, Any]) -> Tried:
+    async def run(self, agent_id: AgentId, name: str, arguments: Mapping[str, Any]) -> ManualToolResult:
         """Runs a tool of an agent. Raises NotFound for an agent, or a tool that it has not."""
         ours, database = self._equipment(), self._equipment().world.database
         now, uuid = ours.world.clock.now(), ours.world.ids.uuid()
@@ -87,7 +90,7 @@ class Trials:
 
     async def attempt(
         self, new: NewTool, name: str | None, arguments: Mapping[str, Any], env: Mapping[str, str]
-    ) -> Tried:
+    ) -> ManualToolResult:
         """Runs a source for no agent. Raises InvalidInput for a source that could not be registered either, or for
         variables that none can be."""
         environment_variables.check_all("env_vars", env)
@@ -98,7 +101,7 @@ class Trials:
         if name is not None:
             tool = replace(tool, name=name)
 
-        def read(tx: Tx) -> tuple[Warrant, dict[str, str]]:
+        def read(tx: Tx) -> tuple[EffectivePermissions, dict[str, str]]:
             bounds = manual_calls.warrant_of(tx, ours.policy, organization, None, now)
             return bounds, sandbox_configs.environment(tx, organization)
 
@@ -115,7 +118,9 @@ class Trials:
 
         return _tried(tool, await outside_of_commits(world.database, work, note))
 
-    async def _run(self, ours: Equipment, call: CallContext, arguments: Mapping[str, Any], note: Note) -> Outcome:
+    async def _run(
+        self, ours: TurnDependencies, call: CallContext, arguments: Mapping[str, Any], note: Note
+    ) -> Outcome:
         tool = note.tool
         try:
             if self._caller.passport is not None:
@@ -143,7 +148,7 @@ class Trials:
         await self._equipment().world.database.transact(lambda tx: note.put_down(tx, outcome, ended, reason))
         return outcome
 
-    def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, Warrant]:
+    def _find(self, tx: Tx, agent_id: AgentId, name: str, now: Micros) -> tuple[Agent, Tool, EffectivePermissions]:
         row_ownership.agent(tx, self._caller.organization_id, agent_id)
         tool = next((one for one in tools.of_agent(tx, agent_id) if one.name == name), None)
         if tool is None:
@@ -160,8 +165,8 @@ def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
         raise ToolError(f"'{tool.name}' needs a person's approval, so code cannot call it. Call it yourself.")
 
 
-def _tried(tool: Tool, outcome: Outcome) -> Tried:
+def _tried(tool: Tool, outcome: Outcome) -> ManualToolResult:
     text = within(outcome.text, tool.return_char_limit)
     whole = text is outcome.text
     value = outcome.value if tool.tool_type is ToolType.custom and whole else text
-    return Tried(tool, replace(outcome, text=text), value if outcome.ok else None)
+    return ManualToolResult(tool, replace(outcome, text=text), value if outcome.ok else None)

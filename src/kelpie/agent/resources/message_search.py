@@ -8,7 +8,7 @@ from kelpie.core.conversations.messages import Message, MessageQuery, MessageSea
 from kelpie.core.errors import StorageError
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.core.search_hits import SearchMode
-from kelpie.memory.embeddings import Meaning, Meant
+from kelpie.memory.embeddings import Embeddings, QueryVectors
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.conversations import message_search, messages
 from kelpie.storage.conversations.message_search import Found
@@ -17,7 +17,7 @@ from kelpie.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class MessageResults:
     """What was found, how it was looked for in the end, and why not as asked."""
 
     found: list[Found]
@@ -26,18 +26,18 @@ class Recalled:
     lost: int = 0  # how many more there are that were damaged on the disk
 
 
-class Recall:
+class MessageSearcher:
     """The messages of all agents of the caller's organisation."""
 
-    def __init__(self, world: World, meaning: Meaning, caller: Caller = DEFAULT_CALLER) -> None:
+    def __init__(self, world: World, meaning: Embeddings, caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world
         self._meaning = meaning
         self._organization = caller.organization_id
 
-    async def search(self, wanted: MessageSearch) -> Recalled:
+    async def search(self, wanted: MessageSearch) -> MessageResults:
         """The best messages, best first; without words the newest first."""
         database, organization, agent_id = self._world.database, self._organization, wanted.agent_id
-        meant, used = Meant(), dict[str, str]()
+        meant, used = QueryVectors(), dict[str, str]()
         if wanted.mode != "fts" and wanted.text.strip():
             used = await database.read(lambda tx: message_search.models(tx, organization, agent_id))
             meant = await self._meaning.of_query(used.values(), wanted.text)
@@ -84,6 +84,6 @@ class Recall:
         return await self._world.database.read(lambda tx: message_search.select_all(tx, self._organization, query))
 
 
-def _recalled(found: list[Found], mode: SearchMode, lacking: str | None) -> Recalled:
+def _recalled(found: list[Found], mode: SearchMode, lacking: str | None) -> MessageResults:
     whole = [each for each in found if not each[0].lost]
-    return Recalled(whole, mode, lacking, len(found) - len(whole))
+    return MessageResults(whole, mode, lacking, len(found) - len(whole))

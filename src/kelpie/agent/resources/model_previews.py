@@ -10,7 +10,7 @@ from typing import Any
 
 from kelpie.agent.compaction.window_guard import fitting
 from kelpie.agent.definition import creation, loaded_agent
-from kelpie.agent.live.live_agent import Lane, chooser
+from kelpie.agent.live.live_agent import LiveConversation, chooser
 from kelpie.agent.prompt.context import load_context
 from kelpie.agent.prompt.rendering import prepare
 from kelpie.agent.turn.model_call import request_for
@@ -33,7 +33,7 @@ ANSWER_TOOL = "give_answer"
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GeneratedText:
     """A model's answer to a single question."""
 
     content: str
@@ -41,7 +41,7 @@ class Generated:
     usage: Usage
 
 
-class Drafts:
+class ModelPreviews:
     """Agents of the caller's organisation."""
 
     def __init__(self, world: World, models: Models, settings: Settings, caller: Caller = DEFAULT_CALLER) -> None:
@@ -59,7 +59,7 @@ class Drafts:
         """
         now = self._world.clock.now()
 
-        def read(tx: Tx) -> tuple[Lane, list[Prepared]]:
+        def read(tx: Tx) -> tuple[LiveConversation, list[Prepared]]:
             lane = self._lane(tx, thread)
             context = load_context(tx, lane.agent, lane.conversation)
             return lane, context.within(fitting(lane, context, lane.frame_weight(now)))
@@ -72,7 +72,7 @@ class Drafts:
         request = request_for(lane, model, entries, lane.verdict(()), deltas=deltas, system=system)
         return await self._models.payload(handle, request)
 
-    def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> Lane:
+    def _lane(self, tx: Tx, thread: AgentId | ConversationId) -> LiveConversation:
         """The agent as it is seen in the thread."""
         if isinstance(thread, AgentId):
             row_ownership.agent(tx, self._organization, thread)
@@ -81,7 +81,7 @@ class Drafts:
             found = conversations.get(tx, self._organization, thread)
             agent_id, conversation = found.agent_id, found.id
         loaded = loaded_agent.load_thread(tx, agent_id, conversation)
-        return Lane(conversation, loaded, chooser(self._models, self._settings.context_window))
+        return LiveConversation(conversation, loaded, chooser(self._models, self._settings.context_window))
 
     async def generate(
         self,
@@ -91,7 +91,7 @@ class Drafts:
         system: str | None = None,
         model: str | None = None,
         schema: Mapping[str, Any] | None = None,
-    ) -> Generated:
+    ) -> GeneratedText:
         """Asks the agent's model, or another, one question; with a schema the answer is JSON of that form.
 
         Raises NotFound, InvalidInput, ModelError.
@@ -114,7 +114,7 @@ class Drafts:
         async with aclosing(provider.stream(request)) as events:
             async for event in events:
                 if isinstance(event, Reply):
-                    return Generated(_answer(event, structured=bool(tools)), name, event.usage)
+                    return GeneratedText(_answer(event, structured=bool(tools)), name, event.usage)
         raise ModelError(ModelFault.malformed, "The model's answer ended before it was complete.")
 
     async def _agent(self, agent_id: AgentId) -> Agent:

@@ -10,7 +10,7 @@ from kelpie.core.conversations.runs import UNFINISHED, Run, RunQuery, Step, Step
 from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import AgentId, RunId, StepId
 from kelpie.core.paging import Page
-from kelpie.core.permissions.budgets import Budget, Spent
+from kelpie.core.permissions.budgets import Budget, SpentAmount
 from kelpie.core.time import Micros
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
@@ -33,9 +33,9 @@ class Traced:
 class Spending:
     """What an agent has spent: in all, and in the running period of its budget if it has one."""
 
-    total: Spent
+    total: SpentAmount
     budget: Budget | None = None
-    of_budget: Spent = Spent()
+    of_budget: SpentAmount = SpentAmount()
     frees_at: Micros | None = None
 
     @property

@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kelpie.core.agents.agent import ToolRule
-from kelpie.core.conversations.approvals import ClientTool, Pending
-from kelpie.core.conversations.messages import Awaits, CallAnswer, Message, Role, Ruling, ToolCall, ToolReturn
+from kelpie.core.conversations.approvals import ClientTool, PendingCalls
+from kelpie.core.conversations.messages import ApprovalDecision, Awaits, CallAnswer, Message, Role, ToolCall, ToolReturn
 from kelpie.core.errors import InvalidInput, PendingApproval
 from kelpie.core.ids import RunId, ToolId
 from kelpie.core.tools.tools import Tool, ToolType
@@ -56,19 +56,19 @@ def request_row(reply: Message, waiting: Mapping[str, Awaits]) -> Message:
     return replace(reply, role=Role.approval, tool_calls=calls)
 
 
-def pending_of(request: Message, earlier: Sequence[RunId], conversation: str) -> Pending:
+def pending_of(request: Message, earlier: Sequence[RunId], conversation: str) -> PendingCalls:
     assert request.run_id is not None
     runs = (*earlier, request.run_id)[-RUNS_MAX:]
-    return Pending(request.agent_id, conversation, request.id, runs, request.created_at)
+    return PendingCalls(request.agent_id, conversation, request.id, runs, request.created_at)
 
 
-def refuse_while(pending: Pending) -> PendingApproval:
+def refuse_while(pending: PendingCalls) -> PendingApproval:
     """What a plain message is told in a conversation that waits."""
     return PendingApproval(pending.request)
 
 
 def fitting(
-    pending: Pending, request: Message, answers: Sequence[CallAnswer], *, partial: bool
+    pending: PendingCalls, request: Message, answers: Sequence[CallAnswer], *, partial: bool
 ) -> tuple[CallAnswer, ...]:
     """All answers to the calls that wait, earlier ones included, in the order of the calls. Raises InvalidInput.
 
@@ -101,7 +101,11 @@ def _spelled_out(answers: Sequence[CallAnswer], request: Message, waiting: Mappi
     """The answers by call; one to the whole request, as older clients send it, is one to each call of it."""
     found: list[CallAnswer] = []
     for answer in answers:
-        if isinstance(answer, Ruling) and answer.call_id in ("", request.id) and answer.call_id not in waiting:
+        if (
+            isinstance(answer, ApprovalDecision)
+            and answer.call_id in ("", request.id)
+            and answer.call_id not in waiting
+        ):
             found += (replace(answer, call_id=call_id) for call_id in waiting)
         elif isinstance(answer, ToolReturn) and (call := waiting.get(answer.call_id)):
             found.append(replace(answer, name=call.name))
@@ -111,19 +115,19 @@ def _spelled_out(answers: Sequence[CallAnswer], request: Message, waiting: Mappi
 
 
 def _check(answer: CallAnswer, call: ToolCall) -> None:
-    if isinstance(answer, Ruling) and answer.approve and call.awaits is Awaits.client:
+    if isinstance(answer, ApprovalDecision) and answer.approve and call.awaits is Awaits.client:
         raise InvalidInput(
             "approvals", f"{call.id} calls '{call.name}', which the client runs: answer with its result, type 'tool'"
         )
 
 
-def denied(call: ToolCall, ruling: Ruling) -> ToolReturn:
+def denied(call: ToolCall, ruling: ApprovalDecision) -> ToolReturn:
     """The result of a call that a person did not let run."""
     reason = f" Reason given: {ruling.reason}" if ruling.reason else ""
     return ToolReturn(call.id, call.name, False, f"Denied: a person did not let this call run.{reason}")
 
 
-def left(request: Message, pending: Pending) -> list[ToolCall]:
+def left(request: Message, pending: PendingCalls) -> list[ToolCall]:
     """The calls of the request that wait and that nobody has answered yet."""
     answered = {answer.call_id for answer in pending.answers}
     return [call for call in request.tool_calls if call.awaits and call.id not in answered]

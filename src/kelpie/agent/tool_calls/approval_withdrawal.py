@@ -7,8 +7,8 @@ transaction, whoever asks for it. The lane, should a turn be at work in it, find
 from typing import Any
 
 from kelpie.agent.tool_calls import approval_matching
-from kelpie.core.conversations.approvals import Pending
-from kelpie.core.conversations.messages import CallAnswer, Message, Role, Ruling, ToolCall, ToolReturn
+from kelpie.core.conversations.approvals import PendingCalls
+from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, Message, Role, ToolCall, ToolReturn
 from kelpie.core.ids import MessageId
 from kelpie.core.time import Micros
 from kelpie.storage.conversations import approvals as rows
@@ -17,7 +17,7 @@ from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 
 
-def withdraw(tx: Tx, pending: Pending, why: str, at: Micros) -> bool:
+def withdraw(tx: Tx, pending: PendingCalls, why: str, at: Micros) -> bool:
     """Answers every call of the request with the reason; False when it no longer waits.
 
     It needs nothing but the request: records of runs may be deleted, and a wait for what is gone ends as well.
@@ -25,7 +25,7 @@ def withdraw(tx: Tx, pending: Pending, why: str, at: Micros) -> bool:
     if not rows.move(tx, pending, None):
         return False
     for request in messages.get_many(tx, [pending.request]):
-        said = tuple(Ruling(call.id, False, why) for call in approval_matching.left(request, pending))
+        said = tuple(ApprovalDecision(call.id, False, why) for call in approval_matching.left(request, pending))
         known: dict[str, CallAnswer] = {answer.call_id: answer for answer in (*pending.answers, *said)}
         results = tuple(_result(call, known.get(call.id), why) for call in request.tool_calls)
         messages.append(tx, [_beside(request, Role.approval, at, answers=said)])

@@ -14,17 +14,17 @@ import orjson
 
 from kelpie.agent.prompt.rendering import HEARTBEAT, THINKING, read_object
 from kelpie.agent.tool_calls import approval_matching, tool_rules
-from kelpie.agent.tool_calls.tool_rules import Made, Verdict
+from kelpie.agent.tool_calls.tool_rules import AllowedTools, Made
 from kelpie.core.agents.agent import Agent
-from kelpie.core.conversations.messages import Awaits, CallAnswer, Message, Ruling, ToolCall, ToolReturn
+from kelpie.core.conversations.messages import ApprovalDecision, Awaits, CallAnswer, Message, ToolCall, ToolReturn
 from kelpie.core.errors import ToolError
-from kelpie.core.permissions.policies import OPEN, Refusal, Warrant
+from kelpie.core.permissions.policies import OPEN, EffectivePermissions, Refusal
 from kelpie.core.permissions.tool_permissions import Subject
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.tools.builtin.pause import forgiven, is_pause
 from kelpie.tools.calls.argument_check import check_arguments
 from kelpie.tools.calls.capabilities import subject_of
-from kelpie.tools.calls.interface import NOTHING, ExternalTool, Insight, TransactionalTool
+from kelpie.tools.calls.interface import NOTHING, ExternalTool, Precomputed, TransactionalTool
 from kelpie.tools.calls.precomputed_search import Preparation
 from kelpie.tools.registry.registry import preparation, transactional
 
@@ -32,7 +32,7 @@ Runner = Callable[[Tool], ExternalTool | None]  # what runs a tool outside of an
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedCall:
     """A call that has been checked. Exactly one of `refusal`, `transactional`, `external`, `awaits`, `done` is set.
 
     `call` is as it will be stored: with the arguments that the tool rules prefill.
@@ -53,11 +53,11 @@ class Planned:
     barred: Refusal | None = None  # turned away because the agent may not use the tool, or not now
     misruled: bool = False  # turned away because the arguments that a rule prefills do not fit the tool
     prepare: Preparation | None = None  # finds out what a transactional tool wants to know beforehand
-    insight: Insight = NOTHING  # and what it was
+    insight: Precomputed = NOTHING  # and what it was
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class CallDecisions:
     """Whose word counts for the calls of one reply: of these tools the client's, and what was `said` to which call.
 
     `said` is None while nobody was asked.
@@ -67,7 +67,7 @@ class Words:
     said: Mapping[str, CallAnswer] | None = None
 
 
-NO_WORDS = Words()
+NO_WORDS = CallDecisions()
 
 
 def plan(
@@ -77,16 +77,16 @@ def plan(
     runner: Runner,
     said: Sequence[Message],
     exits: AbstractSet[str],
-    words: Words = NO_WORDS,
-    warrant: Warrant = OPEN,
-) -> list[Planned]:
+    words: CallDecisions = NO_WORDS,
+    warrant: EffectivePermissions = OPEN,
+) -> list[PlannedCall]:
     """Decides how the calls of one reply will be answered; never raises for what the model did wrong.
 
     They count as made one after the other, after those of the turn that its rows, which were `said` before, tell of.
     """
     barred = barred_names(tools, warrant)
     names = [tool.name for tool in tools if tool.name not in barred]
-    so_far, planned, counted = list(tool_rules.made_in(said)), list[Planned](), 0
+    so_far, planned, counted = list(tool_rules.made_in(said)), list[PlannedCall](), 0
     for call in calls:
         ending = not planned and tool_rules.wants_end(said, exits)
         found = tool_rules.verdict(agent.tool_rules, names, so_far, exits, ending=ending)
@@ -98,18 +98,18 @@ def plan(
     return planned
 
 
-def barred_names(tools: Sequence[Tool], warrant: Warrant) -> frozenset[str]:
+def barred_names(tools: Sequence[Tool], warrant: EffectivePermissions) -> frozenset[str]:
     """The tools that the agent may not use: it is not offered them, and rules act as if it had none of them."""
     if not warrant.layers:
         return frozenset()
     return frozenset(tool.name for tool in tools if warrant.bars(subject_of(tool)))
 
 
-def permitted(planned: Sequence[Planned], warrant: Warrant) -> list[Planned]:
+def permitted(planned: Sequence[PlannedCall], warrant: EffectivePermissions) -> list[PlannedCall]:
     """The calls once more, as permissions and limits stand now: some time may have gone by since they were planned."""
     if not warrant.layers:
         return list(planned)
-    checked, counted = list[Planned](), 0
+    checked, counted = list[PlannedCall](), 0
     for each in planned:
         runs = each.tool if each.transactional or each.external else None
         checked.append(_barred(each, warrant.refusal(subject_of(runs), counted)) if runs else each)
@@ -117,29 +117,29 @@ def permitted(planned: Sequence[Planned], warrant: Warrant) -> list[Planned]:
     return checked
 
 
-def _barred(planned: Planned, refusal: Refusal | None) -> Planned:
+def _barred(planned: PlannedCall, refusal: Refusal | None) -> PlannedCall:
     if refusal is None:
         return planned
     told = refusal.told
     return replace(planned, refusal=told, untried=True, barred=refusal, transactional=None, external=None, prepare=None)
 
 
-def _will_count(planned: Planned) -> bool:
+def _will_count(planned: PlannedCall) -> bool:
     """Whether it uses up a call of the agent's limit."""
     runs = planned.transactional or planned.external or planned.awaits
     return bool(runs and planned.tool is not None and not subject_of(planned.tool).harmless)
 
 
-def _answered(call: ToolCall, tools: Sequence[Tool], words: Words) -> Planned | None:
+def _answered(call: ToolCall, tools: Sequence[Tool], words: CallDecisions) -> PlannedCall | None:
     """A call that nothing is to be run for any more: it was denied, or its client has run it."""
     answer = words.said.get(call.id) if words.said else None
-    if answer is None or (isinstance(answer, Ruling) and answer.approve):
+    if answer is None or (isinstance(answer, ApprovalDecision) and answer.approve):
         return None
-    done = approval_matching.denied(call, answer) if isinstance(answer, Ruling) else answer
+    done = approval_matching.denied(call, answer) if isinstance(answer, ApprovalDecision) else answer
     arguments = read_object(call.arguments) or {}
     tool = next((t for t in tools if t.name == call.name), None)
-    denied = isinstance(answer, Ruling)
-    return Planned(call, arguments, arguments.get(HEARTBEAT) is True, tool, done=done, denied=denied)
+    denied = isinstance(answer, ApprovalDecision)
+    return PlannedCall(call, arguments, arguments.get(HEARTBEAT) is True, tool, done=done, denied=denied)
 
 
 def _plan(
@@ -147,15 +147,15 @@ def _plan(
     agent: Agent,
     tools: Sequence[Tool],
     runner: Runner,
-    found: Verdict,
-    words: Words,
+    found: AllowedTools,
+    words: CallDecisions,
     refuse: Callable[[Subject], Refusal | None] | None,
-) -> Planned:
+) -> PlannedCall:
     arguments = read_object(call.arguments)
     if arguments is None:
         text = "The arguments are not a JSON object. Call again with valid JSON."
-        return Planned(call, {}, False, refusal=text, untried=True)
-    planned = Planned(call, arguments, arguments.get(HEARTBEAT) is True)
+        return PlannedCall(call, {}, False, refusal=text, untried=True)
+    planned = PlannedCall(call, arguments, arguments.get(HEARTBEAT) is True)
     tool = next((t for t in tools if t.name == call.name), None)
     if tool is None:
         names = ", ".join(t.name for t in tools) or "none"
@@ -192,15 +192,15 @@ def _plan(
     return _with_runner(planned, tool, runner)
 
 
-def _word(call: ToolCall, agent: Agent, words: Words) -> tuple[Awaits | None, Ruling | None]:
+def _word(call: ToolCall, agent: Agent, words: CallDecisions) -> tuple[Awaits | None, ApprovalDecision | None]:
     """Whose word the call still waits for, or the one that lets it run."""
     ruling = words.said.get(call.id) if words.said is not None else None
-    if isinstance(ruling, Ruling):
+    if isinstance(ruling, ApprovalDecision):
         return None, ruling
     return approval_matching.waits(call, agent.tool_rules, words.client), None
 
 
-def _filled(planned: Planned, tool: Tool, prefilled: Mapping[str, Any]) -> Planned:
+def _filled(planned: PlannedCall, tool: Tool, prefilled: Mapping[str, Any]) -> PlannedCall:
     """The call with the arguments that a rule gives it over the model's. Raises ToolError when they do not fit."""
     parameters: Mapping[str, Any] = tool.json_schema.get("parameters") or {}
     fitting = check_arguments({"parameters": {**parameters, "required": []}}, dict(prefilled))
@@ -209,7 +209,7 @@ def _filled(planned: Planned, tool: Tool, prefilled: Mapping[str, Any]) -> Plann
     return replace(planned, call=call, arguments=arguments)
 
 
-def _with_runner(planned: Planned, tool: Tool, runner: Runner) -> Planned:
+def _with_runner(planned: PlannedCall, tool: Tool, runner: Runner) -> PlannedCall:
     inside = None if tool.tool_type is ToolType.custom else transactional(tool.name)
     if inside is not None:
         return replace(planned, transactional=inside, prepare=preparation(tool.name))

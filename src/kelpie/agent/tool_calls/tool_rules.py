@@ -28,7 +28,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AllowedTools:
     """What may be called next. `forced` means that a call must be made; `prefilled` are arguments by tool."""
 
     allowed: tuple[str, ...]
@@ -55,27 +55,27 @@ def verdict(
     exits: AbstractSet[str] = frozenset(),
     *,
     ending: bool = False,
-) -> Verdict:
+) -> AllowedTools:
     """What may be called after the calls made so far. `tools` are all the agent has, `exits` those that end a turn.
 
     With `ending` the model has tried to end the turn: what it owes must be called now.
     """
     within = tuple(tool for tool in tools if not _used_up(rules, tool, made))
     if not made and (first := _first(rules, within)):
-        return Verdict(tuple(first), True, {tool: args for tool, args in first.items() if args})
+        return AllowedTools(tuple(first), True, {tool: args for tool, args in first.items() if args})
     last = made[-1] if made else Made("")
     own = [r for r in rules if r.tool_name == last.name]
     if last.text is None and any(r.type == "conditional" for r in own):
-        return Verdict((), waits_for=last.name)
+        return AllowedTools((), waits_for=last.name)
     only = [children for r in own if (children := _following(r, last, tools)) is not None]
     within = tuple(tool for tool in within if not _without_parent(rules, tool, last.name))
     allowed = tuple(tool for tool in within if all(tool in children for children in only))
     if not allowed:
-        return Verdict(tuple(tool for tool in within if tool in exits))
+        return AllowedTools(tuple(tool for tool in within if tool in exits))
     due = owed(rules, tools, made) if ending else ()
     if pressing := tuple(tool for tool in allowed if tool in due):
-        return Verdict(pressing, True, _prefilled(own, pressing))
-    return Verdict(allowed, bool(only), _prefilled(own, allowed))
+        return AllowedTools(pressing, True, _prefilled(own, pressing))
+    return AllowedTools(allowed, bool(only), _prefilled(own, allowed))
 
 
 def owed(rules: Sequence[ToolRule], tools: Sequence[str], made: Sequence[Made]) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def one_at_a_time(rules: Sequence[ToolRule]) -> bool:
     return any(r.type in _IN_ORDER for r in rules)
 
 
-def refusal(found: Verdict, name: str) -> str:
+def refusal(found: AllowedTools, name: str) -> str:
     """What the model is told about a call that the rules forbid."""
     if found.waits_for is not None:
         return f"'{name}' was not run: the result of '{found.waits_for}' decides what may come next. Look at it first."

@@ -13,7 +13,7 @@ from kelpie.tools.builtin.pause import NAME as PAUSE
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallSummary:
     """A tool call as the decision sees it. `refused` means that it never reached a tool."""
 
     name: str
@@ -60,7 +60,7 @@ def ruled(spec: TypeSpec, tool_rules: Sequence[ToolRule], tools: Sequence[str], 
 def decide(
     spec: TypeSpec,
     tool_rules: Sequence[ToolRule],
-    calls: Sequence[Called],
+    calls: Sequence[CallSummary],
     finish_reason: str,
     steps_left: int,
     asked: Ruled = FREE,
@@ -86,12 +86,12 @@ def decide(
     return Decision(StopReason.max_steps) if steps_left <= 0 else Decision(None, nudge)
 
 
-def _ending(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[Called]) -> list[Called]:
+def _ending(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[CallSummary]) -> list[CallSummary]:
     exits = exits_of(spec, tool_rules)
     return [c for c in calls if c.name in exits and not c.refused]
 
 
-def _stop(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[Called]) -> StopReason | None:
+def _stop(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[CallSummary]) -> StopReason | None:
     """Why the turn would end here, if no rule asked for more."""
     if ending := _ending(spec, tool_rules, calls):
         asked = not spec.heartbeats or any(c.heartbeat for c in ending)
@@ -101,7 +101,7 @@ def _stop(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[Called
     return StopReason.end_turn
 
 
-def _nudge(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[Called]) -> str | None:
+def _nudge(spec: TypeSpec, tool_rules: Sequence[ToolRule], calls: Sequence[CallSummary]) -> str | None:
     if not spec.heartbeats:
         return None
     if any(c.heartbeat for c in calls):

@@ -7,24 +7,24 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from kelpie.agent.compaction.compactor import Compacted
+from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.agent.compaction.on_request import RUN_TYPE, on_request
 from kelpie.agent.definition import loaded_agent
 from kelpie.agent.events.cancellation import Cancelled
-from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.turn_events import TurnEnded
-from kelpie.agent.journal.commits import Position
+from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.journal.history_repair import mend
-from kelpie.agent.live.live_agent import Choose, Hot, Lane, chooser
+from kelpie.agent.live.live_agent import Choose, LiveAgent, LiveConversation, chooser
 from kelpie.agent.live.reload import enter
 from kelpie.agent.prompt.context import load_context
 from kelpie.agent.tool_calls.approval_matching import refuse_while
 from kelpie.agent.turn import approval_answers, duplicate_sends
 from kelpie.agent.turn.approval_answers import Replay
-from kelpie.agent.turn.dependencies import Equipment
+from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.agent.turn.loop import TurnLoop
-from kelpie.agent.turn.recovery import CUT_OFF, Leftovers
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.recovery import CUT_OFF, UnfinishedTurns
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import AgentStopped, CommitUnknown, InvariantBroken, KelpieError, RunOver
@@ -42,13 +42,13 @@ _log = logs.get("agent")
 class Activation:
     """One agent in memory."""
 
-    def __init__(self, equipment: Equipment, hot: Hot) -> None:
+    def __init__(self, equipment: TurnDependencies, hot: LiveAgent) -> None:
         self._equipment = equipment
         self._hot = hot
-        self._leftovers = Leftovers(equipment, hot)
+        self._leftovers = UnfinishedTurns(equipment, hot)
 
     @classmethod
-    async def load(cls, equipment: Equipment, node: Node, agent_id: AgentId) -> "Activation":
+    async def load(cls, equipment: TurnDependencies, node: Node, agent_id: AgentId) -> "Activation":
         """Claims the agent and reads it. Raises NotFound, AgentStopped, StorageError."""
         database = equipment.world.database
         claim = await database.transact(lambda tx: ownership_fence.claim(tx, agent_id, node))
@@ -82,13 +82,13 @@ class Activation:
         """Something was spent for the agent that was no step of its turns."""
         self._hot.uncount()
 
-    def check(self, send: Send) -> None:
+    def check(self, send: SendRequest) -> None:
         """Raises PendingApproval for a message that is sure to be refused, as far as that is known without waiting."""
         lane = self._hot.find(send.conversation)
         if lane and lane.context and lane.context.pending and not send.answers:
             raise refuse_while(lane.context.pending)
 
-    async def turn(self, send: Send, turn: Turn) -> None:
+    async def turn(self, send: SendRequest, turn: TurnStream) -> None:
         """Runs one turn and tells its listener everything. Raises StorageError, after the listener was told."""
         try:
             await self.recover(send.conversation)
@@ -129,7 +129,7 @@ class Activation:
         """Finishes the turns of this conversation that a crash cut short. Raises StorageError."""
         await self._leftovers.recover(conversation)
 
-    async def _new_turn(self, send: Send, turn: Turn) -> None:
+    async def _new_turn(self, send: SendRequest, turn: TurnStream) -> None:
         world, conversation = self._equipment.world, send.conversation
         lane = await enter(world.database, self._hot, conversation)
         if lane.context is not None and lane.context.damaged:
@@ -150,7 +150,7 @@ class Activation:
         if isinstance(begun, Replay):
             begun.tell(turn)
             return
-        position = Position(self._hot.claim, run, 0, conversation)
+        position = JournalPosition(self._hot.claim, run, 0, conversation)
         loop = TurnLoop(
             self._equipment,
             self._hot,
@@ -165,7 +165,7 @@ class Activation:
         with self._hot.using(lane), lane.wearing(begun.given.override), logs.bind(run_id=run.id, agent_id=run.agent_id):
             await loop.begin()
 
-    async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> Compacted:
+    async def compact(self, conversation: str, given: Mapping[str, Any] | None) -> CompactionResult:
         """Compacts a conversation because somebody asked for it. Raises CallerError, ModelError, StorageError."""
         world = self._equipment.world
         await self.recover(conversation)
@@ -174,11 +174,11 @@ class Activation:
         now, told = world.clock.now(), {"run_type": RUN_TYPE}
         run = Run(world.ids.new(RunId), self.agent_id, RunStatus.running, now, conversation_id=thread, metadata=told)
         with self._hot.using(lane), logs.bind(agent_id=self.agent_id):
-            position = Position(self._hot.claim, run, 0, conversation)
+            position = JournalPosition(self._hot.claim, run, 0, conversation)
             bounds = lane.bounds(self._equipment.policy)
             return await on_request(world, self._equipment.models, self._hot, lane, position, bounds, given)
 
-    async def _mend(self, lane: Lane) -> None:
+    async def _mend(self, lane: LiveConversation) -> None:
         """Makes the repairs last that the prompt would need again and again. Raises StorageError."""
         claim, at = self._hot.claim, self._equipment.world.clock.now()
 
@@ -192,7 +192,7 @@ class Activation:
             _log.warning("mended a history", agent_id=claim.agent_id, conversation=lane.conversation, done=done)
 
 
-def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[Hot, list[Unfinished]]:
+def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[LiveAgent, list[Unfinished]]:
     agent = agents.get(tx, claim.agent_id)
-    main = Lane("", loaded_agent.load(tx, agent), choose, load_context(tx, agent, ""))
-    return Hot(claim, main), unfinished.unfinished_of(tx, agent.id)
+    main = LiveConversation("", loaded_agent.load(tx, agent), choose, load_context(tx, agent, ""))
+    return LiveAgent(claim, main), unfinished.unfinished_of(tx, agent.id)

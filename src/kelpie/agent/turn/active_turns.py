@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from kelpie.agent.events.cancellation import Cancellation
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.ids import AgentId, RunId
 
 
@@ -20,12 +20,12 @@ class Listener(Protocol):
     cancellation: Cancellation
 
 
-class Work:
+class ActiveTurn:
     """One turn. `send` is there while its run may not be stored yet; `over` is set when nothing more comes of it."""
 
     __slots__ = ("agent_id", "conversation", "listener", "over", "send")
 
-    def __init__(self, agent_id: AgentId, conversation: str, listener: Listener, send: Send | None) -> None:
+    def __init__(self, agent_id: AgentId, conversation: str, listener: Listener, send: SendRequest | None) -> None:
         self.agent_id = agent_id
         self.conversation = conversation
         self.listener = listener
@@ -41,18 +41,20 @@ class Work:
         return self.listener.cancellation.has_begun
 
 
-class Underway:
+class ActiveTurns:
     """By agent, oldest first."""
 
     def __init__(self) -> None:
-        self._works: dict[AgentId, dict[RunId, Work]] = {}
+        self._works: dict[AgentId, dict[RunId, ActiveTurn]] = {}
 
-    def add(self, agent_id: AgentId, conversation: str, listener: Listener, send: Send | None = None) -> Work:
-        work = Work(agent_id, conversation, listener, send)
+    def add(
+        self, agent_id: AgentId, conversation: str, listener: Listener, send: SendRequest | None = None
+    ) -> ActiveTurn:
+        work = ActiveTurn(agent_id, conversation, listener, send)
         self._works.setdefault(agent_id, {})[work.run_id] = work
         return work
 
-    def remove(self, work: Work) -> None:
+    def remove(self, work: ActiveTurn) -> None:
         """It is over; whoever waits for that goes on."""
         work.over.set()
         works = self._works.get(work.agent_id, {})
@@ -61,7 +63,7 @@ class Underway:
             if not works:
                 del self._works[work.agent_id]
 
-    def ended(self, work: Work, _job: asyncio.Future[None]) -> None:
+    def ended(self, work: ActiveTurn, _job: asyncio.Future[None]) -> None:
         """The job of an accepted turn is done, whether or not the turn ever began."""
         self.remove(work)
 
@@ -84,5 +86,5 @@ class Underway:
         """Whether a turn of any agent is under way."""
         return bool(self._works)
 
-    def of(self, agent_id: AgentId) -> list[Work]:
+    def of(self, agent_id: AgentId) -> list[ActiveTurn]:
         return list(self._works.get(agent_id, {}).values())

@@ -7,13 +7,13 @@ what they are, a client that asks again: it is told what came of the first, and 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded, TurnOpened
-from kelpie.agent.live.live_agent import Lane
+from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.tool_calls import approval_matching
-from kelpie.agent.tool_calls.call_plan import Words, plan
-from kelpie.core.conversations.approvals import Pending
-from kelpie.core.conversations.messages import CallAnswer, Message, Role, Ruling, ToolReturn
+from kelpie.agent.tool_calls.call_plan import CallDecisions, plan
+from kelpie.core.conversations.approvals import PendingCalls
+from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, Message, Role, ToolReturn
 from kelpie.core.conversations.runs import Run, RunStatus, StopReason
 from kelpie.core.errors import InvalidInput, NotFound
 from kelpie.core.permissions.budgets import BUDGET_KEY
@@ -21,7 +21,7 @@ from kelpie.core.tools.tools import Tool
 from kelpie.storage.conversations import approvals as rows
 from kelpie.storage.conversations import contexts, messages
 from kelpie.storage.runs import runs, unfinished
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
 
 REPLAYS_KEPT = 20  # answers that were given before and are still known as such
@@ -31,8 +31,8 @@ REPLAYS_KEPT = 20  # answers that were given before and are still known as such
 class Begun:
     """How a turn begins: what it is given, what it has waited for, and what it has said in earlier runs."""
 
-    given: Given
-    waited: Pending | None = None
+    given: RunInput
+    waited: PendingCalls | None = None
     said: Sequence[Message] = ()
 
 
@@ -48,7 +48,7 @@ class Replay:
         assert self.run.stop_reason is not None
         return self.run.stop_reason
 
-    def tell(self, turn: Turn) -> None:
+    def tell(self, turn: TurnStream) -> None:
         run = self.run
         turn.tell(TurnOpened(run.id, run.created_at))
         for row in self.said:
@@ -58,14 +58,14 @@ class Replay:
         turn.tell(TurnEnded(run.id, reason, run.usage, run.step_count, None, detail=detail, budget=budget))
 
 
-async def waiting(database: Database, lane: Lane) -> Pending | None:
+async def waiting(database: Database, lane: LiveConversation) -> PendingCalls | None:
     """What a conversation waits for; read only when its context is not in memory."""
     if lane.context is not None:
         return lane.context.pending
     return await database.read(lambda tx: rows.get(tx, lane.agent.id, lane.conversation))
 
 
-async def begin(database: Database, lane: Lane, given: Given) -> Begun | Replay:
+async def begin(database: Database, lane: LiveConversation, given: RunInput) -> Begun | Replay:
     """How to begin with what was sent. Raises PendingApproval, InvalidInput, StorageError."""
     pending = await waiting(database, lane)
     if not given.answers:
@@ -87,13 +87,15 @@ def nothing_waits() -> InvalidInput:
     return InvalidInput("approvals", "no tool call of this conversation waits for an answer; send a message instead")
 
 
-def _check_changed(lane: Lane, request: Message, said: Sequence[Message], answers: Sequence[CallAnswer]) -> None:
+def _check_changed(
+    lane: LiveConversation, request: Message, said: Sequence[Message], answers: Sequence[CallAnswer]
+) -> None:
     """Raises InvalidInput for arguments that a person has changed into something that the tool does not take."""
-    changed = {a.call_id for a in answers if isinstance(a, Ruling) and a.approve and a.arguments is not None}
+    changed = {a.call_id for a in answers if isinstance(a, ApprovalDecision) and a.approve and a.arguments is not None}
     if not changed:
         return
     earlier = [row for row in said if row.step_id != request.step_id]
-    words = Words(said={answer.call_id: answer for answer in answers})
+    words = CallDecisions(said={answer.call_id: answer for answer in answers})
     planned = plan(request.tool_calls, lane.agent, lane.loaded.tools, _nothing, earlier, lane.exits, words)
     for one in planned:
         if one.call.id in changed and one.untried:
@@ -104,7 +106,7 @@ def _nothing(tool: Tool) -> None:
     """Runs nothing: the calls are only looked at."""
 
 
-def _again(tx: Tx, lane: Lane, sent: Given) -> Begun | Replay:
+def _again(tx: Tx, lane: LiveConversation, sent: RunInput) -> Begun | Replay:
     """What becomes of answers when nothing waits: they are known, or refused. Raises InvalidInput."""
     for row in messages.answering(tx, lane.agent.id, REPLAYS_KEPT):
         if row.run_id is None or (row.conversation_id or "") != lane.conversation:
@@ -118,9 +120,9 @@ def _again(tx: Tx, lane: Lane, sent: Given) -> Begun | Replay:
     raise nothing_waits()
 
 
-def _known(answer: CallAnswer, given: Given) -> bool:
+def _known(answer: CallAnswer, given: RunInput) -> bool:
     """Whether a run was given this very answer; one to the whole request stands for one to each call."""
-    if isinstance(answer, Ruling) and answer.call_id in ("", given.request):
+    if isinstance(answer, ApprovalDecision) and answer.call_id in ("", given.request):
         return bool(given.answers) and all(_same(replace(answer, call_id=one.call_id), one) for one in given.answers)
     return any(_same(answer, one) for one in given.answers)
 
@@ -128,14 +130,14 @@ def _known(answer: CallAnswer, given: Given) -> bool:
 def _same(one: CallAnswer, other: CallAnswer) -> bool:
     if one.call_id != other.call_id:
         return False
-    if isinstance(one, Ruling) and isinstance(other, Ruling):
+    if isinstance(one, ApprovalDecision) and isinstance(other, ApprovalDecision):
         return (one.approve, one.arguments) == (other.approve, other.arguments)
     if isinstance(one, ToolReturn) and isinstance(other, ToolReturn):
         return (one.ok, one.text) == (other.ok, other.text)
     return False
 
 
-def _taken_up(tx: Tx, lane: Lane, sent: Given, run: Run, first: Given) -> Begun | Replay:
+def _taken_up(tx: Tx, lane: LiveConversation, sent: RunInput, run: Run, first: RunInput) -> Begun | Replay:
     """The same answers once more: told again, or gone on with if the first time ended in a failure."""
     said, plain = messages.of_run(tx, run.id), replace(sent, answers=(), partial=False)
     if sent.messages and sent.messages != first.messages:

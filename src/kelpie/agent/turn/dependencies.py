@@ -4,24 +4,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kelpie.agent.definition.creation import CONTEXT_WINDOW_DEFAULT_MAX
-from kelpie.agent.events.event_notifier import Broadcast
+from kelpie.agent.events.event_notifier import RunNotifier
 from kelpie.agent.live.pauses import Pauses
-from kelpie.agent.turn.active_turns import Underway
+from kelpie.agent.turn.active_turns import ActiveTurns
 from kelpie.core.conversations.runs import Run
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.blocks import DEFAULT_RULES, BlockRules
-from kelpie.core.memory.working_memory import Limits
+from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.permissions.policies import NO_POLICY, Policy
 from kelpie.core.tools.tools import Tool, ToolType
 from kelpie.llm.routing.models import Models
 from kelpie.storage.runs.traces import Tracing
 from kelpie.tools.calls.interface import ExternalTool
-from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
+class TurnDependencies:
     """What every turn works with. `touched` tells other activations that something they hold has changed."""
 
     world: World
@@ -29,18 +29,18 @@ class Equipment:
     external: ExternalTool | None
     touched: Callable[[Iterable[AgentId]], None]
     pauses: Pauses
-    underway: Underway
-    foresight: Foresight
+    underway: ActiveTurns
+    foresight: Precompute
     block_rules: BlockRules = DEFAULT_RULES
     context_window: int = CONTEXT_WINDOW_DEFAULT_MAX  # at most so large unless asked for
     tracing: Tracing | None = None  # how much is kept of what goes over the wire; None is nothing
     outside: Mapping[str, ExternalTool] = field(default_factory=dict[str, ExternalTool])  # built-in ones, by name
     summon: Callable[[Iterable[Run]], None] = lambda runs: None  # lets other agents take up runs that wait for them
-    working_memory: Limits = Limits()  # how much of it an agent may have
+    working_memory: WorkingMemoryLimits = WorkingMemoryLimits()  # how much of it an agent may have
     recount: Callable[[AgentId], None] = lambda agent_id: None  # something was used for an agent outside of its turns
     policy: Policy = NO_POLICY  # what the server's settings permit every agent
     learn: Callable[[], None] = lambda: None  # a turn of an agent with facts has ended
-    broadcast: Broadcast = field(default_factory=Broadcast)  # tells who follows a background run that there is news
+    broadcast: RunNotifier = field(default_factory=RunNotifier)  # tells who follows a background run that there is news
 
     def runner(self, tool: Tool) -> ExternalTool | None:
         """What runs a tool that does not run inside a commit; None when nothing does."""

@@ -6,31 +6,31 @@ run twice. What failed is tried anew, and other words under the same ids are oth
 
 from collections.abc import Iterable
 
-from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.turn.approval_answers import Replay
-from kelpie.agent.turn.send_request import Send
+from kelpie.agent.turn.send_request import SendRequest
 from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.ids import AgentId
 from kelpie.storage.conversations import messages
 from kelpie.storage.runs import client_ids, runs, unfinished
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from kelpie.world.database import Database, Tx
 
 
-def can_come_again(sent: Send | Given) -> bool:
+def can_come_again(sent: SendRequest | RunInput) -> bool:
     """Whether it would be known: all its messages have an id of the client's."""
     return bool(sent.messages) and all(message.otid is not None for message in sent.messages)
 
 
-def running(tokens: Iterable[object], send: Send) -> Turn | None:
+def running(tokens: Iterable[object], send: SendRequest) -> TurnStream | None:
     """The turn that answers these very messages now, of those that a lane has."""
     for token in tokens:
-        if isinstance(token, Turn) and not token.has_ended and token.messages == send.messages:
+        if isinstance(token, TurnStream) and not token.has_ended and token.messages == send.messages:
             return token
     return None
 
 
-def find(tx: Tx, agent_id: AgentId, conversation: str, given: Given) -> Run | None:
+def find(tx: Tx, agent_id: AgentId, conversation: str, given: RunInput) -> Run | None:
     """The newest run that answers these very messages already, or is about to; one that failed is no answer."""
     if not can_come_again(given):
         return None
@@ -41,7 +41,7 @@ def find(tx: Tx, agent_id: AgentId, conversation: str, given: Given) -> Run | No
     return run if (run.conversation_id or "") == conversation and run.status is not RunStatus.failed else None
 
 
-async def told_before(database: Database, agent_id: AgentId, send: Send) -> Replay | None:
+async def told_before(database: Database, agent_id: AgentId, send: SendRequest) -> Replay | None:
     """What came of these messages, if their turn is over and the history still has it. Raises StorageError."""
 
     def read(tx: Tx) -> Replay | None:

@@ -14,19 +14,19 @@ from kelpie.actors.interruption import Interruption
 from kelpie.agent.events.cancellation import Cancelled
 from kelpie.agent.events.turn_events import TurnOpened
 from kelpie.agent.journal import commits as journal
-from kelpie.agent.journal.commits import Position
-from kelpie.agent.journal.entries import Answer
+from kelpie.agent.journal.commits import JournalPosition
+from kelpie.agent.journal.entries import CallAnswer
 from kelpie.agent.journal.message_rows import input_row
 from kelpie.agent.live.reload import Forgotten, catch_up
-from kelpie.agent.live.spending import Exhausted, afford
+from kelpie.agent.live.spending import BudgetExhausted, afford
 from kelpie.agent.tool_calls import approval_matching
-from kelpie.agent.turn.model_call import Asked, ask
-from kelpie.agent.turn.tool_phase import Answering
+from kelpie.agent.turn.model_call import ModelCallResult, ask
+from kelpie.agent.turn.tool_phase import ToolPhase
 from kelpie.core.conversations.runs import RunStatus, StepStatus, StopReason
 from kelpie.core.errors import ModelError
 
 
-class TurnLoop(Answering):
+class TurnLoop(ToolPhase):
     """One turn of one conversation, from where it stands to its end."""
 
     async def begin(self) -> None:
@@ -49,7 +49,7 @@ class TurnLoop(Answering):
         self._position = self._position.after(run)
         if isinstance(error, Forgotten):
             await self._end(StopReason.cancelled)
-        elif isinstance(error, Exhausted):
+        elif isinstance(error, BudgetExhausted):
             await self._run_dry(error)
         elif error is not None:
             if await self._went_on_after(error):
@@ -93,14 +93,14 @@ class TurnLoop(Answering):
             except Forgotten:
                 await self._end(StopReason.cancelled)
                 return
-            except Exhausted as error:
+            except BudgetExhausted as error:
                 await self._run_dry(error)
                 return
             goes_on = await self._step(asked)
 
     # --- a step --------------------------------------------------------------------------------------------------
 
-    async def _ask(self) -> Asked:
+    async def _ask(self) -> ModelCallResult:
         context = await catch_up(self._world.database, self._lane, self._position)
         bounds = self._bounds()
         if bounds.quota.tokens is not None or self._lane.loaded.agent.budget is not None:
@@ -113,7 +113,7 @@ class TurnLoop(Answering):
         with self._turn.cancellation.abortable(asks=True):
             return await ask(self._world, self._equipment.models, self._lane, entries, allowed, listen, client)
 
-    async def _step(self, asked: Asked) -> bool:
+    async def _step(self, asked: ModelCallResult) -> bool:
         """Commits a reply and answers its calls; tells whether the turn goes on. Raises StorageError."""
         try:
             self._turn.cancellation.check()
@@ -136,7 +136,7 @@ class TurnLoop(Answering):
             write = self._write("ask", asked.step_id, rows=rows, step=step, trace=trace, waits=waits)
             return await self._commit(replace(write, previewed=asked.previewed))
         if not any(p.external for p in planned):
-            answers = tuple(Answer(p, self._world.ids.uuid()) for p in planned)
+            answers = tuple(CallAnswer(p, self._world.ids.uuid()) for p in planned)
             ending = self._ending(planned, asked.reply.finish_reason)
             write = self._write(
                 "step", asked.step_id, rows=rows, step=step, trace=trace, answers=answers, ending=ending
@@ -148,7 +148,7 @@ class TurnLoop(Answering):
 
     async def _went_on_after(self, error: ModelError | Cancelled) -> bool:
         """Makes room for a prompt that was too long; ends the turn when that is no help. Raises StorageError."""
-        position: Position | None = None
+        position: JournalPosition | None = None
         try:
             if isinstance(error, ModelError):
                 position = await self._room.make(self._position, error, self._waiting)
@@ -166,8 +166,8 @@ class TurnLoop(Answering):
 
 
 async def _while_committing(
-    opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, Asked]
-) -> tuple[Asked | None, ModelError | Cancelled | Forgotten | Exhausted | None]:
+    opening: Coroutine[Any, Any, None], asking: Coroutine[Any, Any, ModelCallResult]
+) -> tuple[ModelCallResult | None, ModelError | Cancelled | Forgotten | BudgetExhausted | None]:
     """Both at once. A failed commit stops the model call and is raised; an error of the other waits for the commit."""
     commit = asyncio.create_task(opening)
     try:
@@ -177,7 +177,7 @@ async def _while_committing(
             await commit
             return asked, None
         await commit  # raises: only its failure breaks off the call
-    except (ModelError, Cancelled, Forgotten, Exhausted) as error:
+    except (ModelError, Cancelled, Forgotten, BudgetExhausted) as error:
         await commit
         return None, error
     finally:

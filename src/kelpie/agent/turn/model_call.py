@@ -7,9 +7,9 @@ from typing import Any
 
 from kelpie.agent.events.previews import Preview
 from kelpie.agent.events.turn_events import TurnEvent
-from kelpie.agent.live.live_agent import Lane
+from kelpie.agent.live.live_agent import LiveConversation
 from kelpie.agent.tool_calls.approval_matching import waiting_names
-from kelpie.agent.tool_calls.tool_rules import Verdict, one_at_a_time
+from kelpie.agent.tool_calls.tool_rules import AllowedTools, one_at_a_time
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.errors import CallerError, ModelError, ModelFault
 from kelpie.core.ids import MessageId, StepId
@@ -20,7 +20,7 @@ from kelpie.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelCallResult:
     """An answered model call. `first_ns` is how long its first piece took, `total_ns` the whole.
 
     `at` is when its message was made: a preview has told it already, and it stays.
@@ -38,12 +38,12 @@ class Asked:
 async def ask(
     world: World,
     models: Models,
-    lane: Lane,
+    lane: LiveConversation,
     entries: Sequence[Prepared],
-    allowed: Verdict,
+    allowed: AllowedTools,
     listen: Callable[[TurnEvent], None] | None,
     client: Sequence[ClientTool] = (),
-) -> Asked:
+) -> ModelCallResult:
     """Asks the agent's model; `listen` gets previews, unless the tool rules change the reply. Raises ModelError."""
     try:
         provider, model = models.provider(lane.agent.model.handle)
@@ -81,14 +81,14 @@ async def ask(
         preview.finish()
     previewed = preview is not None and preview.started
     took_ns, at = world.clock.monotonic_ns() - started, began_at if previewed else world.clock.now()
-    return Asked(reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
+    return ModelCallResult(reply, message_id, step_id, previewed, first_ns or 0, took_ns, at)
 
 
 def request_for(
-    lane: Lane,
+    lane: LiveConversation,
     model: str,
     entries: Sequence[Prepared],
-    allowed: Verdict,
+    allowed: AllowedTools,
     *,
     deltas: bool,
     system: str,
@@ -112,7 +112,7 @@ def request_for(
     )
 
 
-def _options(lane: Lane) -> Mapping[str, Any]:
+def _options(lane: LiveConversation) -> Mapping[str, Any]:
     """The settings of the model; the form that the agent's answers have, unless they say another."""
     settings, form = lane.agent.model.settings, lane.agent.response_format
     if form is None or settings.get("response_format") is not None:
@@ -120,7 +120,9 @@ def _options(lane: Lane) -> Mapping[str, Any]:
     return {**settings, "response_format": form}
 
 
-def _offer(lane: Lane, allowed: Verdict, client: Sequence[ClientTool]) -> tuple[Sequence[ToolSchema], str]:
+def _offer(
+    lane: LiveConversation, allowed: AllowedTools, client: Sequence[ClientTool]
+) -> tuple[Sequence[ToolSchema], str]:
     """The tools that the model is offered, and whether it must call one."""
     schemas = lane.schemas(client)
     offered = tuple(schema for schema in schemas if schema.name in allowed.allowed)

@@ -9,18 +9,18 @@ from dataclasses import replace
 
 from kelpie.agent.events import event_recorder
 from kelpie.agent.events.cancellation import Cancelled
-from kelpie.agent.events.event_buffer import Turn
-from kelpie.agent.events.event_recorder import Recorder
+from kelpie.agent.events.event_buffer import TurnStream
+from kelpie.agent.events.event_recorder import StoredTurnStream
 from kelpie.agent.journal import run_endings
 from kelpie.agent.journal.message_rows import tool_row
-from kelpie.agent.live.live_agent import Hot
+from kelpie.agent.live.live_agent import LiveAgent
 from kelpie.agent.live.reload import enter
 from kelpie.agent.prompt.synthetic_results import interrupted
 from kelpie.agent.turn import approval_answers
 from kelpie.agent.turn.approval_answers import Replay
-from kelpie.agent.turn.dependencies import Equipment
+from kelpie.agent.turn.dependencies import TurnDependencies
 from kelpie.agent.turn.loop import TurnLoop
-from kelpie.agent.turn.recovery_point import Standing, read_standing
+from kelpie.agent.turn.recovery_point import RecoveryPoint, read_standing
 from kelpie.core.conversations.runs import UNFINISHED, RunStatus, StopReason
 from kelpie.core.errors import CallerError, CommitUnknown, NotFound, RunOver, StorageError
 from kelpie.core.ids import MessageId, RunId
@@ -44,10 +44,10 @@ TAKEN_UP_MAX = 20
 TOLD_FAILED = {"type": "storage", "message": "The turn could not be recorded, and its sender was told so."}
 
 
-class Leftovers:
+class UnfinishedTurns:
     """The unfinished turns of one agent, by their conversations."""
 
-    def __init__(self, equipment: Equipment, hot: Hot) -> None:
+    def __init__(self, equipment: TurnDependencies, hot: LiveAgent) -> None:
         self._equipment = equipment
         self._hot = hot
         self._waiting: dict[str, list[Unfinished]] = {}
@@ -131,7 +131,7 @@ class Leftovers:
 
     async def _go_on_with(self, left: Unfinished) -> None:
         if not left.run.background:
-            await self._play_listed(left, Turn(left.run.id))
+            await self._play_listed(left, TurnStream(left.run.id))
             return
         recorder = await self._recorder(left)
         try:
@@ -145,13 +145,13 @@ class Leftovers:
         finally:
             recorder.close()
 
-    async def _play_listed(self, left: Unfinished, turn: Turn | Recorder) -> None:
+    async def _play_listed(self, left: Unfinished, turn: TurnStream | StoredTurnStream) -> None:
         """Plays a turn that can be told to end."""
         with self._equipment.underway.working(left.run.agent_id, left.run.conversation_id or "", turn):
             turn.cancellation.begin()
             await self._play(left, turn)
 
-    async def _play(self, left: Unfinished, turn: Turn | Recorder) -> None:
+    async def _play(self, left: Unfinished, turn: TurnStream | StoredTurnStream) -> None:
         """Plays a turn from where it stands to its end."""
         run, given, standing = left.run, left.given, await self._stand(left)
         position, said = standing.position, standing.said
@@ -186,7 +186,7 @@ class Leftovers:
             else:
                 await loop.go_on()
 
-    async def _recorder(self, left: Unfinished) -> Recorder:
+    async def _recorder(self, left: Unfinished) -> StoredTurnStream:
         """The listener of a background run. What an earlier life has shown and never committed is called off first."""
         world, claim, run = self._equipment.world, self._hot.claim, left.run
         if run.status is not RunStatus.created:
@@ -198,11 +198,11 @@ class Leftovers:
                     event_recorder.call_off(tx, run.id, left.taken_up, at)
 
             await world.database.transact(write)
-        return Recorder(world, claim, run.id, left.taken_up + 1, self._equipment.broadcast)
+        return StoredTurnStream(world, claim, run.id, left.taken_up + 1, self._equipment.broadcast)
 
     async def _has_begun(self, left: Unfinished) -> bool:
         """Whether a turn without a step has taken up answers all the same, and with them what it will go on from."""
         return left.given.request is not None and (await self._stand(left)).position.rests_on_history
 
-    async def _stand(self, left: Unfinished) -> Standing:
+    async def _stand(self, left: Unfinished) -> RecoveryPoint:
         return await read_standing(self._equipment.world.database, self._hot.claim, left)

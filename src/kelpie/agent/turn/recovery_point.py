@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kelpie.agent.journal.commits import Position
+from kelpie.agent.journal.commits import JournalPosition
 from kelpie.agent.prompt.wellformed_history import LeftOpen, left_open
 from kelpie.core.conversations.messages import Message
 from kelpie.storage.agents.ownership_fence import Claim
@@ -14,13 +14,13 @@ from kelpie.world.database import Database, Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    position: Position
+class RecoveryPoint:
+    position: JournalPosition
     said: Sequence[Message]  # what the history has of the turn
     left: LeftOpen | None  # the calls it has left open
 
 
-async def read_standing(database: Database, claim: Claim, unfinished: Unfinished) -> Standing:
+async def read_standing(database: Database, claim: Claim, unfinished: Unfinished) -> RecoveryPoint:
     """Where the turn stands for whoever holds the agent now. Raises StorageError.
 
     A turn that has not taken up its answers yet leaves the calls to whom they wait for.
@@ -32,6 +32,6 @@ async def read_standing(database: Database, claim: Claim, unfinished: Unfinished
         return length, messages.of_runs(tx, (*given.earlier, run.id))
 
     number, said = await database.read(read)
-    position = Position(claim, run, number, run.conversation_id or "")
+    position = JournalPosition(claim, run, number, run.conversation_id or "")
     left = left_open(said) if given.request is None or position.rests_on_history else None
-    return Standing(position, said, left)
+    return RecoveryPoint(position, said, left)

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kelpie.core.agents.turn_overrides import Override
-from kelpie.core.conversations.agent_chain import UNCHAINED, Chain
+from kelpie.core.agents.turn_overrides import TurnOverrides
+from kelpie.core.conversations.agent_chain import UNCHAINED, AgentChain
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.messages import CallAnswer, NewMessage
 from kelpie.core.conversations.runs import MAX_STEPS_DEFAULT
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 
 DEFAULT_LANE = ""  # of the conversation that every agent has
 NOBODY_WAITS = "send_message_async"
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendRequest:
     """Messages for an agent to answer."""
 
     messages: tuple[NewMessage, ...]
@@ -28,11 +28,11 @@ class Send:
     partial: bool = False  # whether they may leave some of the calls waiting
     client_tools: tuple[ClientTool, ...] = ()
     conversation: str = ""  # in which of the agent's conversations; empty is the one it always has
-    override: Override | None = None
+    override: TurnOverrides | None = None
     alone: bool = False  # whether it is refused, instead of queued, while the conversation has a turn
     override_model: str | None = None  # a handle; it becomes the model of `override` before the turn begins
     request_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    chain: Chain = UNCHAINED  # of agents, when it was one of them that sent this
+    chain: AgentChain = UNCHAINED  # of agents, when it was one of them that sent this
     group_id: str | None = None  # the group that it is said in, and answered to
 
     @property
@@ -41,9 +41,9 @@ class Send:
         return {"run_type": self.run_type} | ({"lettuce": None} if self.run_type == NOBODY_WAITS else {})
 
     @property
-    def given(self) -> Given:
+    def given(self) -> RunInput:
         """What of it is stored with its run, so that it survives a crash."""
-        return Given(
+        return RunInput(
             self.messages,
             self.max_steps,
             answers=self.answers,

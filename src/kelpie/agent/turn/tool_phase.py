@@ -6,28 +6,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kelpie.agent.events.cancellation import Cancelled
-from kelpie.agent.journal.entries import Answer, Ending
+from kelpie.agent.journal.entries import CallAnswer, TurnEnding
 from kelpie.agent.journal.message_rows import answer_row
 from kelpie.agent.live import current_permissions
 from kelpie.agent.prompt.synthetic_results import interrupted, lost
 from kelpie.agent.tool_calls import approval_matching
-from kelpie.agent.tool_calls.call_plan import NO_WORDS, Planned, Words, barred_names, permitted, plan
-from kelpie.agent.tool_calls.execution import Ran, batches, foreseen, run_together
+from kelpie.agent.tool_calls.call_plan import NO_WORDS, CallDecisions, PlannedCall, barred_names, permitted, plan
+from kelpie.agent.tool_calls.execution import ExecutedCall, batches, foreseen, run_together
 from kelpie.agent.tool_calls.tool_rules import made_in
-from kelpie.agent.tool_calls.turn_end import Called
-from kelpie.agent.turn.turn_state import Course
-from kelpie.core.conversations.approvals import Pending
+from kelpie.agent.tool_calls.turn_end import CallSummary
+from kelpie.agent.turn.turn_state import TurnState
+from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Message, Role, ToolCall, ToolReturn
 from kelpie.core.conversations.runs import StopReason
 from kelpie.core.ids import MessageId, StepId
-from kelpie.core.permissions.policies import Warrant
+from kelpie.core.permissions.policies import EffectivePermissions
 from kelpie.observe import logs
 from kelpie.tools.calls.interface import CallContext
 
 _log = logs.get("agent")
 
 
-class Answering(Course):
+class ToolPhase(TurnState):
     """A turn, as far as it answers calls. Each of its ways tells whether the turn goes on. Raises StorageError."""
 
     async def answer_open(self, reply: Message, left: tuple[ToolCall, ...]) -> bool:
@@ -49,14 +49,14 @@ class Answering(Course):
         open_ids = {call.id for call in left}
         unreadable = any(row.lost and row.role is Role.tool and row.step_id == reply.step_id for row in self._said)
 
-        def known(p: Planned) -> ToolReturn | None:
+        def known(p: PlannedCall) -> ToolReturn | None:
             return lost(p.call) if unreadable else interrupted(p.call) if p.external else None
 
-        answers = tuple(Answer(p, self._world.ids.uuid(), known(p)) for p in planned if p.call.id in open_ids)
+        answers = tuple(CallAnswer(p, self._world.ids.uuid(), known(p)) for p in planned if p.call.id in open_ids)
         write = self._write("recover", reply.step_id, answers=answers, ending=self._ending(planned, "tool_calls"))
         return await self._commit(write)
 
-    async def _take_answers(self, waited: Pending) -> bool:
+    async def _take_answers(self, waited: PendingCalls) -> bool:
         """Commits what was said to the calls that waited and runs what may run; tells whether the turn goes on."""
         request = next(row for row in self._said if row.id == waited.request)
         assert request.step_id is not None
@@ -74,7 +74,7 @@ class Answering(Course):
             return False
         done, others = [p for p in planned if p.done], [p for p in planned if not p.done]
         together = not any(p.external for p in others)
-        answers = tuple(Answer(p, self._world.ids.uuid()) for p in ((*done, *others) if together else done))
+        answers = tuple(CallAnswer(p, self._world.ids.uuid()) for p in ((*done, *others) if together else done))
         ending = self._ending(planned, "tool_calls") if together else None
         write = self._write("answers", request.step_id, rows=rows, answers=answers, ending=ending, waited=waited)
         goes_on, self._waited = await self._commit(write), None
@@ -83,7 +83,7 @@ class Answering(Course):
         return await self._answer_one_by_one(request.step_id, others, planned)
 
     async def _answer_one_by_one(
-        self, step_id: StepId, planned: list[Planned], of_step: list[Planned] | None = None
+        self, step_id: StepId, planned: list[PlannedCall], of_step: list[PlannedCall] | None = None
     ) -> bool:
         """Results are committed before the next calls begin. `of_step` are all calls, if some have a result."""
         goes_on, later, of_step = True, list(planned), list(of_step or planned)
@@ -97,7 +97,7 @@ class Answering(Course):
                 await self._end(StopReason.cancelled)
                 return False
             answers = tuple(
-                Answer(p, uuid) if ran is None else Answer(p, uuid, ran.result, ran.took)
+                CallAnswer(p, uuid) if ran is None else CallAnswer(p, uuid, ran.result, ran.took)
                 for p, uuid, ran in zip(batch, uuids, done, strict=True)
             )
             ending = None if later else self._ending(of_step, "tool_calls")
@@ -108,8 +108,8 @@ class Answering(Course):
         return goes_on
 
     async def _run_outside(
-        self, batch: Sequence[Planned], uuids: Sequence[str], step_id: StepId
-    ) -> Sequence[Ran | None]:
+        self, batch: Sequence[PlannedCall], uuids: Sequence[str], step_id: StepId
+    ) -> Sequence[ExecutedCall | None]:
         """Runs those calls of a batch that run outside, all at once. Raises Cancelled."""
         now, run = self._world.clock.now(), self._position.run
         running = {
@@ -136,12 +136,12 @@ class Answering(Course):
         return [next(done) if p.call.id in running else None for p in batch]
 
     async def _planned(
-        self, calls: Iterable[ToolCall], said: Sequence[Message], step_id: StepId, words: Words | None = None
-    ) -> list[Planned]:
+        self, calls: Iterable[ToolCall], said: Sequence[Message], step_id: StepId, words: CallDecisions | None = None
+    ) -> list[PlannedCall]:
         """How the calls of a reply will be answered, with what they want to know beforehand. Raises Cancelled."""
         loaded = self._lane.loaded
         tools = approval_matching.with_client(loaded.tools, self._given.client_tools)
-        words = words or (Words(self._client) if self._client else NO_WORDS)
+        words = words or (CallDecisions(self._client) if self._client else NO_WORDS)
         warrant = await self._warrant()
         found = plan(calls, loaded.agent, tools, self._equipment.runner, said, self._lane.exits, words, warrant)
         if any(p.prepare for p in found):
@@ -150,7 +150,7 @@ class Answering(Course):
             self._tell_barred(each)
         return found
 
-    async def _still_permitted(self, batch: Sequence[Planned], of_step: list[Planned]) -> list[Planned]:
+    async def _still_permitted(self, batch: Sequence[PlannedCall], of_step: list[PlannedCall]) -> list[PlannedCall]:
         """The calls of a batch as permissions and limits stand now, noted among all of the step."""
         checked = permitted(batch, await self._warrant())
         for before, now in zip(batch, checked, strict=True):
@@ -159,22 +159,22 @@ class Answering(Course):
                 self._tell_barred(now)
         return checked
 
-    async def _warrant(self) -> Warrant:
+    async def _warrant(self) -> EffectivePermissions:
         world, policy = self._world, self._equipment.policy
         return await current_permissions.current(world.database, policy, self._hot, self._lane, world.clock.now())
 
-    def _tell_barred(self, planned: Planned) -> None:
+    def _tell_barred(self, planned: PlannedCall) -> None:
         if planned.barred is not None:
             refusal, tool = planned.barred, planned.call.name
             _log.warning("a tool call was refused", tool=tool, by=refusal.layer or "limit", reason=refusal.reason)
 
-    def _words(self, reply: Message) -> Words | None:
+    def _words(self, reply: Message) -> CallDecisions | None:
         """What was said to the calls of a reply, if it is the one that waited."""
         if reply.id != self._given.request:
             return None
-        return Words(self._client, {answer.call_id: answer for answer in self._given.answers})
+        return CallDecisions(self._client, {answer.call_id: answer for answer in self._given.answers})
 
-    async def _foreseen(self, planned: list[Planned], step_id: StepId) -> list[Planned]:
+    async def _foreseen(self, planned: list[PlannedCall], step_id: StepId) -> list[PlannedCall]:
         """The calls with what they want to know before the commit that runs them. Raises Cancelled."""
         run = self._position.run
         context = CallContext(
@@ -183,12 +183,14 @@ class Answering(Course):
         with self._turn.cancellation.abortable():
             return await foreseen(planned, self._equipment.foresight, context)
 
-    def _ending(self, planned: Iterable[Planned], finish_reason: str) -> Ending:
-        called = tuple(Called(p.call.name, p.heartbeat, p.refusal is not None or p.denied, p.misruled) for p in planned)
+    def _ending(self, planned: Iterable[PlannedCall], finish_reason: str) -> TurnEnding:
+        called = tuple(
+            CallSummary(p.call.name, p.heartbeat, p.refusal is not None or p.denied, p.misruled) for p in planned
+        )
         count = self._position.run.step_count
         more = count == 0 and bool(self._given.messages)
         client = tuple(tool.name for tool in self._given.client_tools)
         paused = self._equipment.pauses.until(self._lane.agent) is not None
         left, made = self._given.max_steps - count, made_in(self._said)
         barred = barred_names(self._lane.loaded.tools, self._bounds())
-        return Ending(called, finish_reason, left, made, paused, more, client, barred)
+        return TurnEnding(called, finish_reason, left, made, paused, more, client, barred)

@@ -7,53 +7,53 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kelpie.agent.compaction.window_guard import Ended, Room
+from kelpie.agent.compaction.window_guard import Ended, WindowGuard
 from kelpie.agent.companions import schedule as companion_schedule
 from kelpie.agent.events.cancellation import Cancelled
 from kelpie.agent.events.committed_events import told
-from kelpie.agent.events.event_buffer import Turn
-from kelpie.agent.events.event_recorder import Recorder
+from kelpie.agent.events.event_buffer import TurnStream
+from kelpie.agent.events.event_recorder import StoredTurnStream
 from kelpie.agent.events.turn_events import MessageCommitted, TurnEnded
 from kelpie.agent.journal import run_endings, step_commit
-from kelpie.agent.journal.commits import Position
-from kelpie.agent.journal.entries import Committed, Write
+from kelpie.agent.journal.commits import JournalPosition
+from kelpie.agent.journal.entries import CommitResult, StepEntry
 from kelpie.agent.journal.message_rows import answered_by, described, reason_for, reply_row, step_record, tool_row
-from kelpie.agent.live.live_agent import Hot, Lane
-from kelpie.agent.live.spending import Exhausted, book
+from kelpie.agent.live.live_agent import LiveAgent, LiveConversation
+from kelpie.agent.live.spending import BudgetExhausted, book
 from kelpie.agent.prompt.synthetic_results import cancelled
 from kelpie.agent.prompt.wellformed_history import left_open
-from kelpie.agent.turn.dependencies import Equipment
-from kelpie.agent.turn.model_call import Asked
-from kelpie.core.conversations.approvals import Pending
+from kelpie.agent.turn.dependencies import TurnDependencies
+from kelpie.agent.turn.model_call import ModelCallResult
+from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Message, Usage
 from kelpie.core.conversations.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.core.errors import KelpieError, ModelError, StorageError
 from kelpie.core.ids import MessageId, RunId, StepId
 from kelpie.core.permissions.budgets import BUDGET_KEY
-from kelpie.core.permissions.policies import Warrant
+from kelpie.core.permissions.policies import EffectivePermissions
 from kelpie.observe import logs
-from kelpie.sandbox.port import Meter
-from kelpie.storage.runs.input import Given
+from kelpie.sandbox.port import UsageMeter
+from kelpie.storage.runs.input import RunInput
 from kelpie.storage.runs.traces import NewTrace
 
 _log = logs.get("agent")
 
 
-class Course:
+class TurnState:
     """One turn of one conversation, as far as it has come."""
 
     def __init__(
         self,
-        equipment: Equipment,
-        hot: Hot,
-        lane: Lane,
-        position: Position,
-        given: Given,
-        turn: Turn | Recorder,
+        equipment: TurnDependencies,
+        hot: LiveAgent,
+        lane: LiveConversation,
+        position: JournalPosition,
+        given: RunInput,
+        turn: TurnStream | StoredTurnStream,
         *,
         deltas: bool = False,
         said: Sequence[Message] = (),  # what the history has of the turn already
-        waited: Pending | None = None,  # what the turn has waited for until now
+        waited: PendingCalls | None = None,  # what the turn has waited for until now
     ) -> None:
         self._equipment = equipment
         self._world = equipment.world
@@ -62,20 +62,20 @@ class Course:
         self._position = position
         self._given = given
         self._turn = turn
-        self._recorder = turn if isinstance(turn, Recorder) else None
+        self._recorder = turn if isinstance(turn, StoredTurnStream) else None
         self._deltas = deltas
         self._waiting: tuple[Message, ...] = ()  # the input, until the first step takes it into the history
         self._context_tokens: int | None = None
         self._step_usage = Usage()  # of the latest step
-        self._room = Room(equipment.world, equipment.models, hot, lane, turn)
+        self._room = WindowGuard(equipment.world, equipment.models, hot, lane, turn)
         self._said = list(said)  # the rows of the turn, which the tool rules go by
         self._waited = waited
         self._client = frozenset(tool.name for tool in given.client_tools)
-        self._meters: Mapping[str, Meter] = {}  # of the calls that ran last, by their ids
+        self._meters: Mapping[str, UsageMeter] = {}  # of the calls that ran last, by their ids
 
     # --- a commit -------------------------------------------------------------------------------------------------
 
-    async def _commit(self, write: Write) -> bool:
+    async def _commit(self, write: StepEntry) -> bool:
         """One commit of a step; afterwards memory and listener know what it wrote. True when the turn goes on."""
         if self._recorder is not None:
             write = replace(write, record=await self._recorder.enclose(self._context_tokens))
@@ -97,7 +97,7 @@ class Course:
                 self._tell_end(committed.run, None, companion_schedule.run_ids(committed.begun))
         return goes_on
 
-    def _take_in(self, committed: Committed) -> None:
+    def _take_in(self, committed: CommitResult) -> None:
         lane, agent_id = self._lane, self._hot.claim.agent_id
         self._position = self._position.after(committed.run)
         if committed.loaded is not lane.loaded:
@@ -147,7 +147,7 @@ class Course:
         self._position = replace(self._position, run=replace(run, metadata={**run.metadata, "error": told}))
         await self._end(reason, step, error)
 
-    async def _run_dry(self, error: Exhausted) -> None:
+    async def _run_dry(self, error: BudgetExhausted) -> None:
         """Ends the turn because the agent has nothing left to spend; what was committed before stays."""
         run = self._position.run
         metadata = {**run.metadata, BUDGET_KEY: error.told}
@@ -188,23 +188,23 @@ class Course:
 
     # --- small things --------------------------------------------------------------------------------------------
 
-    def _bounds(self) -> Warrant:
+    def _bounds(self) -> EffectivePermissions:
         """What the agent may do, as its last commit knew it."""
         return self._lane.bounds(self._equipment.policy)
 
     def _record(self, step_id: StepId, status: StepStatus) -> Step:
         return step_record(self._position.run, self._lane.agent, step_id, status, self._world.clock.now())
 
-    def _write(self, kind: str, step_id: StepId, **fields: Any) -> Write:
+    def _write(self, kind: str, step_id: StepId, **fields: Any) -> StepEntry:
         ids, now = self._world.ids, self._world.clock.now()
         fields["block_rules"] = self._equipment.block_rules
         fields["working_memory"] = self._equipment.working_memory
         fields["ticks"] = self._world.clock.monotonic_ns
         fields["cancelled"] = self._turn.cancellation.wished
         fields["chain"], fields["group_id"] = self._given.chain, self._given.group_id
-        return Write(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)
+        return StepEntry(kind, now, step_id, ids.new(MessageId), ids.new(MessageId), **fields)
 
-    def _count(self, asked: Asked) -> None:
+    def _count(self, asked: ModelCallResult) -> None:
         run, usage = self._position.run, asked.reply.usage
         ttft = run.ttft_ns if run.ttft_ns is not None else asked.first_ns
         run = replace(run, usage=run.usage + usage, step_count=run.step_count + 1, ttft_ns=ttft)
@@ -213,7 +213,7 @@ class Course:
         self._step_usage = usage
         self._room.counted(usage)
 
-    def _reply(self, asked: Asked) -> Message:
+    def _reply(self, asked: ModelCallResult) -> Message:
         return reply_row(
             self._position.run,
             asked.message_id,
@@ -223,7 +223,7 @@ class Course:
             at=asked.at,
         )
 
-    def _asked_step(self, asked: Asked, status: StepStatus) -> Step:
+    def _asked_step(self, asked: ModelCallResult, status: StepStatus) -> Step:
         return replace(
             answered_by(self._record(asked.step_id, status), asked.reply),
             usage=asked.reply.usage,
@@ -236,7 +236,7 @@ class Course:
         info = self._equipment.models.known(answered_by or self._lane.agent.model.handle)
         return info.endpoint if info else None
 
-    def _trace(self, asked: Asked) -> NewTrace | None:
+    def _trace(self, asked: ModelCallResult) -> NewTrace | None:
         tracing, exchanged = self._equipment.tracing, asked.reply.exchanged
         if tracing is None or exchanged is None:
             return None

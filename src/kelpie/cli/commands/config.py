@@ -7,7 +7,7 @@ import typer
 
 from kelpie.cli.options import AsJson, Assign, examples, flags, group
 from kelpie.cli.output import print_json, print_rows
-from kelpie.core.settings.settings import SETTINGS, Resolved, Settings
+from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings
 from kelpie.world.files.settings_file import load
 
 commands = group("Look at the settings.", "config show")
@@ -31,7 +31,7 @@ def show(
     print(f"Settings file: {found.file or 'none'}", file=sys.stderr)
 
 
-def described(found: Resolved) -> list[dict[str, Any]]:
+def described(found: ResolvedSettings) -> list[dict[str, Any]]:
     """Each setting as programs read it."""
     return [
         {

@@ -15,7 +15,7 @@ from kelpie.cli.output import print_json, print_rows, waiting
 from kelpie.cli.server.credential import credential
 from kelpie.cli.server.discovery import address
 from kelpie.core.errors import KelpieError
-from kelpie.core.settings.settings import VARIABLES, Resolved
+from kelpie.core.settings.settings import VARIABLES, ResolvedSettings
 from kelpie.core.tools.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.http.cli_client import Client
@@ -24,7 +24,7 @@ from kelpie.world.http.cli_client import Client
 PATIENCE_S = 60.0
 
 
-def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
+def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
     """Prints what there is to know; 1 when the server or a provider does not answer, or what is stored is damaged."""
     with waiting("Asking the server and its providers, and trying what this machine offers ..."):
         told = {
@@ -43,7 +43,7 @@ def doctor(found: Resolved, url: str | None, *, as_json: bool) -> int:
     return ERROR if told["server"]["error"] or failing or told["data"].get("sound") is False else OK
 
 
-def settings(found: Resolved) -> dict[str, Any]:
+def settings(found: ResolvedSettings) -> dict[str, Any]:
     """What is set, with its origin, and variables of Letta that are set and mean nothing here."""
     ignored = sorted(name for name in os.environ if name.startswith("LETTA_") and name not in VARIABLES)
     chosen = [row for row in described(found) if row["source"] != "default"]

@@ -3,12 +3,12 @@
 from kelpie.cli.server.discovery import running
 from kelpie.core.access.hosts import is_loopback
 from kelpie.core.settings.precedence import Source
-from kelpie.core.settings.settings import Resolved
+from kelpie.core.settings.settings import ResolvedSettings
 
 LETTA_KEY = "LETTA_API_KEY"  # may be a key for another service, so the password of a server goes before it
 
 
-def credential(found: Resolved, url: str | None) -> str | None:
+def credential(found: ResolvedSettings, url: str | None) -> str | None:
     """The key or password to send, or None. Raises ConfigurationError.
 
     kelpie.toml may come with a directory that somebody else filled; an address in it gets no secret of the environment.

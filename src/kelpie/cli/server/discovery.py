@@ -9,17 +9,17 @@ LOG_FILE = "kelpie.log"  # in the data directory
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningServer:
     """A server that holds its data directory and listens: its process, and where."""
 
     pid: int
     url: str
 
 
-def running(settings: Settings) -> Running | None:
+def running(settings: Settings) -> RunningServer | None:
     """The server of this data directory, or None if none listens yet. Raises ConfigurationError."""
     holder = DataDir.holder(settings.data_dir)
-    return Running(holder.pid, holder.url) if holder and holder.url else None
+    return RunningServer(holder.pid, holder.url) if holder and holder.url else None
 
 
 def address(settings: Settings) -> str:

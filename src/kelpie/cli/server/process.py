@@ -12,7 +12,7 @@ from kelpie.cli.server.discovery import LOG_FILE, address_of
 from kelpie.cli.server.first_password import ensure_password
 from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError, KelpieError
-from kelpie.core.settings.settings import Resolved
+from kelpie.core.settings.settings import ResolvedSettings
 from kelpie.observe import logs
 from kelpie.server.run import run, serve
 from kelpie.world.clock import SystemClock
@@ -56,7 +56,7 @@ def serve_detached() -> int:
         raise
 
 
-def _serve(found: Resolved) -> int:
+def _serve(found: ResolvedSettings) -> int:
     settings = found.settings
     if found.file is not None:
         _log.info("settings file", path=found.file)

@@ -81,7 +81,7 @@ class AccessToken:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class Authorization:
     """Who a credential says is asking, and how far that reaches."""
 
     user_id: UserId = DEFAULT_USER
@@ -94,7 +94,7 @@ class Pass:
     key_id: KeyId | TokenId | None = None
 
 
-OPERATOR = Pass(operator=True)
+OPERATOR = Authorization(operator=True)
 
 
 def scopes_with(scopes: tuple[Scope, ...]) -> frozenset[Scope]:
@@ -103,17 +103,17 @@ def scopes_with(scopes: tuple[Scope, ...]) -> frozenset[Scope]:
     return frozenset(ranked[: max((ranked.index(scope) for scope in scopes), default=-1) + 1])
 
 
-def pass_of_key(key: ApiKey) -> Pass:
+def pass_of_key(key: ApiKey) -> Authorization:
     scopes = scopes_with(key.scopes)
     access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
     grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
-    return Pass(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
+    return Authorization(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
 
 
-def pass_of_token(token: AccessToken) -> Pass:
+def pass_of_token(token: AccessToken) -> Authorization:
     """A token has no scopes: only what is granted in so many words."""
     grants: dict[AgentId, frozenset[Access]] = {}
     for grant in token.policy:
         grants[grant.agent_id] = grants.get(grant.agent_id, frozenset()) | frozenset(grant.access)
     user, organization, until = token.user_id, token.organization_id, token.expires_at
-    return Pass(user, organization, frozenset(), grants, token.hostname, False, until, token.id)
+    return Authorization(user, organization, frozenset(), grants, token.hostname, False, until, token.id)

@@ -3,7 +3,7 @@ turn, and who waits for that turn, so that no code can ask somebody who waits fo
 
 from dataclasses import dataclass
 
-from kelpie.core.conversations.agent_chain import UNCHAINED, Chain
+from kelpie.core.conversations.agent_chain import UNCHAINED, AgentChain
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId, UserId
 from kelpie.core.time import Micros
 
@@ -16,7 +16,7 @@ class Passport:
     organization_id: OrganizationId
     user_id: UserId  # whose agent it is
     expires_at: Micros
-    chain: Chain = UNCHAINED  # behind whatever the code asks: the agent itself waits in it
+    chain: AgentChain = UNCHAINED  # behind whatever the code asks: the agent itself waits in it
     run_id: RunId | None = None
     step_id: StepId | None = None
     tool: str | None = None  # the name that was called

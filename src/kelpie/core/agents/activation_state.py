@@ -1,7 +1,7 @@
 """The life of an agent's activation: a closed set of states and the only moves between them.
 
 `Lifecycle.move` is the one place where a state changes; a move that is not in the table raises at once.
-Every move is a `Transition`, which is what observers get.
+Every move is a `StateTransition`, which is what observers get.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from kelpie.core.errors import InvariantBroken
 from kelpie.core.time import Micros
 
 
-class State(StrEnum):
+class ActivationState(StrEnum):
     unloaded = "unloaded"
     loading = "loading"
     loaded = "loaded"
@@ -21,24 +21,26 @@ class State(StrEnum):
     failed = "failed"
 
 
-MOVES: dict[State, frozenset[State]] = {
-    State.unloaded: frozenset({State.loading, State.stopped}),
-    State.loading: frozenset({State.loaded, State.failed, State.stopping}),
-    State.loaded: frozenset({State.running, State.stopping, State.failed}),
-    State.running: frozenset({State.loaded, State.stopping, State.failed}),
-    State.stopping: frozenset({State.stopped, State.unloaded, State.failed}),
-    State.stopped: frozenset({State.unloaded}),
-    State.failed: frozenset({State.loading, State.stopping, State.unloaded, State.stopped}),
+MOVES: dict[ActivationState, frozenset[ActivationState]] = {
+    ActivationState.unloaded: frozenset({ActivationState.loading, ActivationState.stopped}),
+    ActivationState.loading: frozenset({ActivationState.loaded, ActivationState.failed, ActivationState.stopping}),
+    ActivationState.loaded: frozenset({ActivationState.running, ActivationState.stopping, ActivationState.failed}),
+    ActivationState.running: frozenset({ActivationState.loaded, ActivationState.stopping, ActivationState.failed}),
+    ActivationState.stopping: frozenset({ActivationState.stopped, ActivationState.unloaded, ActivationState.failed}),
+    ActivationState.stopped: frozenset({ActivationState.unloaded}),
+    ActivationState.failed: frozenset(
+        {ActivationState.loading, ActivationState.stopping, ActivationState.unloaded, ActivationState.stopped}
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class StateTransition:
     """One move of one activation. `reason` is the error text for a move to `failed`, else why it happened."""
 
     key: str
-    before: State
-    after: State
+    before: ActivationState
+    after: ActivationState
     at: Micros
     reason: str = ""
 
@@ -48,14 +50,14 @@ class Lifecycle:
 
     __slots__ = ("key", "state")
 
-    def __init__(self, key: str, state: State = State.unloaded) -> None:
+    def __init__(self, key: str, state: ActivationState = ActivationState.unloaded) -> None:
         self.key = key
         self.state = state
 
-    def move(self, after: State, at: Micros, reason: str = "") -> Transition:
+    def move(self, after: ActivationState, at: Micros, reason: str = "") -> StateTransition:
         """Changes the state. Raises InvariantBroken for a move that is not in MOVES."""
         if after not in MOVES[self.state]:
             raise InvariantBroken(f"{self.key}: illegal move {self.state} -> {after}")
-        transition = Transition(self.key, self.state, after, at, reason)
+        transition = StateTransition(self.key, self.state, after, at, reason)
         self.state = after
         return transition

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from kelpie.core.access.identities import Identity
-from kelpie.core.agents.activation_state import State
+from kelpie.core.agents.activation_state import ActivationState
 from kelpie.core.agents.groups import Group
 from kelpie.core.conversations.messages import Message, NewMessage
 from kelpie.core.conversations.runs import StopReason
@@ -25,7 +25,7 @@ from kelpie.core.memory.facts import FactSettings
 from kelpie.core.paging import Page
 from kelpie.core.permissions.budgets import Budget
 from kelpie.core.permissions.quotas import Quota
-from kelpie.core.permissions.tool_permissions import Permits
+from kelpie.core.permissions.tool_permissions import ToolPatterns
 from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool
 
@@ -120,7 +120,7 @@ class Agent:
     paused_until: Micros | None = None
     budget: Budget | None = None
     facts: FactSettings | None = None  # None: none are extracted
-    permits: Permits | None = None  # the tools it may use; None: it has no lists of its own
+    permits: ToolPatterns | None = None  # the tools it may use; None: it has no lists of its own
     quota: Quota | None = None  # what it may use of the machine; None: it has no limits of its own
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
@@ -132,7 +132,7 @@ class Agent:
 class ActivationStatus:
     """How an agent's activation is doing right now, for people to see."""
 
-    state: State
+    state: ActivationState
     error: str | None = None
     failed_at: Micros | None = None
     attempts: int = 0
@@ -151,7 +151,7 @@ class AgentView:
     identities: tuple[Identity, ...] = ()
     managed_group: Group | None = None
     pending_approval: Message | None = None  # the reply of the default conversation whose calls wait for somebody
-    status: ActivationStatus = ActivationStatus(State.unloaded)
+    status: ActivationStatus = ActivationStatus(ActivationState.unloaded)
     paused_until: Micros | None = None  # None when it is not paused now
 
 
@@ -198,7 +198,7 @@ class NewAgent:
     per_file_view_window_char_limit: int | None = None
     budget: Budget | None = None
     facts: FactSettings | None = None
-    permits: Permits | None = None
+    permits: ToolPatterns | None = None
     quota: Quota | None = None
 
 

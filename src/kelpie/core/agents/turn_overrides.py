@@ -15,7 +15,7 @@ class Skill:
 
 
 @dataclass(frozen=True, slots=True)
-class Override:
+class TurnOverrides:
     """Another model, another system prompt as it stands, and skills that are named in the prompt."""
 
     model: ModelChoice | None = None

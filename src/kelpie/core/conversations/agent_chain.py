@@ -14,19 +14,19 @@ HOPS_MAX = 16  # messages from agent to agent that follow from one message of a 
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class AgentChain:
     """What a turn must know of where its message came from."""
 
     waiting: tuple[AgentId, ...] = ()  # agents whose turns wait for this one, the first that asked first
     hops: int = 0
 
-    def asked_by(self, agent_id: AgentId) -> "Chain":
+    def asked_by(self, agent_id: AgentId) -> "AgentChain":
         """The chain of a question that this agent asks and waits for."""
-        return Chain((*self.waiting, agent_id), self.hops + 1)
+        return AgentChain((*self.waiting, agent_id), self.hops + 1)
 
-    def told(self) -> "Chain":
+    def told(self) -> "AgentChain":
         """The chain of a message that nobody waits for."""
-        return Chain((), self.hops + 1)
+        return AgentChain((), self.hops + 1)
 
     @property
     def is_spent(self) -> bool:
@@ -37,8 +37,8 @@ class Chain:
         return {"waiting": list(self.waiting), "hops": self.hops}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Chain":
+    def from_json(cls, data: Mapping[str, Any]) -> "AgentChain":
         return cls(tuple(AgentId(one) for one in data["waiting"]), data["hops"])
 
 
-UNCHAINED = Chain()
+UNCHAINED = AgentChain()

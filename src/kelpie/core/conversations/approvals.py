@@ -10,7 +10,7 @@ from kelpie.core.time import Micros
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingCalls:
     """A conversation that waits: `request` is the reply with the calls, `answers` what was said to some of them.
 
     `runs` are those of the turn so far, the one that asked last, because the tool rules go by the whole turn.

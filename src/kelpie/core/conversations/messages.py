@@ -88,7 +88,7 @@ class ToolReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class ApprovalDecision:
     """What a person says to a call that waits for approval. With `arguments` it runs with those instead."""
 
     call_id: str
@@ -97,7 +97,7 @@ class Ruling:
     arguments: str | None = None  # a JSON object
 
 
-CallAnswer = Ruling | ToolReturn
+CallAnswer = ApprovalDecision | ToolReturn
 """An answer to a call that waits: a person's word, or the result that a client has from its own tool."""
 
 

@@ -33,7 +33,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoreResult:
     """What a restore brought back, and what it left alone."""
 
     blocks: int = 0

@@ -35,7 +35,7 @@ _UNPRINTED = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of character
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WorkingMemoryEntry:
     """`version` grows with every write of the agent's working memory and never comes twice."""
 
     key: str
@@ -47,7 +47,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkingMemoryLimits:
     """How much one agent may keep; keys count as bytes too."""
 
     value_bytes: int = 64 * 1024
@@ -106,7 +106,7 @@ def check_key(key: str) -> str:
     return key
 
 
-def encoded(value: Any, limits: Limits) -> str:
+def encoded(value: Any, limits: WorkingMemoryLimits) -> str:
     """The value as JSON text. Raises InvalidInput for one that is too large, too deep or no JSON."""
     try:
         raw = orjson.dumps(value)
@@ -149,7 +149,7 @@ def end_of(ttl_seconds: float | None, now: Micros) -> Micros | None:
     return now + max(1, round(ttl_seconds * MICROS_PER_SECOND))
 
 
-def changed(before: Entry | None, change: Change) -> Any:
+def changed(before: WorkingMemoryEntry | None, change: Change) -> Any:
     """The value after the change; an entry that is not there begins as 0, an empty list or an empty object.
 
     Raises InvalidInput for a value that cannot be changed in this way.
@@ -172,7 +172,7 @@ def _sum(value: Any, by: int | float) -> int | float:
     return total
 
 
-def _kept(before: Entry | None, kind: Any) -> Any:
+def _kept(before: WorkingMemoryEntry | None, kind: Any) -> Any:
     empty = kind()
     if before is None:
         return empty

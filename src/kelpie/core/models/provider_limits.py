@@ -13,7 +13,7 @@ LIMITS_FORM = "write 'openai: calls=8 requests=500 tokens=200000 dollars=5'"
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ProviderLimits:
     """How much all agents together may ask of one provider; None is as much as they like."""
 
     calls: int | None = None  # at the same time
@@ -22,15 +22,15 @@ class Bounds:
     dollars: float | None = None  # per day
 
 
-def parse_limits(setting: str, entries: Iterable[str]) -> dict[str, Bounds]:
+def parse_limits(setting: str, entries: Iterable[str]) -> dict[str, ProviderLimits]:
     """Provider -> bounds. Raises ConfigurationError."""
-    found: dict[str, Bounds] = {}
+    found: dict[str, ProviderLimits] = {}
     for entry in entries:
         provider, colon, rest = entry.partition(":")
         if not (provider.strip() and colon and rest.strip()):
             raise ConfigurationError(setting, f"'{entry}' names no provider or no limit; {LIMITS_FORM}")
         values = dict(_limit(setting, piece) for piece in rest.split())
-        found[provider.strip()] = Bounds(
+        found[provider.strip()] = ProviderLimits(
             calls=_whole(setting, "calls", values),
             requests=_whole(setting, "requests", values),
             tokens=_whole(setting, "tokens", values),
@@ -58,8 +58,10 @@ def parse_handles(setting: str, entries: Iterable[str]) -> tuple[str, ...]:
 
 def _limit(setting: str, piece: str) -> tuple[str, float]:
     name, _, value = (part.strip() for part in piece.partition("="))
-    if name not in Bounds.__slots__:
-        raise ConfigurationError(setting, f"'{name}' is no limit; use {', '.join(Bounds.__slots__)}: {LIMITS_FORM}")
+    if name not in ProviderLimits.__slots__:
+        raise ConfigurationError(
+            setting, f"'{name}' is no limit; use {', '.join(ProviderLimits.__slots__)}: {LIMITS_FORM}"
+        )
     number = number_from(value)
     if not number:
         raise ConfigurationError(setting, f"{name} must be a number above 0, not '{value}'")

@@ -57,7 +57,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpentAmount:
     """What steps have used; the money is that of the calls whose price was known."""
 
     micros: int = 0
@@ -65,8 +65,8 @@ class Spent:
     calls: int = 0
     unpriced_calls: int = 0
 
-    def __add__(self, other: "Spent") -> "Spent":
-        return Spent(
+    def __add__(self, other: "SpentAmount") -> "SpentAmount":
+        return SpentAmount(
             self.micros + other.micros,
             self.tokens + other.tokens,
             self.calls + other.calls,

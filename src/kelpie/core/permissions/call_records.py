@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
-from kelpie.core.permissions.quotas import Used
+from kelpie.core.permissions.quotas import QuotaUse
 from kelpie.core.permissions.tool_permissions import ToolKind
 from kelpie.core.time import Micros
 
@@ -22,7 +22,7 @@ RAN = (CallOutcome.success, CallOutcome.error, CallOutcome.interrupted)
 
 
 @dataclass(frozen=True, slots=True)
-class Took:
+class ResourceUse:
     """What a call took. Processor time and memory are those of its sandbox, 0 where it needed none."""
 
     duration_us: int = 0
@@ -30,7 +30,7 @@ class Took:
     memory_peak_bytes: int = 0
 
 
-NO_TIME = Took()
+NO_TIME = ResourceUse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class CallRecord:
     step_id: StepId | None = None
     call_id: str | None = None
     tool_id: str | None = None
-    took: Took = NO_TIME
+    took: ResourceUse = NO_TIME
     counted: bool = False
     reason: str | None = None  # why it was refused
     number: int = 0  # given by the database; later calls have higher ones
 
     @property
-    def used(self) -> Used:
-        return Used(int(self.counted), self.took.cpu_us, self.took.memory_peak_bytes)
+    def used(self) -> QuotaUse:
+        return QuotaUse(int(self.counted), self.took.cpu_us, self.took.memory_peak_bytes)
 
 
 @dataclass(frozen=True, slots=True)

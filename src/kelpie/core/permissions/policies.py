@@ -6,8 +6,8 @@ Every layer must agree to a call, so none can widen what another narrows.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kelpie.core.permissions.quotas import NOTHING_USED, UNBOUNDED, Quota, Used
-from kelpie.core.permissions.tool_permissions import ANYTHING, Permits, Subject
+from kelpie.core.permissions.quotas import NOTHING_USED, UNBOUNDED, Quota, QuotaUse
+from kelpie.core.permissions.tool_permissions import ANYTHING, Subject, ToolPatterns
 from kelpie.core.time import Micros, as_datetime
 
 
@@ -15,7 +15,7 @@ from kelpie.core.time import Micros, as_datetime
 class Policy:
     """Lists and limits of one layer. The version tells one of an organisation from what it was before."""
 
-    permits: Permits = ANYTHING
+    permits: ToolPatterns = ANYTHING
     quota: Quota = UNBOUNDED
     version: int = 0
 
@@ -50,12 +50,12 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Warrant:
+class EffectivePermissions:
     """All layers of one agent at one moment, with what it has used in the running hour."""
 
     layers: tuple[tuple[Layer, Policy], ...] = ()
     quota: Quota = UNBOUNDED
-    used: Used = NOTHING_USED
+    used: QuotaUse = NOTHING_USED
     frees_at: Micros = 0
 
     def bars(self, subject: Subject) -> bool:
@@ -82,10 +82,12 @@ class Warrant:
         return None
 
 
-OPEN = Warrant()
+OPEN = EffectivePermissions()
 
 
-def warrant(server: Policy, organization: Policy, permits: Permits | None, quota: Quota | None) -> Warrant:
+def warrant(
+    server: Policy, organization: Policy, permits: ToolPatterns | None, quota: Quota | None
+) -> EffectivePermissions:
     """What holds for an agent; the same `OPEN` for all that nobody has bound."""
     if permits is None and quota is None and organization is NO_POLICY and server.open:
         return OPEN  # as most are: nothing is made for them
@@ -94,4 +96,4 @@ def warrant(server: Policy, organization: Policy, permits: Permits | None, quota
     layers = tuple((layer, policy) for layer, policy in given if not policy.open)
     if not layers:
         return OPEN
-    return Warrant(layers, server.quota.within(organization.quota).within(own.quota))
+    return EffectivePermissions(layers, server.quota.within(organization.quota).within(own.quota))

@@ -58,19 +58,19 @@ _HOURLY = Budget(period=Period.hour)
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class QuotaUse:
     """What calls have used; those that were refused used nothing."""
 
     tool_calls: int = 0
     cpu_us: int = 0
     memory_peak_bytes: int = 0  # of the one that held most
 
-    def __add__(self, other: "Used") -> "Used":
+    def __add__(self, other: "QuotaUse") -> "QuotaUse":
         peak = max(self.memory_peak_bytes, other.memory_peak_bytes)
-        return Used(self.tool_calls + other.tool_calls, self.cpu_us + other.cpu_us, peak)
+        return QuotaUse(self.tool_calls + other.tool_calls, self.cpu_us + other.cpu_us, peak)
 
 
-NOTHING_USED = Used()
+NOTHING_USED = QuotaUse()
 
 
 def hour_of(now: Micros) -> Micros:

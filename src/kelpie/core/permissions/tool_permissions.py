@@ -54,7 +54,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Permits:
+class ToolPatterns:
     """The tools that may be used: those of `allow` (None: all) without those of `deny`."""
 
     allow: tuple[str, ...] | None = None
@@ -70,7 +70,7 @@ class Permits:
         return None if subject.harmless or self.open else _refusal(self, subject)
 
 
-ANYTHING = Permits()
+ANYTHING = ToolPatterns()
 
 
 def check_patterns(field: str, patterns: Sequence[str]) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def check_patterns(field: str, patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16_384)  # few tools under few lists are asked about again and again
-def _refusal(permits: Permits, subject: Subject) -> str | None:
+def _refusal(permits: ToolPatterns, subject: Subject) -> str | None:
     if (pattern := _touching(permits.deny, subject)) is not None:
         return f"its list of denied tools has '{pattern}'"
     if permits.allow is not None and not _covered(permits.allow, subject):

@@ -27,7 +27,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SettingSource:
     """A value as it stands in a file, and where."""
 
     value: Any
@@ -38,7 +38,7 @@ def decide(
     table: Mapping[str, Setting],
     flags: Mapping[str, tuple[str, str]],
     env: Mapping[str, str],
-    given: Mapping[str, Given],
+    given: Mapping[str, SettingSource],
 ) -> tuple[dict[str, Value], dict[str, Origin]]:
     """The values that are set, and the origin of every setting. An empty variable counts as not set.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kelpie.core.access.hosts import is_loopback
 from kelpie.core.memory.blocks import CONTEXT_BYTES, DEFAULT_LIMIT, VERSIONS_KEPT, BlockRules
-from kelpie.core.memory.working_memory import Limits
+from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.models.provider_limits import check_handle
 from kelpie.core.settings.declaration import setting
 
@@ -322,7 +322,7 @@ class ServerSettings:
         return self.secure or self.password is not None or not is_loopback(self.host)
 
     @property
-    def working_memory(self) -> Limits:
-        return Limits(
+    def working_memory(self) -> WorkingMemoryLimits:
+        return WorkingMemoryLimits(
             self.working_memory_value_bytes_max, self.working_memory_entries_max, self.working_memory_bytes_max
         )

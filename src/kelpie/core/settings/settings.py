@@ -13,7 +13,7 @@ from kelpie.core.access.hosts import check_address
 from kelpie.core.errors import ConfigurationError
 from kelpie.core.settings.declaration import Setting, setting, specs
 from kelpie.core.settings.model_settings import ModelSettings
-from kelpie.core.settings.precedence import Given, Origin, Source, decide
+from kelpie.core.settings.precedence import Origin, SettingSource, Source, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ SENT_TO: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedSettings:
     """The settings and the origin of each, by field name."""
 
     settings: Settings
@@ -173,16 +173,16 @@ class Resolved:
 def resolve(
     flags: Mapping[str, tuple[str, str]],
     env: Mapping[str, str],
-    given: Mapping[str, Given] | None = None,
+    given: Mapping[str, SettingSource] | None = None,
     file: str | None = None,
-) -> Resolved:
+) -> ResolvedSettings:
     """Decides every setting: flags (field -> option and text), environment, what the file gives (by key), defaults.
 
     Raises ConfigurationError naming the origin of a wrong value and the remedy.
     """
     values, origins = decide(SETTINGS, flags, env, given or {})
     _keep_keys_home(origins)
-    return Resolved(Settings(**values), origins, file)  # pyright: ignore[reportArgumentType]
+    return ResolvedSettings(Settings(**values), origins, file)  # pyright: ignore[reportArgumentType]
 
 
 def _keep_keys_home(origins: Mapping[str, Origin]) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.precedence import Given
+from kelpie.core.settings.precedence import SettingSource
 from kelpie.core.settings.settings import KEYS
 
 
-def parse(text: str, path: str) -> dict[str, Given]:
+def parse(text: str, path: str) -> dict[str, SettingSource]:
     """The values by key, such as `server.port`. Raises ConfigurationError with the line: no TOML, or an unknown key."""
     try:
         document = tomllib.loads(text)
@@ -23,12 +23,12 @@ def parse(text: str, path: str) -> dict[str, Given]:
         told = re.sub(r" \(at .*\)$", "", str(error))
         raise ConfigurationError(f"{path} line {_line_of_fault(text)}", f"this is not TOML: {told}") from None
     lines = _lines(text)
-    found: dict[str, Given] = {}
+    found: dict[str, SettingSource] = {}
     for key, value in _flat(document):
         where = f"{path} line {lines.get(key, 1)}"
         if key not in KEYS:
             raise ConfigurationError(where, f"there is no setting '{key[:80]}'; {_meant(key)}")
-        found[key] = Given(value, f"{where}, {key}")
+        found[key] = SettingSource(value, f"{where}, {key}")
     return found
 
 

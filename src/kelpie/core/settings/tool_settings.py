@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kelpie.core.errors import ConfigurationError, InvalidInput
 from kelpie.core.permissions.policies import Policy
 from kelpie.core.permissions.quotas import Quota
-from kelpie.core.permissions.tool_permissions import Permits, check_patterns
+from kelpie.core.permissions.tool_permissions import ToolPatterns, check_patterns
 from kelpie.core.settings.declaration import setting
 from kelpie.core.settings.sandbox_settings import SandboxSettings
 from kelpie.core.time import MICROS_PER_SECOND
@@ -82,4 +82,4 @@ class ToolSettings(SandboxSettings):
             round(self.cpu_seconds_per_hour * MICROS_PER_SECOND) or None,
             self.tool_memory_mb * MEGABYTE or None,
         )
-        return Policy(Permits(self.tools_allow or None, self.tools_deny), quota)
+        return Policy(ToolPatterns(self.tools_allow or None, self.tools_deny), quota)

@@ -16,7 +16,7 @@ _ENTRY = re.compile(r"(\*|(?:\*\.)?[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9])?|\[[0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EgressEntry:
     """One entry of a list, in lower case."""
 
     name: str
@@ -30,7 +30,7 @@ class Entry:
         return self.name in ("*", host)
 
 
-def entries(texts: Iterable[str], field: str = "egress") -> tuple[Entry, ...]:
+def entries(texts: Iterable[str], field: str = "egress") -> tuple[EgressEntry, ...]:
     """Reads a list. Raises InvalidInput naming the entry that is none."""
     found = tuple(_entry(text, field) for text in texts)
     if len(found) > ENTRIES_MAX:
@@ -38,15 +38,15 @@ def entries(texts: Iterable[str], field: str = "egress") -> tuple[Entry, ...]:
     return found
 
 
-def allows(listed: Sequence[Entry], host: str, port: int) -> bool:
+def allows(listed: Sequence[EgressEntry], host: str, port: int) -> bool:
     """Whether a list lets a host through at a port."""
     name = host.lower().rstrip(".")
     return any(entry.covers(name, port) for entry in listed)
 
 
-def _entry(text: str, field: str) -> Entry:
+def _entry(text: str, field: str) -> EgressEntry:
     match = _ENTRY.fullmatch(text.strip().lower())
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port < 65536):
         raise InvalidInput(field, f"'{text[:80]}' is no host; write it like example.com, *.example.com or host:8443")
-    return Entry(match[1].strip("[]"), port)
+    return EgressEntry(match[1].strip("[]"), port)

@@ -38,7 +38,7 @@ _WRITTEN = {  # how a requirement is written in one text
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class RequiredPackages:
     """A set of packages of one index, as its installer is told them, in an order that does not matter to anybody."""
 
     index: Index
@@ -49,9 +49,9 @@ class Needed:
         return hashlib.sha256("\n".join([self.index, platform, *self.lines]).encode()).hexdigest()[:32]
 
 
-def needed(index: Index, given: Sequence[Mapping[str, Any]] | None) -> Needed:
+def needed(index: Index, given: Sequence[Mapping[str, Any]] | None) -> RequiredPackages:
     """The packages of a tool. Raises InvalidInput for what is not the name and the version of a package."""
-    return Needed(index, tuple(sorted({_line(index, one) for one in given or ()})))
+    return RequiredPackages(index, tuple(sorted({_line(index, one) for one in given or ()})))
 
 
 def _line(index: Index, one: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from kelpie.llm.catalog import known_models, thinking_defaults
 from kelpie.llm.provider import errors as provider_errors
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import EmbeddingInfo, Event, ModelInfo, Request
-from kelpie.llm.provider.retry import Limits, Patience, retried
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 from kelpie.llm.wire.call_ids import made_call_id
 from kelpie.llm.wire.exchange import Exchange
 from kelpie.llm.wire.http_channel import Channel
@@ -59,11 +59,11 @@ class Anthropic:
 
     kind = "anthropic"
 
-    def __init__(self, world: World, endpoint: Endpoint, limits: Limits | None = None) -> None:
+    def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits | None = None) -> None:
         self.name = endpoint.provider
         root = endpoint.base_url.rstrip("/").removesuffix("/v1")
         endpoint = self._endpoint = replace(endpoint, base_url=f"{root}/v1", speaks=SPEAKS)
-        self._limits = limits or Limits()
+        self._limits = limits or RetryLimits()
         self._world = world
         headers = {"anthropic-version": VERSION}
         if endpoint.api_key:
@@ -97,7 +97,7 @@ class Anthropic:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _list(self, patience: Patience) -> AsyncGenerator[list[ModelInfo], None]:
+    async def _list(self, patience: RetryPolicy) -> AsyncGenerator[list[ModelInfo], None]:
         found: list[ModelInfo] = []
         after = ""
         for _ in range(LISTING_PAGES_MAX):

@@ -16,17 +16,17 @@ from kelpie.core.models.prices import Price
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.limits.limiter import Cost, Limiter
 from kelpie.llm.provider.interface import EmbeddingInfo, Event, ModelInfo, Prepared, Provider, Reply, Request
-from kelpie.llm.provider.retry import Limits, Patience, retried
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 
 CHARS_PER_TOKEN = 4
 LIMITS_VARIABLE = "KELPIE_PROVIDER_LIMITS"
 PRICES_VARIABLE = "KELPIE_MODEL_PRICES"
 
 
-class Bounded:
+class LimitedProvider:
     """The provider `inner`, which must try only once, within limits. Raises ConfigurationError without a price."""
 
-    def __init__(self, inner: Provider, limiter: Limiter, limits: Limits, prices: Prices, random: Random) -> None:
+    def __init__(self, inner: Provider, limiter: Limiter, limits: RetryLimits, prices: Prices, random: Random) -> None:
         self.name = inner.name
         self.inner = inner
         self.limiter = limiter
@@ -69,7 +69,9 @@ class Bounded:
                 retry_after_s=error.retry_after_s,
             ) from error
 
-    async def _attempt(self, request: Request, price: Price | None, patience: Patience) -> AsyncGenerator[Event, None]:
+    async def _attempt(
+        self, request: Request, price: Price | None, patience: RetryPolicy
+    ) -> AsyncGenerator[Event, None]:
         expected = self._expected(request, price)
         told = False
         async with self.limiter.place(request.user or "", expected) as place:

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from kelpie.core.errors import Overloaded
-from kelpie.core.models.provider_limits import Bounds
-from kelpie.llm.limits.sliding_window import Slot, Window
+from kelpie.core.models.provider_limits import ProviderLimits
+from kelpie.llm.limits.sliding_window import SlidingWindow, Slot
 
 MINUTE_S = 60.0
 DAY_S = 24 * 3600.0
@@ -60,14 +60,14 @@ class _Waiter:
 class Limiter:
     """The limits of one provider. All calls come from one event loop."""
 
-    def __init__(self, provider: str, bounds: Bounds, wait_s: float) -> None:
+    def __init__(self, provider: str, bounds: ProviderLimits, wait_s: float) -> None:
         self.bounds = bounds
         self._provider = provider
         self._wait_s = wait_s
         self._running = 0
-        self._requests = Window(bounds.requests, MINUTE_S) if bounds.requests else None
-        self._tokens = Window(bounds.tokens or 2**62, MINUTE_S)
-        self._micros = Window(round((bounds.dollars or 2**31) * MICROS), DAY_S)
+        self._requests = SlidingWindow(bounds.requests, MINUTE_S) if bounds.requests else None
+        self._tokens = SlidingWindow(bounds.tokens or 2**62, MINUTE_S)
+        self._micros = SlidingWindow(round((bounds.dollars or 2**31) * MICROS), DAY_S)
         self._queues: dict[str, deque[_Waiter]] = {}  # by agent
         self._turns: deque[str] = deque()  # agents with somebody waiting; the first is next
         self._waiting = 0

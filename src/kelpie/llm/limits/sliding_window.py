@@ -19,7 +19,7 @@ class Slot:
         self.amount = 0
 
 
-class Window:
+class SlidingWindow:
     """A limit on a sliding span of time."""
 
     def __init__(self, limit: int, span_s: float) -> None:

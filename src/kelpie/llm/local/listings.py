@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kelpie.llm.catalog.known_models import chats, info
-from kelpie.llm.local.probing import Asker, Found
-from kelpie.llm.provider.interface import EmbeddingInfo, Hidden, ModelInfo
+from kelpie.llm.local.probing import Asker, ProbedServer
+from kelpie.llm.provider.interface import EmbeddingInfo, HiddenModel, ModelInfo
 
 SHOWS_AT_ONCE = 4
 OLLAMA_WINDOW_UNKNOWN = 4096  # what Ollama itself takes when nobody says more
@@ -21,7 +21,7 @@ BY_NAME = "its name says that it does not chat"
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
 
-async def find(asker: Asker, expected: str) -> Found:
+async def find(asker: Asker, expected: str) -> ProbedServer:
     """The server at this address and all its models, looking for the expected kind first. Raises ModelError."""
     kinds = [expected, *(kind for kind in DETECTORS if kind != expected)]
     for kind in kinds:
@@ -33,7 +33,7 @@ async def find(asker: Asker, expected: str) -> Found:
 # --- Ollama ------------------------------------------------------------------------------------------------------
 
 
-async def ollama(asker: Asker) -> Found | None:
+async def ollama(asker: Asker) -> ProbedServer | None:
     if "Ollama is running" not in await asker.text(""):
         return None
     tags = await asker.json("api/tags")
@@ -46,20 +46,20 @@ async def ollama(asker: Asker) -> Found | None:
 
     shown = await asyncio.gather(*(show(name) for name in names))
     models: list[ModelInfo] = []
-    hidden: list[Hidden] = []
+    hidden: list[HiddenModel] = []
     embeddings: list[EmbeddingInfo] = []
     fixed: set[str] = set()
     for name, details in zip(names, shown, strict=True):
         if details is None:
-            hidden.append(Hidden(name, "Ollama does not tell its details; pull it again"))
+            hidden.append(HiddenModel(name, "Ollama does not tell its details; pull it again"))
         elif reason := _no_ollama_chat(name, details):
-            hidden.append(Hidden(name, reason))
+            hidden.append(HiddenModel(name, reason))
             embeddings += _ollama_embedding(asker, name, details)
         else:
             model, is_fixed = _ollama_model(asker, name, details)
             models.append(model)
             fixed |= {name} if is_fixed else set()
-    return Found("ollama", _by_name(models), tuple(hidden), tuple(embeddings), frozenset(fixed))
+    return ProbedServer("ollama", _by_name(models), tuple(hidden), tuple(embeddings), frozenset(fixed))
 
 
 def _no_ollama_chat(name: str, details: Mapping[str, Any]) -> str | None:
@@ -107,26 +107,26 @@ def _of_architecture(details: Mapping[str, Any], field: str) -> int | None:
 # --- the others --------------------------------------------------------------------------------------------------
 
 
-async def lmstudio(asker: Asker) -> Found | None:
+async def lmstudio(asker: Asker) -> ProbedServer | None:
     listed = await asker.json("api/v0/models")
     entries = [entry for entry in _entries(listed, "data") if isinstance(entry.get("id"), str) and "type" in entry]
     if not entries:
         return None
     models: list[ModelInfo] = []
-    hidden: list[Hidden] = []
+    hidden: list[HiddenModel] = []
     for entry in entries:
         if entry["type"] not in ("llm", "vlm"):
-            hidden.append(Hidden(entry["id"], f"it does not chat: LM Studio lists it as '{entry['type']}'"))
+            hidden.append(HiddenModel(entry["id"], f"it does not chat: LM Studio lists it as '{entry['type']}'"))
             continue
         loaded = _positive(entry.get("loaded_context_length")) if entry.get("state") == "loaded" else None
         model = _model(asker, "lmstudio", entry["id"], loaded or _positive(entry.get("max_context_length")))
         able = entry.get("capabilities")
         tools = "tool_use" in able if isinstance(able, list) else True
         models.append(replace(model, tools=tools, vision=entry["type"] == "vlm", structured_output=True))
-    return Found("lmstudio", _by_name(models), tuple(hidden))
+    return ProbedServer("lmstudio", _by_name(models), tuple(hidden))
 
 
-async def llamacpp(asker: Asker) -> Found | None:
+async def llamacpp(asker: Asker) -> ProbedServer | None:
     props = await asker.json("props")
     if props is None or not isinstance(props.get("default_generation_settings"), dict):
         return None
@@ -142,53 +142,53 @@ async def llamacpp(asker: Asker) -> Found | None:
         model = _model(asker, "llamacpp", entry["id"], window or trained)
         able = {"tools": bool(tools), "vision": vision, "reasoning": "<think>" in template}
         models.append(replace(model, structured_output=True, **able))
-    return Found("llamacpp", _by_name(models))
+    return ProbedServer("llamacpp", _by_name(models))
 
 
-async def vllm(asker: Asker) -> Found | None:
+async def vllm(asker: Asker) -> ProbedServer | None:
     entries = _named(await asker.json("v1/models"))
     if not any(entry.get("owned_by") == "vllm" or "max_model_len" in entry for entry in entries):
         return None
     windows = {entry["id"]: _positive(entry.get("max_model_len")) for entry in entries}
     models: list[ModelInfo] = []
-    hidden: list[Hidden] = []
+    hidden: list[HiddenModel] = []
     for entry in entries:
         if not chats(entry["id"]):
-            hidden.append(Hidden(entry["id"], BY_NAME))
+            hidden.append(HiddenModel(entry["id"], BY_NAME))
             continue
         window = windows[entry["id"]] or windows.get(str(entry.get("parent")))  # an adapter has its model's
         models.append(replace(_model(asker, "vllm", entry["id"], window), structured_output=True))
-    return Found("vllm", _by_name(models), tuple(hidden))
+    return ProbedServer("vllm", _by_name(models), tuple(hidden))
 
 
-async def localai(asker: Asker) -> Found | None:
+async def localai(asker: Asker) -> ProbedServer | None:
     system = await asker.json("system")
     if system is None or "backends" not in system:
         return None
     models: list[ModelInfo] = []
-    hidden: list[Hidden] = []
+    hidden: list[HiddenModel] = []
     for entry in _named(await asker.json("v1/models")):
         name = entry["id"]
         config = await asker.json(f"api/models/config-json/{quote(name, safe='')}") or {}
         if config.get("embeddings") or not chats(name):
-            hidden.append(Hidden(name, "it makes embeddings" if config.get("embeddings") else BY_NAME))
+            hidden.append(HiddenModel(name, "it makes embeddings" if config.get("embeddings") else BY_NAME))
             continue
         model = _model(asker, "localai", name, _positive(config.get("context_size")))
         models.append(replace(model, vision=bool(config.get("mmproj")), structured_output=True))
-    return Found("localai", _by_name(models), tuple(hidden))
+    return ProbedServer("localai", _by_name(models), tuple(hidden))
 
 
-async def compatible(asker: Asker) -> Found | None:
+async def compatible(asker: Asker) -> ProbedServer | None:
     listed = await asker.json("v1/models")
     if listed is None or not isinstance(listed.get("data"), list):
         return None
     at = asker.endpoint
     entries = _named(listed)
-    hidden = tuple(Hidden(entry["id"], BY_NAME) for entry in entries if not chats(entry["id"]))
-    return Found("openai", _by_name(info("openai", at, e["id"], e) for e in entries if chats(e["id"])), hidden)
+    hidden = tuple(HiddenModel(entry["id"], BY_NAME) for entry in entries if not chats(entry["id"]))
+    return ProbedServer("openai", _by_name(info("openai", at, e["id"], e) for e in entries if chats(e["id"])), hidden)
 
 
-DETECTORS: dict[str, Callable[[Asker], Awaitable[Found | None]]] = {
+DETECTORS: dict[str, Callable[[Asker], Awaitable[ProbedServer | None]]] = {
     "ollama": ollama,
     "lmstudio": lmstudio,
     "llamacpp": llamacpp,

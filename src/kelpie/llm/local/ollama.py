@@ -15,10 +15,18 @@ import orjson
 from kelpie.core.conversations.messages import Part, Reasoning, Text, ToolCall, Usage
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.local.ollama_request import encode_request, window_for
-from kelpie.llm.local.probing import Found, Progress, lines
+from kelpie.llm.local.probing import ProbedServer, Progress, lines
 from kelpie.llm.provider import errors as provider_errors
-from kelpie.llm.provider.interface import Event, Exchanged, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
-from kelpie.llm.provider.retry import Limits, Patience, retried
+from kelpie.llm.provider.interface import (
+    Event,
+    ExchangeRecord,
+    ReasoningDelta,
+    Reply,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+)
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 from kelpie.llm.wire.call_ids import made_call_id
 from kelpie.llm.wire.exchange import Delta, Unreadable
 from kelpie.llm.wire.http_channel import Channel
@@ -30,13 +38,13 @@ PULL_ATTEMPTS = 5
 class Ollama:
     """Speaks with one Ollama server."""
 
-    def __init__(self, world: World, channel: Channel, limits: Limits) -> None:
+    def __init__(self, world: World, channel: Channel, limits: RetryLimits) -> None:
         self._world = world
         self._channel = channel
         self._limits = limits
         self._windows: dict[str, int] = {}  # the largest asked for so far, by model
 
-    async def stream(self, request: Request, found: Found) -> AsyncGenerator[Event, None]:
+    async def stream(self, request: Request, found: ProbedServer) -> AsyncGenerator[Event, None]:
         """Asks the model. Raises ModelError, also after some deltas were given."""
         window = self._num_ctx(request, found)
         if window is not None:
@@ -47,7 +55,7 @@ class Ollama:
             async for event in events:
                 yield event
 
-    def payload(self, request: Request, found: Found) -> bytes:
+    def payload(self, request: Request, found: ProbedServer) -> bytes:
         """The body of the call, without making it."""
         return encode_request(request, self._num_ctx(request, found))
 
@@ -59,19 +67,19 @@ class Ollama:
 
     async def remove(self, name: str) -> None:
         """Deletes a model. Raises ModelError."""
-        patience = Patience(self._limits)
+        patience = RetryPolicy(self._limits)
         body = orjson.dumps({"model": name})
         async with self._channel.open("api/delete", patience, body=body, model=name, method="DELETE") as (response, _):
             await response.aread()
         self._windows.pop(name, None)
 
-    def _num_ctx(self, request: Request, found: Found) -> int | None:
+    def _num_ctx(self, request: Request, found: ProbedServer) -> int | None:
         if request.model in found.fixed:
             return None
         window = next((model.context_window for model in found.models if model.name == request.model), None)
         return max(window_for(request, window), self._windows.get(request.model, 0))
 
-    async def _ask(self, request: Request, body: bytes, patience: Patience) -> AsyncGenerator[Event, None]:
+    async def _ask(self, request: Request, body: bytes, patience: RetryPolicy) -> AsyncGenerator[Event, None]:
         assembly = Assembly(partial(made_call_id, request))
         opened = self._channel.open("api/chat", patience, body=body, model=request.model, streams=request.deltas)
         async with opened as (response, _):
@@ -91,7 +99,7 @@ class Ollama:
             reply = assembly.reply()
         except Unreadable as error:
             raise provider_errors.unreadable(self._channel.endpoint, str(error), "") from None
-        yield replace(reply, exchanged=Exchanged(body, None))
+        yield replace(reply, exchanged=ExchangeRecord(body, None))
 
     def _read(self, assembly: "Assembly", data: Mapping[str, Any], request: Request) -> list[Delta]:
         if data.get("error"):

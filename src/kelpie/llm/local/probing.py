@@ -12,8 +12,8 @@ import orjson
 
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.provider import errors as provider_errors
-from kelpie.llm.provider.interface import EmbeddingInfo, Hidden, ModelInfo
-from kelpie.llm.provider.retry import Limits, Patience
+from kelpie.llm.provider.interface import EmbeddingInfo, HiddenModel, ModelInfo
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy
 from kelpie.llm.wire.http_channel import Channel
 
 TEXT_BYTES_MAX = 4096
@@ -21,12 +21,12 @@ _UNREACHED = (ModelFault.connection, ModelFault.timeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProbedServer:
     """A server and what it has. `fixed` are models whose context window their maker set in the server."""
 
     server: str  # "ollama", "lmstudio", "vllm", "llamacpp", "localai", or "openai" for any other compatible one
     models: tuple[ModelInfo, ...] = ()
-    hidden: tuple[Hidden, ...] = ()
+    hidden: tuple[HiddenModel, ...] = ()
     embeddings: tuple[EmbeddingInfo, ...] = ()
     fixed: frozenset[str] = frozenset()
 
@@ -43,11 +43,11 @@ class Progress:
 class Asker:
     """Asks one server a series of questions within one bound of time. A refusal is an answer: None."""
 
-    def __init__(self, channel: Channel, limits: Limits) -> None:
+    def __init__(self, channel: Channel, limits: RetryLimits) -> None:
         self.endpoint = channel.endpoint
         self.refusal: ModelError | None = None
         self._channel = channel
-        self._patience = Patience(limits.for_listing(attempts=1))
+        self._patience = RetryPolicy(limits.for_listing(attempts=1))
 
     async def json(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The JSON object at this path; None when the server has none there. Raises ModelError when it is gone."""
@@ -86,9 +86,9 @@ class Asker:
             self.refusal = error
 
 
-async def lines(channel: Channel, path: str, body: Mapping[str, Any], limits: Limits) -> AsyncGenerator[Any, None]:
+async def lines(channel: Channel, path: str, body: Mapping[str, Any], limits: RetryLimits) -> AsyncGenerator[Any, None]:
     """JSON objects that a server sends one a line. Raises ModelError, also for an error that comes in a line."""
-    opened = channel.open(path, Patience(limits), body=orjson.dumps(body), model=body.get("model"), streams=True)
+    opened = channel.open(path, RetryPolicy(limits), body=orjson.dumps(body), model=body.get("model"), streams=True)
     async with opened as (response, _):
         async for line in response.aiter_lines():
             if not line.strip():

@@ -15,12 +15,12 @@ from kelpie.core.errors import InvalidInput, ModelError, ModelFault
 from kelpie.llm.catalog import known_models
 from kelpie.llm.local.listings import find
 from kelpie.llm.local.ollama import Ollama
-from kelpie.llm.local.probing import Asker, Found, Progress
+from kelpie.llm.local.probing import Asker, ProbedServer, Progress
 from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.provider import errors as provider_errors
 from kelpie.llm.provider.errors import Endpoint
-from kelpie.llm.provider.interface import EmbeddingInfo, Event, Hidden, ModelInfo, Request
-from kelpie.llm.provider.retry import Limits, Patience
+from kelpie.llm.provider.interface import EmbeddingInfo, Event, HiddenModel, ModelInfo, Request
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy
 from kelpie.llm.wire.http_channel import Channel
 from kelpie.world.world import World
 
@@ -37,7 +37,7 @@ class LocalServer:
     """The provider at one address. `expected` is the kind that the setting names."""
 
     def __init__(
-        self, world: World, endpoint: Endpoint, expected: str, limits: Limits, *, pull_missing: bool = False
+        self, world: World, endpoint: Endpoint, expected: str, limits: RetryLimits, *, pull_missing: bool = False
     ) -> None:
         self.name = endpoint.provider
         self.pull_missing = pull_missing
@@ -48,7 +48,7 @@ class LocalServer:
         self._channel = Channel(world, self._endpoint)
         self._ollama = Ollama(world, self._channel, limits)
         self._chat = OpenAIChat(world, replace(endpoint, base_url=f"{root}/v1"), limits)
-        self._found: Found | None = None
+        self._found: ProbedServer | None = None
         self._finding = asyncio.Lock()
 
     @property
@@ -57,7 +57,7 @@ class LocalServer:
         return self._found.server if self._found else None
 
     @property
-    def hidden(self) -> Sequence[Hidden]:
+    def hidden(self) -> Sequence[HiddenModel]:
         """Models that are there but not offered, and why."""
         return self._found.hidden if self._found else ()
 
@@ -139,18 +139,18 @@ class LocalServer:
         server = self.server or self._expected
         return f"kelpie models pull {self.name}/{name}" if server in ("ollama", "localai") else None
 
-    def _ask(self, request: Request, found: Found) -> AsyncGenerator[Event, None]:
+    def _ask(self, request: Request, found: ProbedServer) -> AsyncGenerator[Event, None]:
         if found.server == "ollama":
             return self._ollama.stream(request, found)
         return self._chat.stream(request)
 
-    async def _known(self) -> Found:
+    async def _known(self) -> ProbedServer:
         if self._found is None:
             await self.models()
         assert self._found is not None
         return self._found
 
-    def _missing(self, name: str, error: ModelError, found: Found) -> ModelError:
+    def _missing(self, name: str, error: ModelError, found: ProbedServer) -> ModelError:
         command = self.command(name)
         if command is None:
             return error
@@ -168,7 +168,7 @@ class LocalServer:
         job = (await self._localai("models/apply", {"id": name})).get("uuid")
         if not isinstance(job, str):
             raise provider_errors.unreadable(self._endpoint, "it names no job", "")
-        patience = Patience(replace(self._limits, total_s=self._limits.pull_s))
+        patience = RetryPolicy(replace(self._limits, total_s=self._limits.pull_s))
         while patience.left_s() > 0:
             state = await self._localai(f"models/jobs/{quote(job, safe='')}")
             if problem := state.get("error"):

@@ -14,7 +14,7 @@ from kelpie.llm.openai.chat import ChatCall, OpenAIChat
 from kelpie.llm.provider import errors as provider_errors
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import EmbeddingInfo, ModelInfo, Request
-from kelpie.llm.provider.retry import Limits, Patience
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy
 from kelpie.llm.wire.exchange import Call
 from kelpie.llm.wire.http_channel import Channel
 from kelpie.world.world import World
@@ -28,7 +28,7 @@ class Azure(OpenAIChat):
 
     kind = "azure"
 
-    def __init__(self, world: World, endpoint: Endpoint, limits: Limits | None = None) -> None:
+    def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits | None = None) -> None:
         base_url = endpoint.base_url.rstrip("/").removesuffix("/v1").removesuffix("/openai")
         super().__init__(world, replace(endpoint, base_url=base_url, speaks=SPEAKS), limits)
         pairs = [given.partition("=") for given in endpoint.models]
@@ -60,7 +60,7 @@ class Azure(OpenAIChat):
             path = f"openai/deployments/{quote(named, safe='')}/chat/completions?api-version={quote(version)}"
         return ChatCall(replace(request, model=self._models.get(named, named)), path, named)
 
-    async def _list(self, patience: Patience) -> AsyncGenerator[ModelInfo, None]:
+    async def _list(self, patience: RetryPolicy) -> AsyncGenerator[ModelInfo, None]:
         path = f"openai/deployments?api-version={LISTING_VERSION}"
         async with self._channel.open(path, patience) as (response, _):
             data = await self._channel.read_json(response)

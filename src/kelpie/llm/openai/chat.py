@@ -13,8 +13,8 @@ from kelpie.llm.openai.chat_reply import Assembly
 from kelpie.llm.openai.chat_request import encode_request
 from kelpie.llm.provider import errors as provider_errors
 from kelpie.llm.provider.errors import Endpoint
-from kelpie.llm.provider.interface import EmbeddingInfo, Event, Hidden, ModelInfo, Request
-from kelpie.llm.provider.retry import Limits, Patience, retried
+from kelpie.llm.provider.interface import EmbeddingInfo, Event, HiddenModel, ModelInfo, Request
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 from kelpie.llm.wire.call_ids import made_call_id
 from kelpie.llm.wire.exchange import Call, Exchange
 from kelpie.llm.wire.http_channel import Channel
@@ -45,11 +45,11 @@ class OpenAIChat:
 
     kind = "openai"
 
-    def __init__(self, world: World, endpoint: Endpoint, limits: Limits | None = None) -> None:
+    def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits | None = None) -> None:
         self.name = endpoint.provider
-        self.hidden: list[Hidden] = []  # as of the last listing
+        self.hidden: list[HiddenModel] = []  # as of the last listing
         self._endpoint = endpoint
-        self._limits = limits or Limits()
+        self._limits = limits or RetryLimits()
         self._world = world
         self._channel = self._connect()
         self._exchange = Exchange(world, self._channel, self._limits)
@@ -94,7 +94,7 @@ class OpenAIChat:
     def _call(self, request: Request) -> Call:
         return ChatCall(request, "chat/completions")
 
-    async def _list(self, patience: Patience) -> AsyncGenerator[ModelInfo, None]:
+    async def _list(self, patience: RetryPolicy) -> AsyncGenerator[ModelInfo, None]:
         async with self._channel.open("models", patience) as (response, _):
             data = await self._channel.read_json(response)
         entries = data.get("data")
@@ -108,7 +108,7 @@ class OpenAIChat:
             if self._offers(name):
                 yield self._info(name, entry)
             else:
-                self.hidden.append(Hidden(name, "its name says that it does not chat, or not by this protocol"))
+                self.hidden.append(HiddenModel(name, "its name says that it does not chat, or not by this protocol"))
 
     def describe(self, name: str) -> ModelInfo:
         return self._info(name, {})

@@ -14,7 +14,7 @@ import orjson
 
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.provider import errors as provider_errors
-from kelpie.llm.provider.retry import Limits, Patience, retried
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 from kelpie.llm.wire.http_channel import Channel
 from kelpie.world.world import World
 
@@ -28,12 +28,12 @@ _REFUSED = (ModelFault.bad_request, ModelFault.context_overflow)
 
 
 async def embed(
-    world: World, channel: Channel, limits: Limits, model: str, dimensions: int, texts: Sequence[str]
+    world: World, channel: Channel, limits: RetryLimits, model: str, dimensions: int, texts: Sequence[str]
 ) -> list[bytes]:
     """One vector per text, as little-endian 32-bit floats. Raises ModelError."""
 
     async def ask(asked: Sequence[str]) -> list[bytes]:
-        async def attempt(patience: Patience) -> AsyncGenerator[bytes, None]:
+        async def attempt(patience: RetryPolicy) -> AsyncGenerator[bytes, None]:
             for vector in await _ask(channel, patience, model, dimensions, asked):
                 yield vector
 
@@ -58,7 +58,9 @@ async def _fitted(ask: Callable[[Sequence[str]], Awaitable[list[bytes]]], texts:
     return await _fitted(ask, (texts[0][: len(texts[0]) // SHORTENED],))
 
 
-async def _ask(channel: Channel, patience: Patience, model: str, dimensions: int, texts: Sequence[str]) -> list[bytes]:
+async def _ask(
+    channel: Channel, patience: RetryPolicy, model: str, dimensions: int, texts: Sequence[str]
+) -> list[bytes]:
     body = orjson.dumps({"model": model, "input": list(texts), "encoding_format": "base64"})
     async with channel.open("embeddings", patience, body=body, model=model) as (response, _):
         data = await channel.read_json(response)

@@ -16,7 +16,7 @@ from kelpie.llm.openai.responses_reply import Assembly
 from kelpie.llm.openai.responses_request import encode_request, forget_thoughts
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import ModelInfo, Request
-from kelpie.llm.provider.retry import Limits
+from kelpie.llm.provider.retry import RetryLimits
 from kelpie.llm.wire.call_ids import made_call_id
 from kelpie.llm.wire.exchange import Call
 from kelpie.world.world import World
@@ -61,7 +61,7 @@ class ResponsesCall:
 class OpenAI(OpenAIChat):
     """A provider that speaks both protocols."""
 
-    def __init__(self, world: World, endpoint: Endpoint, limits: Limits | None = None) -> None:
+    def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits | None = None) -> None:
         super().__init__(world, endpoint, limits)
         own = urlsplit(endpoint.base_url).hostname == OWN_HOST
         self._responses = own if endpoint.responses is None else endpoint.responses

@@ -73,7 +73,7 @@ class ToolCallDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchanged:
+class ExchangeRecord:
     """What went over the wire: the body sent, and the body that came back if it came in one piece."""
 
     sent: bytes
@@ -87,7 +87,7 @@ class Reply:
     finish_reason: str  # "stop", "tool_calls", "length", "content_filter"
     usage: Usage
     answered_by: str | None = None  # the handle of the model that stood in for the one asked for
-    exchanged: Exchanged | None = field(default=None, compare=False, repr=False)  # None: no wire was used
+    exchanged: ExchangeRecord | None = field(default=None, compare=False, repr=False)  # None: no wire was used
 
 
 Event = TextDelta | ReasoningDelta | ToolCallDelta | Reply
@@ -125,7 +125,7 @@ class EmbeddingInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenModel:
     """A model that is there but not offered. A provider that knows of some has them as `hidden`."""
 
     name: str
@@ -158,7 +158,7 @@ class Provider(Protocol):
 
 
 @runtime_checkable
-class Embeds(Protocol):
+class EmbeddingProvider(Protocol):
     """A provider that has embedding models."""
 
     async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:

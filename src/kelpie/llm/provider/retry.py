@@ -27,7 +27,7 @@ _log = logs.get("llm")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RetryLimits:
     """Bounds on one call. `total_s` covers all attempts and the pauses between them.
 
     The waits for the first and for further bytes are long because a reasoning model may think in silence.
@@ -44,19 +44,19 @@ class Limits:
     listing_s: float = 20.0  # for finding out what a provider offers
     pull_s: float = 12 * 3600.0  # for fetching a model onto a local server: it is gigabytes
 
-    def for_listing(self, attempts: int) -> "Limits":
+    def for_listing(self, attempts: int) -> "RetryLimits":
         return replace(self, attempts=attempts, total_s=self.listing_s)
 
-    def for_embedding(self, total_s: float) -> "Limits":
+    def for_embedding(self, total_s: float) -> "RetryLimits":
         return replace(self, total_s=min(self.total_s, total_s))
 
 
-class Patience:
+class RetryPolicy:
     """What is left of the time for one call. Made when the call begins; must be made inside the running loop."""
 
     __slots__ = ("_end", "_loop", "limits")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RetryLimits) -> None:
         self.limits = limits
         self._loop = asyncio.get_running_loop()
         self._end = self._loop.time() + limits.total_s
@@ -81,10 +81,10 @@ class Patience:
 
 
 async def retried(
-    attempt: Callable[[Patience], AsyncGenerator[T, None]], limits: Limits, random: Random
+    attempt: Callable[[RetryPolicy], AsyncGenerator[T, None]], limits: RetryLimits, random: Random
 ) -> AsyncGenerator[T, None]:
     """Everything one attempt yields, asking again after failures that may pass. Raises the last ModelError."""
-    patience = Patience(limits)
+    patience = RetryPolicy(limits)
     for number in range(1, limits.attempts + 1):
         told = False
         try:
@@ -109,7 +109,7 @@ async def retried(
         await asyncio.sleep(pause_s)
 
 
-def pause_before(number: int, error: ModelError, limits: Limits, random: Random) -> float:
+def pause_before(number: int, error: ModelError, limits: RetryLimits, random: Random) -> float:
     """Seconds to wait after the failed attempt `number`: doubling with jitter, never less than the provider asked."""
     backoff_s = min(limits.backoff_s * 2 ** (number - 1), limits.backoff_s_max)
     pause_s = backoff_s * random.uniform(0.5, 1.0)

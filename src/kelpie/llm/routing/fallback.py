@@ -47,7 +47,7 @@ class Speaker(Protocol):
         ...
 
 
-class Chain:
+class FallbackChain:
     """A model, and those that stand in for it. `find` gives the provider of a handle; it raises CallerError.
 
     `fit` takes out of a request what a model cannot be asked. Every reply carries what it cost, by the price of the

@@ -17,13 +17,13 @@ from kelpie.core.settings.settings import Settings
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.llm.catalog import known_models
 from kelpie.llm.catalog.price_list import Prices
-from kelpie.llm.limits.limited_provider import PRICES_VARIABLE, Bounded
+from kelpie.llm.limits.limited_provider import PRICES_VARIABLE, LimitedProvider
 from kelpie.llm.local.probing import Progress
 from kelpie.llm.local.server import LocalServer
 from kelpie.llm.provider.interface import (
     EmbeddingInfo,
-    Embeds,
-    Hidden,
+    EmbeddingProvider,
+    HiddenModel,
     ModelInfo,
     Prepared,
     Provider,
@@ -32,7 +32,7 @@ from kelpie.llm.provider.interface import (
     Wired,
 )
 from kelpie.llm.routing import response_forms
-from kelpie.llm.routing.fallback import Chain, Speaker
+from kelpie.llm.routing.fallback import FallbackChain, Speaker
 from kelpie.llm.routing.model_listing import Listing
 from kelpie.llm.routing.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
 from kelpie.llm.wire.image_visibility import in_sight
@@ -48,13 +48,13 @@ _log = logs.get("llm")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProviderReport:
     """One provider as it is now: what it offers, what it keeps back and why, or why it cannot be asked at all."""
 
     provider: str
     server: str | None  # the kind of local server that answered
     models: tuple[ModelInfo, ...] = ()
-    hidden: tuple[Hidden, ...] = ()
+    hidden: tuple[HiddenModel, ...] = ()
     error: ModelError | None = None
 
 
@@ -71,7 +71,7 @@ class Models:
         }
         self._fallbacks = fallbacks(settings, tuple(self._listings))
 
-    async def report(self) -> list[Report]:
+    async def report(self) -> list[ProviderReport]:
         """Every provider with its models, shown and hidden, or its error."""
         return list(await asyncio.gather(*(_report(listing) for listing in self._listings.values())))
 
@@ -141,8 +141,8 @@ class Models:
         """
         info = await self.resolve_embedding(handle)
         provider = self._find(handle)[0]
-        inner = provider.inner if isinstance(provider, Bounded) else provider
-        if not isinstance(inner, Embeds):
+        inner = provider.inner if isinstance(provider, LimitedProvider) else provider
+        if not isinstance(inner, EmbeddingProvider):
             raise InvalidInput("embedding", f"the provider of '{handle[:80]}' has no way to embed texts")
         return await inner.embed(info, texts, patient=patient)
 
@@ -151,12 +151,12 @@ class Models:
 
         Raises InvalidInput or NotFound.
         """
-        return Chain(self._find, handle, self._fallbacks, self._fit, self.prices.charged), self._find(handle)[1]
+        return FallbackChain(self._find, handle, self._fallbacks, self._fit, self.prices.charged), self._find(handle)[1]
 
     async def payload(self, handle: str, request: Request) -> bytes:
         """What the model's provider would be sent. Raises InvalidInput, NotFound or ModelError."""
         provider, _ = self._find(handle)
-        inner = provider.inner if isinstance(provider, Bounded) else provider
+        inner = provider.inner if isinstance(provider, LimitedProvider) else provider
         if not isinstance(inner, Wired):
             raise InvalidInput("model", f"'{handle[:80]}' answers inside this server, so nothing is sent for it")
         return await inner.payload(self._fit(handle, request))
@@ -223,9 +223,9 @@ class Models:
         for listing in self._listings.values():
             await listing.provider.close()
 
-    def _bounded(self) -> Sequence[Bounded]:
+    def _bounded(self) -> Sequence[LimitedProvider]:
         providers = (listing.provider for listing in self._listings.values())
-        return [provider for provider in providers if isinstance(provider, Bounded)]
+        return [provider for provider in providers if isinstance(provider, LimitedProvider)]
 
     def _fit(self, handle: str, request: Request) -> Request:
         """The request as this model can be asked it: the images that it may be shown, the form that it can keep."""
@@ -253,8 +253,8 @@ class Models:
         return local, name
 
 
-async def _report(listing: Listing) -> Report:
-    provider = listing.provider.inner if isinstance(listing.provider, Bounded) else listing.provider
+async def _report(listing: Listing) -> ProviderReport:
+    provider = listing.provider.inner if isinstance(listing.provider, LimitedProvider) else listing.provider
     server: str | None = None
     try:
         models: Sequence[ModelInfo] = await listing.models()
@@ -263,12 +263,12 @@ async def _report(listing: Listing) -> Report:
         models, error = (), failure
     if isinstance(provider, LocalServer):
         server = provider.server
-    hidden: Sequence[Hidden] = getattr(provider, "hidden", ())
-    return Report(provider.name, server, tuple(models), tuple(hidden), error)
+    hidden: Sequence[HiddenModel] = getattr(provider, "hidden", ())
+    return ProviderReport(provider.name, server, tuple(models), tuple(hidden), error)
 
 
 def _local(provider: Provider) -> LocalServer | None:
-    inner = provider.inner if isinstance(provider, Bounded) else provider
+    inner = provider.inner if isinstance(provider, LimitedProvider) else provider
     return inner if isinstance(inner, LocalServer) else None
 
 

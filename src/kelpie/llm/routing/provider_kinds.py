@@ -9,10 +9,10 @@ from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.openai.responses import OpenAI
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import Provider
-from kelpie.llm.provider.retry import Limits
+from kelpie.llm.provider.retry import RetryLimits
 from kelpie.world.world import World
 
-Maker = Callable[[World, Endpoint, Limits | None], Provider]
+Maker = Callable[[World, Endpoint, RetryLimits | None], Provider]
 
 KINDS: Mapping[str, Maker] = {
     "anthropic": Anthropic,
@@ -22,7 +22,7 @@ KINDS: Mapping[str, Maker] = {
 }
 
 
-def make(kind: str, world: World, endpoint: Endpoint, limits: Limits | None = None) -> Provider:
+def make(kind: str, world: World, endpoint: Endpoint, limits: RetryLimits | None = None) -> Provider:
     """The provider of this kind at this endpoint. Raises ConfigurationError for a kind that does not exist."""
     maker = KINDS.get(kind)
     if maker is None:

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.models.provider_limits import Bounds, parse_handles, parse_limits
+from kelpie.core.models.provider_limits import ProviderLimits, parse_handles, parse_limits
 from kelpie.core.settings.settings import Settings
 from kelpie.llm.catalog.price_list import Prices
 from kelpie.llm.demo.provider import DemoProvider
-from kelpie.llm.limits.limited_provider import LIMITS_VARIABLE, Bounded
+from kelpie.llm.limits.limited_provider import LIMITS_VARIABLE, LimitedProvider
 from kelpie.llm.limits.limiter import Limiter
 from kelpie.llm.local.server import LocalServer
 from kelpie.llm.openai.chat import OpenAIChat
 from kelpie.llm.provider.errors import Endpoint
 from kelpie.llm.provider.interface import EmbeddingInfo, Provider
-from kelpie.llm.provider.retry import Limits
+from kelpie.llm.provider.retry import RetryLimits
 from kelpie.llm.routing import provider_kinds
 from kelpie.world.world import World
 
@@ -57,10 +57,10 @@ LOCAL_OFFERS = (
 ALL_OFFERS = (*OFFERS, *LOCAL_OFFERS)
 
 
-class Hosted(OpenAIChat):
+class HostedProvider(OpenAIChat):
     """A hosting service that speaks OpenAI's protocol under its own name."""
 
-    def __init__(self, world: World, endpoint: Endpoint, limits: Limits) -> None:
+    def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits) -> None:
         super().__init__(world, endpoint, limits)
         self.kind = endpoint.provider
 
@@ -127,19 +127,19 @@ def _endpoint(offer: Offer, settings: Settings) -> Endpoint | None:
     return replace(made, responses=_RESPONSES[settings.openai_responses]) if offer.name == "openai" else made
 
 
-def _maker(world: World, offer: Offer, endpoint: Endpoint, settings: Settings) -> Callable[[Limits], Provider]:
+def _maker(world: World, offer: Offer, endpoint: Endpoint, settings: Settings) -> Callable[[RetryLimits], Provider]:
     if offer in LOCAL_OFFERS:
         pull = settings.pull_missing_models
         return lambda limits: LocalServer(world, endpoint, offer.kind, limits, pull_missing=pull)
     if offer.kind == "hosted":
-        return lambda limits: Hosted(world, endpoint, limits)
+        return lambda limits: HostedProvider(world, endpoint, limits)
     return lambda limits: provider_kinds.make(offer.kind, world, endpoint, limits)
 
 
 def _within(
-    make: Callable[[Limits], Provider],
+    make: Callable[[RetryLimits], Provider],
     name: str,
-    bounds: Bounds | None,
+    bounds: ProviderLimits | None,
     prices: Prices,
     settings: Settings,
     random: Random,
@@ -148,11 +148,11 @@ def _within(
     if bounds is None:
         return make(limits)
     limiter = Limiter(name, bounds, settings.provider_wait_s)
-    return Bounded(make(replace(limits, attempts=1)), limiter, limits, prices, random)
+    return LimitedProvider(make(replace(limits, attempts=1)), limiter, limits, prices, random)
 
 
-def _limits(settings: Settings) -> Limits:
-    return Limits(
+def _limits(settings: Settings) -> RetryLimits:
+    return RetryLimits(
         attempts=settings.model_attempts,
         total_s=settings.model_timeout_s,
         first_byte_s=settings.model_first_byte_s,
@@ -165,7 +165,7 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def _bounds(settings: Settings) -> dict[str, Bounds]:
+def _bounds(settings: Settings) -> dict[str, ProviderLimits]:
     bounds = parse_limits(LIMITS_VARIABLE, settings.provider_limits)
     known = {offer.name for offer in ALL_OFFERS}
     for name in bounds:

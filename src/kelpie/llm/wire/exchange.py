@@ -15,8 +15,16 @@ import orjson
 
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.provider import errors as provider_errors
-from kelpie.llm.provider.interface import Event, Exchanged, ReasoningDelta, Reply, Request, TextDelta, ToolCallDelta
-from kelpie.llm.provider.retry import Limits, Patience, retried
+from kelpie.llm.provider.interface import (
+    Event,
+    ExchangeRecord,
+    ReasoningDelta,
+    Reply,
+    Request,
+    TextDelta,
+    ToolCallDelta,
+)
+from kelpie.llm.provider.retry import RetryLimits, RetryPolicy, retried
 from kelpie.llm.wire.http_channel import Channel, PatientStream
 from kelpie.llm.wire.sse_reader import EventReader, ServerEvent
 from kelpie.observe import logs
@@ -86,7 +94,7 @@ class Call(Protocol):
 class Exchange:
     """Asks one provider."""
 
-    def __init__(self, world: World, channel: Channel, limits: Limits) -> None:
+    def __init__(self, world: World, channel: Channel, limits: RetryLimits) -> None:
         self._world = world
         self._channel = channel
         self._endpoint = channel.endpoint
@@ -99,7 +107,7 @@ class Exchange:
             async for event in events:
                 yield event
 
-    async def _attempt(self, request: Request, call: Call, patience: Patience) -> AsyncGenerator[Event, None]:
+    async def _attempt(self, request: Request, call: Call, patience: RetryPolicy) -> AsyncGenerator[Event, None]:
         for mends in range(MENDS_MAX + 1):
             told = False
             try:
@@ -114,7 +122,7 @@ class Exchange:
                     raise
                 _log.warning("the provider refused a part of the request, asking without it", error=error.detail)
 
-    async def _ask(self, request: Request, call: Call, patience: Patience) -> AsyncGenerator[Event, None]:
+    async def _ask(self, request: Request, call: Call, patience: RetryPolicy) -> AsyncGenerator[Event, None]:
         assembly, body = call.assembly(), call.body()
         received: bytes | None = None
         opened = self._channel.open(call.path, patience, body=body, model=request.model, streams=request.deltas)
@@ -131,7 +139,7 @@ class Exchange:
             reply = assembly.reply()
         except Unreadable as error:
             raise provider_errors.unreadable(self._endpoint, str(error), "") from None
-        yield replace(reply, exchanged=Exchanged(body, received))
+        yield replace(reply, exchanged=ExchangeRecord(body, received))
 
     async def _whole(self, request: Request, response: httpx.Response, assembly: Assembly) -> list[Delta]:
         """Reads a reply in one piece; a server may send one although a stream was asked for."""

@@ -14,7 +14,7 @@ from kelpie import __version__
 from kelpie.core.errors import ModelError, ModelFault
 from kelpie.llm.provider import errors as provider_errors
 from kelpie.llm.provider.errors import Endpoint
-from kelpie.llm.provider.retry import Patience, retry_after_s
+from kelpie.llm.provider.retry import RetryPolicy, retry_after_s
 from kelpie.world.world import World
 
 ANSWER_BYTES_MAX = 32 * 1024 * 1024
@@ -24,7 +24,7 @@ ERROR_BYTES_MAX = 64 * 1024
 class PatientStream(httpx.AsyncByteStream):
     """A response body that is given up when it pauses too long or grows too large."""
 
-    def __init__(self, inner: httpx.AsyncByteStream, patience: Patience, pause_s_max: float, whom: str) -> None:
+    def __init__(self, inner: httpx.AsyncByteStream, patience: RetryPolicy, pause_s_max: float, whom: str) -> None:
         self.pause_s_max = pause_s_max  # may be changed while reading
         self._inner = inner
         self._patience = patience
@@ -66,7 +66,7 @@ class Channel:
     async def open(
         self,
         path: str,
-        patience: Patience,
+        patience: RetryPolicy,
         *,
         body: bytes | None = None,
         model: str | None = None,
@@ -138,7 +138,12 @@ class Channel:
         if body is not None:
             headers["content-type"] = "application/json"
         headers.update(self._headers)
-        timeout = {"connect": connect_s, "read": None, "write": None, "pool": None}  # those are bounded by `Patience`
+        timeout = {
+            "connect": connect_s,
+            "read": None,
+            "write": None,
+            "pool": None,
+        }  # those are bounded by `RetryPolicy`
         return httpx.Request(method, url, headers=headers, content=body, extensions={"timeout": timeout})
 
     async def _refusal(self, response: httpx.Response, model: str | None) -> ModelError:

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Executable, Select, bindparam, select, text
 
 from kelpie.observe import logs
-from kelpie.search.cache import Held
+from kelpie.search.cache import SizedCache
 from kelpie.search.item_lookup import inside
 from kelpie.search.tables import search_segments
 from kelpie.search.text import segments
-from kelpie.search.text.postings import Chosen, Holding, holding
+from kelpie.search.text.postings import Chosen, PostingList, holding
 from kelpie.search.text.segment_queue import BITS_MAX
 from kelpie.search.text.segments import Members
-from kelpie.search.text.unsealed_items import HeldLoose
+from kelpie.search.text.unsealed_items import CachedUnsealedItems
 
 ENOUGH, SCORED_MAX = 500, 5_000  # items that the rarer words of a query bring: at least, and then not more than
 K1, B = 1.2, 0.75
@@ -44,11 +44,11 @@ class Part:
     """Some items, and which of them hold which of the words asked for."""
 
     members: Members
-    held: Mapping[int, Holding]  # without the words that nobody holds
+    held: Mapping[int, PostingList]  # without the words that nobody holds
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredItems:
     """Items in no order: the number, the checksum and the score of each, and whether it holds every word."""
 
     numbers: NDArray[np.int64]
@@ -87,7 +87,7 @@ def parts(tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any], 
     return found
 
 
-def _part(members: Members, held: Mapping[int, Holding]) -> Part:
+def _part(members: Members, held: Mapping[int, PostingList]) -> Part:
     return Part(members, {word: each for word, each in held.items() if each.size})
 
 
@@ -114,8 +114,8 @@ _UNKNOWN = select(_S.id, _S.members, _S.checksum).where(_S.id.in_(bindparam("ids
 
 
 # A segment never changes, so what is held of one is always true.
-_MEMBERS: Held[tuple[int, int, int], Members] = Held(HELD_BYTES_MAX)
-_LOOSE = HeldLoose()
+_MEMBERS: SizedCache[tuple[int, int, int], Members] = SizedCache(HELD_BYTES_MAX)
+_LOOSE = CachedUnsealedItems()
 
 
 def _members(tx: Connection, rows: Sequence[Any]) -> dict[int, Members]:
@@ -164,10 +164,10 @@ def _is_whole(stored: bytes, checksum: int, number: int) -> bool:
 # --- scored ---------------------------------------------------------------------------------------------------------
 
 
-_NOTHING = Scored(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32), np.empty(0, np.bool_))
+_NOTHING = ScoredItems(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0, np.float32), np.empty(0, np.bool_))
 
 
-def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool) -> Scored:
+def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool) -> ScoredItems:
     """All that hold a word. With `cut`, words that are in very many items bring none by themselves, and only add to
     the score of those that hold a rarer one."""
     if not found:
@@ -181,7 +181,7 @@ def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool)
     if not pieces:
         return replace(_NOTHING, is_cut=len(bringing) < len(words))
     numbers, checksums, scores, hits = (np.concatenate(each) for each in zip(*pieces, strict=True))
-    return Scored(numbers, checksums, scores, hits == len(words), len(bringing) < len(words))
+    return ScoredItems(numbers, checksums, scores, hits == len(words), len(bringing) < len(words))
 
 
 def _rarer(holding: Mapping[int, int], most: int) -> set[int]:

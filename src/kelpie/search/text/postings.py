@@ -42,7 +42,7 @@ class Chosen:
         return (~self.places & 7).astype(np.uint8)
 
 
-class Holding(Protocol):
+class PostingList(Protocol):
     """Who holds a word, and how often."""
 
     @property
@@ -60,7 +60,7 @@ class Holding(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldByFew:
+class SparsePostings:
     """The places of those that hold a word, in order."""
 
     places: Places
@@ -80,13 +80,13 @@ class HeldByFew:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldByMany:
+class DensePostings:
     """A bit for each item of the segment, and those that hold the word more than once."""
 
     size: int
     items: int
     bits: Counts
-    often: HeldByFew
+    often: SparsePostings
 
     def listed(self) -> tuple[NDArray[np.intp], Counts]:
         """The places of those that hold it, in order, and how often each does."""
@@ -105,7 +105,7 @@ class HeldByMany:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldByAny:
+class UnionPostings:
     """How often each item holds a word."""
 
     counts: Counts
@@ -126,10 +126,10 @@ class HeldByAny:
         return self.counts.take(chosen.places)
 
 
-NOBODY = HeldByFew(_NO_PLACES, _NO_COUNTS)
+NOBODY = SparsePostings(_NO_PLACES, _NO_COUNTS)
 
 
-def holding(stored: bytes, size: int, word: int) -> Holding:
+def holding(stored: bytes, size: int, word: int) -> PostingList:
     """Which items hold a word, by the row that it is in of a segment of so many items."""
     few, many = HEAD.unpack_from(stored)
     index = np.frombuffer(stored, "<u4", 2 * few, HEAD.size)
@@ -147,16 +147,16 @@ def holding(stored: bytes, size: int, word: int) -> Holding:
     return NOBODY
 
 
-def of_many(stored: bytes, size: int, held: int, start: int, more: int) -> HeldByMany | HeldByAny:
+def of_many(stored: bytes, size: int, held: int, start: int, more: int) -> DensePostings | UnionPostings:
     """Of a word that many items of a segment of so many hold, by its head in the row."""
     if more == MOST:
-        return HeldByAny(np.frombuffer(stored, np.uint8, size, start))
+        return UnionPostings(np.frombuffer(stored, np.uint8, size, start))
     places_at = start + -(-size // 8)
     bits = np.frombuffer(stored, np.uint8, places_at - start, start)
     often = _few(stored, more, places_at, places_at + 2 * more) if more else NOBODY
-    return HeldByMany(held, size, bits, often)
+    return DensePostings(held, size, bits, often)
 
 
-def _few(stored: bytes, count: int, places_at: int, counts_at: int) -> HeldByFew:
+def _few(stored: bytes, count: int, places_at: int, counts_at: int) -> SparsePostings:
     places = np.frombuffer(stored, "<u2", count, places_at)
-    return HeldByFew(places, np.frombuffer(stored, np.uint8, count, counts_at))
+    return SparsePostings(places, np.frombuffer(stored, np.uint8, count, counts_at))

@@ -95,7 +95,7 @@ def _put(
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedSegments:
     """What some segments of a scope are to be replaced by; by nothing, when none of their items is left."""
 
     kind: str
@@ -122,7 +122,7 @@ _POSTINGS = (
 _GONE = select(func.count(), func.sum(_S.gone)).where(_S.id.in_(bindparam("ids", expanding=True)))
 
 
-def merge(tx: Connection, kind: str, scope: str) -> Merged | None:
+def merge(tx: Connection, kind: str, scope: str) -> MergedSegments | None:
     """What is to be merged next in a scope, as it will be; None when all is in order. It changes nothing.
 
     Segments that are damaged are left as they are: what they still hold is found.
@@ -142,10 +142,12 @@ def merge(tx: Connection, kind: str, scope: str) -> Merged | None:
         count = 1 << (bits - sliced)
         postings = segments.joined([part for part in parts if part], moved)
         laid += segments.rows(postings, members.numbers.size, bits, number * count, count)
-    return Merged(kind, scope, tuple(row.id for row in chosen), sum(row.gone for row in chosen), members, bits, laid)
+    return MergedSegments(
+        kind, scope, tuple(row.id for row in chosen), sum(row.gone for row in chosen), members, bits, laid
+    )
 
 
-def replace(tx: Connection, merged: Merged) -> None:
+def replace(tx: Connection, merged: MergedSegments) -> None:
     """Puts a merged segment in the place of those it was made of, if they are all there still."""
     count, gone = tx.execute(_GONE, {"ids": list(merged.replaced)}).one()
     if count < len(merged.replaced):

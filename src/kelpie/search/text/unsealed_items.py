@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Executable, Select, bindparam, func, select, true
 
 from kelpie.observe import logs
-from kelpie.search.cache import Held
+from kelpie.search.cache import SizedCache
 from kelpie.search.item_lookup import inside
 from kelpie.search.tables import search_items
-from kelpie.search.text.postings import NOBODY, OFTEN, HeldByAny, HeldByFew, Holding
+from kelpie.search.text.postings import NOBODY, OFTEN, PostingList, SparsePostings, UnionPostings
 from kelpie.search.text.segments import Members, Words
 
 HELD_BYTES_MAX = 32 * 1024 * 1024
@@ -44,7 +44,7 @@ class Sum(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Loose:
+class UnsealedItems:
     """Items, and all their words one after the other, in the order of the items."""
 
     sum: Sum
@@ -56,7 +56,7 @@ class Loose:
     def bytes(self) -> int:
         return self.members.bytes + self.words.nbytes
 
-    def holding(self, words: Sequence[int]) -> dict[int, Holding]:
+    def holding(self, words: Sequence[int]) -> dict[int, PostingList]:
         """Which of them hold which of these words, and how often."""
         items = self.members.numbers.size
         owners = np.repeat(np.arange(items, dtype=np.int32), self.members.lengths)
@@ -68,23 +68,23 @@ class Loose:
         holders = owners[same - which * self.words.size]
         counts = np.bincount(which * items + holders, minlength=asked.size * items)
         table = np.minimum(counts, OFTEN).astype(np.uint8).reshape(asked.size, items)
-        return {word: HeldByAny(each) for word, each in zip(words, table, strict=True)}
+        return {word: UnionPostings(each) for word, each in zip(words, table, strict=True)}
 
 
-def _held(holders: NDArray[np.int32]) -> Holding:
+def _held(holders: NDArray[np.int32]) -> PostingList:
     """By the places of those that hold a word, in order, each as often as it does."""
     if not holders.size:
         return NOBODY
     starts = np.flatnonzero(np.diff(holders, prepend=-1))
     counts = np.diff(starts, append=holders.size)
-    return HeldByFew(holders[starts], np.minimum(counts, OFTEN).astype(np.uint8))
+    return SparsePostings(holders[starts], np.minimum(counts, OFTEN).astype(np.uint8))
 
 
-def joined(parts: Sequence[Loose]) -> Loose:
+def joined(parts: Sequence[UnsealedItems]) -> UnsealedItems:
     """The items of several as one."""
     if len(parts) == 1:
         return parts[0]
-    return Loose(
+    return UnsealedItems(
         reduce(Sum.plus, (part.sum for part in parts)),
         Members(
             np.concatenate([part.members.numbers for part in parts]),
@@ -96,7 +96,7 @@ def joined(parts: Sequence[Loose]) -> Loose:
     )
 
 
-def decoded(rows: Sequence[tuple[int, bytes, int]]) -> Loose:
+def decoded(rows: Sequence[tuple[int, bytes, int]]) -> UnsealedItems:
     """Items by their number, the bytes of their words, and the checksum of these; in any order."""
     damaged = [number for number, text, checksum in rows if crc32(text) != checksum]
     for number in damaged:
@@ -106,7 +106,7 @@ def decoded(rows: Sequence[tuple[int, bytes, int]]) -> Loose:
     checksums = np.fromiter((row[2] for row in rows), np.int64, len(rows))
     lengths = np.fromiter(map(len, texts), np.uint32, len(rows)) // 4
     pairs = numbers % _MIXED * checksums % _WITHIN
-    return Loose(
+    return UnsealedItems(
         Sum(len(rows), *(int(each.sum()) for each in (numbers, checksums, pairs))),
         Members(numbers, checksums.astype(np.uint32), lengths),
         np.frombuffer(b"".join(texts), "<u4"),
@@ -137,13 +137,13 @@ _ONE = select(_I.id, _I.words, _I.checksum).where(
 _SINCE = _ONE.where(_I.id > bindparam("after"))
 
 
-class HeldLoose:
+class CachedUnsealedItems:
     """The loose items of the scopes used last."""
 
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
-        self._held: Held[tuple[str, str], Loose] = Held(bytes_max)
+        self._held: SizedCache[tuple[str, str], UnsealedItems] = SizedCache(bytes_max)
 
-    def of(self, tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any]) -> Loose | None:
+    def of(self, tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any]) -> UnsealedItems | None:
         """What is loose in `the_scope`, or in the scopes that a statement gives."""
         kind, scope = bound["the_kind"], bound.get("the_scope")
         if scope is not None and self._held.get((kind, scope)) is None:
@@ -155,7 +155,7 @@ class HeldLoose:
         parts = [each for each in found.values() if each is not None]
         return joined(parts) if parts else None
 
-    def _current(self, tx: Connection, kind: str, scope: str, now: Sum) -> Loose | None:
+    def _current(self, tx: Connection, kind: str, scope: str, now: Sum) -> UnsealedItems | None:
         """What is held of a scope, with what came since; None when that is not all that has changed."""
         held = self._held.get((kind, scope))
         if held is None or held.sum == now:
@@ -166,11 +166,11 @@ class HeldLoose:
             return None
         return self._keep(kind, scope, joined([held, added]))
 
-    def _read(self, tx: Connection, kind: str, scope: str) -> Loose | None:
+    def _read(self, tx: Connection, kind: str, scope: str) -> UnsealedItems | None:
         rows = tx.execute(_ONE, {"the_kind": kind, "the_scope": scope}).all()
         return self._keep(kind, scope, decoded(rows)) if rows else None
 
-    def _read_many(self, tx: Connection, kind: str, scopes: Sequence[str]) -> dict[str, Loose]:
+    def _read_many(self, tx: Connection, kind: str, scopes: Sequence[str]) -> dict[str, UnsealedItems]:
         rows: dict[str, list[tuple[int, bytes, int]]] = {}
         for start in range(0, len(scopes), _CHUNK):
             for scope, *row in tx.execute(
@@ -179,7 +179,7 @@ class HeldLoose:
                 rows.setdefault(scope, []).append((row[0], row[1], row[2]))
         return {scope: self._keep(kind, scope, decoded(some)) for scope, some in rows.items()}
 
-    def _keep(self, kind: str, scope: str, found: Loose) -> Loose:
+    def _keep(self, kind: str, scope: str, found: UnsealedItems) -> UnsealedItems:
         if found.is_whole:
             self._held.put((kind, scope), found)
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kelpie.core.access.credential_scopes import Pass
+from kelpie.core.access.credential_scopes import Authorization
 from kelpie.core.access.hosts import origin_of
 from kelpie.core.errors import Forbidden, InvalidId, InvalidInput, KelpieError
 from kelpie.core.ids import UserId
@@ -27,7 +27,7 @@ _READ = frozenset({b"authorization", b"x-bare-password", b"user_id", b"origin"})
 _log = logs.get("server")
 
 
-class Auth:
+class AuthenticationMiddleware:
     """Puts `pass` and `caller` into the scope, or answers 401, 403 or 429."""
 
     def __init__(self, app: ASGIApp, kelpie: "Kelpie") -> None:
@@ -77,7 +77,7 @@ def address_of(scope: Scope) -> str:
     return client[0] if client else ""
 
 
-def _check_origin(given: Pass, origin: str | None) -> None:
+def _check_origin(given: Authorization, origin: str | None) -> None:
     """A page of another site may not use a token, even if it got hold of it. Programs send no Origin."""
     if given.hostname is not None and origin is not None and origin_of(origin) != origin_of(given.hostname):
         raise Forbidden("This token is for the pages of another site.")

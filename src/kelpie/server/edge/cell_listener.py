@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from kelpie.core.access.callers import Caller
-from kelpie.core.access.credential_scopes import ALL_ACCESS, Pass
+from kelpie.core.access.credential_scopes import ALL_ACCESS, Authorization
 from kelpie.core.access.credential_scopes import Scope as AccessScope
 from kelpie.core.errors import Unauthorized
 from kelpie.observe import logs
@@ -44,10 +44,10 @@ async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
     user, organization = passport.user_id, passport.organization_id
     reached = {passport.agent_id: ALL_ACCESS}
     scopes = frozenset({AccessScope.read, AccessScope.write})
-    scope["pass"] = Pass(user, organization, scopes, reached, expires_at=passport.expires_at)
+    scope["pass"] = Authorization(user, organization, scopes, reached, expires_at=passport.expires_at)
     scope["caller"] = caller = Caller(user, organization, sees_secrets=False, passport=passport)
     if (needed := route_access.reached_by(scope["method"], scope["path"])) is not None:
-        await kelpie.doors(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
+        await kelpie.api(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
 
 
 class CellServer:

@@ -49,7 +49,7 @@ async def _record(kelpie: "Kelpie", scope: Scope, shown: str) -> None:
     seen.add(asked)
     caller = Caller(passport.user_id, passport.organization_id, sees_secrets=False, passport=passport)
     try:
-        await kelpie.doors(caller).permissions.refused(passport, asked)
+        await kelpie.api(caller).permissions.refused(passport, asked)
     except StorageError:
         seen.discard(asked)
         raise

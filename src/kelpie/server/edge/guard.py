@@ -1,9 +1,9 @@
 """What stands between the network and the endpoints, as plain ASGI.
 
-`Trace` gives every request an id and a line in the log, and turns what nobody caught into a 500. `Guard` decides who
-may ask and how much: a web page must not drive a server that trusts its own machine, so the Host must be a name of
-this machine (a rebound DNS name is not) and an Origin must be local, unless the server asks for a credential, which no
-page has by itself; bodies are bounded in size and in time.
+`RequestLog` gives every request an id and a line in the log, and turns an uncaught error into a 500. `RequestGuard`
+decides which requests are accepted: a web page must not drive a server that trusts its own machine, so the Host must be
+a name of this machine (a rebound DNS name is not) and an Origin must be local, unless the server asks for a credential,
+which no page has by itself; bodies are bounded in size and in time.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kelpie.core.access.hosts import LOOPBACK, is_loopback
 from kelpie.observe import logs
 from kelpie.server.http.errors import UNKNOWN
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.world.ids import Ids
 
 BODY_STALL_S = 60.0  # how long a client may pause within a body
@@ -35,7 +35,7 @@ CUT_OFF = (
 _log = logs.get("server")
 
 
-class Trace:
+class RequestLog:
     """Names each request (`X-Request-Id`, taken over or made), logs it, and catches what nobody else did."""
 
     def __init__(self, app: ASGIApp, ids: Ids) -> None:
@@ -67,7 +67,7 @@ class Trace:
             await self._app(scope, receive, send_named)
         except asyncio.CancelledError:
             if not status:  # the server stops before the request was done; a turn it began will go on
-                await Answer({"detail": CUT_OFF}, 503, {"x-should-retry": "false", "Connection": "close"})(
+                await JsonAnswer({"detail": CUT_OFF}, 503, {"x-should-retry": "false", "Connection": "close"})(
                     scope, receive, send_named
                 )
             raise
@@ -75,13 +75,13 @@ class Trace:
             _log.exception("request failed", method=scope["method"], path=scope["path"])
             if status:
                 raise  # too late for an answer; the connection has to go
-            await Answer({"detail": UNKNOWN}, 500)(scope, receive, send_named)
+            await JsonAnswer({"detail": UNKNOWN}, 500)(scope, receive, send_named)
         finally:
             took_ms = round((loop.time() - started) * 1000, 1)
             _log.info("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)
 
 
-class Guard:
+class RequestGuard:
     """Refuses strangers and excess before anything is parsed."""
 
     def __init__(
@@ -109,23 +109,23 @@ class Guard:
         else:
             await self._app(scope, _bounded(receive, self._body_bytes_max, self._stall_s), send)
 
-    def _refusal(self, scope: Scope) -> Answer | None:
+    def _refusal(self, scope: Scope) -> JsonAnswer | None:
         headers = Headers(scope=scope)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADER_BYTES_MAX:
-            return Answer({"detail": _HEADERS_TOO_LARGE}, 431, {"Connection": "close"})
+            return JsonAnswer({"detail": _HEADERS_TOO_LARGE}, 431, {"Connection": "close"})
         if not self._protected and not self._is_ours(host_of(headers.get("host", ""))):
-            return Answer(
+            return JsonAnswer(
                 {"detail": "This server answers only to the names of its own machine; see the host setting."}, 403
             )
         if not self._protected and not self._may_ask(scope["method"], headers):
-            return Answer({"detail": "A web page of another site may not use this server."}, 403)
+            return JsonAnswer({"detail": "A web page of another site may not use this server."}, 403)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            return Answer({"detail": "The address holds a NUL character; remove it."}, 400)
+            return JsonAnswer({"detail": "The address holds a NUL character; remove it."}, 400)
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            return Answer({"detail": "Content-Length: must be a whole number."}, 400, {"Connection": "close"})
+            return JsonAnswer({"detail": "Content-Length: must be a whole number."}, 400, {"Connection": "close"})
         if len(length) > 18 or int(length) > self._body_bytes_max:
-            return Answer({"detail": _too_large(self._body_bytes_max)}, 413, {"Connection": "close"})
+            return JsonAnswer({"detail": _too_large(self._body_bytes_max)}, 413, {"Connection": "close"})
         return None
 
     def _may_ask(self, method: str, headers: Headers) -> bool:

@@ -1,4 +1,4 @@
-"""How an endpoint gets at the product: `kelpie: House` as a parameter is the doors of whoever asks."""
+"""The API object of a request's caller, as a parameter of an endpoint: `api: CallerApi`."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,14 +6,14 @@ from fastapi import Depends
 from starlette.requests import Request
 
 if TYPE_CHECKING:
-    from kelpie.api import Doors
+    from kelpie.api import Api
 
 
-async def _doors(request: Request) -> Any:  # async on purpose: FastAPI runs a plain function on a thread
-    return request.app.state.kelpie.doors(request.scope["caller"])
+async def _api(request: Request) -> Any:  # async on purpose: FastAPI runs a plain function on a thread
+    return request.app.state.kelpie.api(request.scope["caller"])
 
 
 if TYPE_CHECKING:
-    House = Doors
+    CallerApi = Api
 else:
-    House = Annotated[Any, Depends(_doors)]
+    CallerApi = Annotated[Any, Depends(_api)]

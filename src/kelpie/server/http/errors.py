@@ -37,7 +37,7 @@ from kelpie.core.errors import (
     Unauthorized,
 )
 from kelpie.observe import logs
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 
 UNKNOWN = "An unknown error occurred"
 INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
@@ -121,19 +121,19 @@ def refusal(error: KelpieError) -> Refusal:
     return Refusal(500, "internal_error", UNKNOWN)
 
 
-def answer(error: KelpieError) -> Answer:
+def answer(error: KelpieError) -> JsonAnswer:
     """The HTTP answer for an error of ours."""
     told = refusal(error)
     if isinstance(error, PendingApproval):
         pending = {"code": "PENDING_APPROVAL", "message": told.message, "pending_request_id": error.request_id}
-        return Answer({"detail": pending}, told.status, told.headers)
+        return JsonAnswer({"detail": pending}, told.status, told.headers)
     if isinstance(error.cause if isinstance(error, Halfway) else error, ModelError):
         body: dict[str, Any] = {"type": told.type, "message": told.message, "detail": told.detail}
         if told.hint:
             body["hint"] = told.hint
-        return Answer({"error": body}, told.status, told.headers)
+        return JsonAnswer({"error": body}, told.status, told.headers)
     facts = {"run_id": error.run_id} if isinstance(error, ConversationBusy) else {}
-    return Answer({"detail": told.message, **facts}, told.status, told.headers)
+    return JsonAnswer({"detail": told.message, **facts}, told.status, told.headers)
 
 
 def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
     return frame
 
 
-def invalid_request(errors: Sequence[Any]) -> Answer:
+def invalid_request(errors: Sequence[Any]) -> JsonAnswer:
     """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
     shown = [_shown(error) for error in errors[:ERRORS_MAX]]
     body: dict[str, Any] = {"trace_id": "", "detail": repr(shown)}  # there are no traces yet; see X-Request-Id
@@ -161,7 +161,7 @@ def invalid_request(errors: Sequence[Any]) -> Answer:
         body["examples"] = examples
     if len(errors) > ERRORS_MAX:
         body["detail"] += f" and {len(errors) - ERRORS_MAX} more"
-    return Answer(body, 422)
+    return JsonAnswer(body, 422)
 
 
 def register(app: FastAPI) -> None:
@@ -170,7 +170,7 @@ def register(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
 
 
-async def _on_kelpie_error(request: Request, error: Exception) -> Answer:
+async def _on_kelpie_error(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, KelpieError)
     told = answer(error)
     if told.status_code >= 500:
@@ -178,7 +178,7 @@ async def _on_kelpie_error(request: Request, error: Exception) -> Answer:
     return told
 
 
-async def _on_invalid_request(request: Request, error: Exception) -> Answer:
+async def _on_invalid_request(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, RequestValidationError)
     return invalid_request(error.errors())
 

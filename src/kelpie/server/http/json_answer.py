@@ -7,7 +7,7 @@ import orjson
 from starlette.responses import Response
 
 
-class Answer(Response):
+class JsonAnswer(Response):
     """A JSON body."""
 
     media_type = "application/json"

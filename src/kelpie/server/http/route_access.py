@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import HTTPException
 
-from kelpie.core.access.credential_scopes import Access, Pass, Scope
+from kelpie.core.access.credential_scopes import Access, Authorization, Scope
 from kelpie.core.access.passports import Passport
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
@@ -41,7 +41,7 @@ _REMEMBERED = frozenset({"core-memory", "archival-memory", "working-memory"})
 _HANGING = frozenset({"attach", "detach"})
 
 
-def check(given: Pass, method: str, path: str) -> None:
+def check(given: Authorization, method: str, path: str) -> None:
     """Raises Forbidden when the pass does not reach this."""
     if given.operator:
         return
@@ -90,7 +90,7 @@ def only_writes(method: str, path: str) -> bool:
     return not reads and not runs_a_tool and (rest not in _SENDING or rest == ("messages", "async"))
 
 
-def check_body(given: Pass | None, document: Any) -> None:
+def check_body(given: Authorization | None, document: Any) -> None:
     """Raises HTTPException when a credential for some agents brings in what belongs to the whole organisation, or lets
     an agent do or spend more.
 
@@ -129,7 +129,7 @@ def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
     return frozenset({Access.write_messages if of_messages else Access.write_agent})
 
 
-def _check_grants(given: Pass, method: str, path: str) -> None:
+def _check_grants(given: Authorization, method: str, path: str) -> None:
     assert given.grants is not None
     parts = path.split("/")
     if parts[:3] != ["", "v1", "agents"] or len(parts) < 4 or not parts[3].startswith("agent-"):

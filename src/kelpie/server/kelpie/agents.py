@@ -5,8 +5,8 @@ from pydantic import BaseModel, Field
 from kelpie.core.agents.agent import AgentQuery, Include
 from kelpie.core.ids import AgentId
 from kelpie.core.paging import Page
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 
 router = resource("/kelpie/agents", "agents (Kelpie)")
@@ -21,18 +21,18 @@ class RepairBody(BaseModel):
 
 
 @router.post("/repair", summary="Mend the histories of agents, and tell what was done (Kelpie)", response_model=None)
-async def repair(kelpie: House, body: RepairBody) -> Answer:
+async def repair(api: CallerApi, body: RepairBody) -> JsonAnswer:
     if body.agent_id is not None:
-        return Answer([await _repaired(kelpie, AgentId.parse(body.agent_id))])
+        return JsonAnswer([await _repaired(api, AgentId.parse(body.agent_id))])
     found: list[dict[str, object]] = []
     after: str | None = None
-    while page := await kelpie.agents.list(
+    while page := await api.agents.list(
         AgentQuery(page=Page(limit=PAGE, after=after, descending=False), show_hidden=True), Include()
     ):
-        found += [await _repaired(kelpie, view.agent.id) for view in page]
+        found += [await _repaired(api, view.agent.id) for view in page]
         after = page[-1].agent.id
-    return Answer(found)
+    return JsonAnswer(found)
 
 
-async def _repaired(kelpie: House, agent_id: AgentId) -> dict[str, object]:
-    return {"agent_id": agent_id, "done": await kelpie.histories.repair(agent_id)}
+async def _repaired(api: CallerApi, agent_id: AgentId) -> dict[str, object]:
+    return {"agent_id": agent_id, "done": await api.histories.repair(agent_id)}

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.memory.block_history import VERSIONS_SHOWN_MAX, BlockVersion
 from kelpie.memory.block_history import Difference
 from kelpie.memory.diff import unified
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import BlockPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
@@ -36,38 +36,38 @@ class Rollback(BaseModel):
     "/{block_id}/history", summary="List the versions of a block, the newest first (Kelpie)", response_model=None
 )
 async def list_versions(
-    kelpie: House,
+    api: CallerApi,
     block_id: BlockPath,
     before: Annotated[int | None, Query(ge=1, le=_MAX, description="Only versions before this one.")] = None,
     limit: Annotated[int, Query(ge=1, le=VERSIONS_SHOWN_MAX, description="How many at most.")] = 50,
-) -> Answer:
-    return Answer([version_shape(each) for each in await kelpie.block_history.list(block_id, before, limit)])
+) -> JsonAnswer:
+    return JsonAnswer([version_shape(each) for each in await api.block_history.list(block_id, before, limit)])
 
 
 @router.get(
     "/{block_id}/history/{version}", summary="Read a block as it was in a version (Kelpie)", response_model=None
 )
-async def retrieve_version(kelpie: House, block_id: BlockPath, version: VersionPath) -> Answer:
-    found = await kelpie.block_history.get(block_id, version)
-    return Answer({**version_shape(found), "value": found.value})
+async def retrieve_version(api: CallerApi, block_id: BlockPath, version: VersionPath) -> JsonAnswer:
+    found = await api.block_history.get(block_id, version)
+    return JsonAnswer({**version_shape(found), "value": found.value})
 
 
 @router.get("/{block_id}/diff", summary="Compare two versions of a block (Kelpie)", response_model=None)
 async def diff(
-    kelpie: House,
+    api: CallerApi,
     block_id: BlockPath,
     from_: Annotated[
         int | None, Query(alias="from", ge=1, le=_MAX, description="Without it, the version before `to`.")
     ] = None,
     to: Annotated[int | None, Query(ge=1, le=_MAX, description="Without it, the newest version.")] = None,
-) -> Answer:
-    return Answer(diff_shape(await kelpie.block_history.diff(block_id, from_, to)))
+) -> JsonAnswer:
+    return JsonAnswer(diff_shape(await api.block_history.diff(block_id, from_, to)))
 
 
 @router.post("/{block_id}/rollback", summary="Bring the value of a version back (Kelpie)", response_model=None)
-async def rollback(kelpie: House, block_id: BlockPath, body: Rollback) -> Answer:
-    block = await kelpie.block_history.rollback(block_id, body.version, body.expected_version)
-    return Answer({**block_shape(block), "version": block.version})
+async def rollback(api: CallerApi, block_id: BlockPath, body: Rollback) -> JsonAnswer:
+    block = await api.block_history.rollback(block_id, body.version, body.expected_version)
+    return JsonAnswer({**block_shape(block), "version": block.version})
 
 
 def version_shape(version: BlockVersion) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
 
@@ -19,8 +19,8 @@ _DOCUMENT = {"content": {"application/json": {"schema": {"type": "object"}}}, "r
 
 
 @router.get("/checkpoint", summary="Take a checkpoint of an agent's whole memory (Kelpie)", response_model=None)
-async def take(kelpie: House, agent_id: AgentPath) -> Response:
-    return Response(await kelpie.checkpoints.take(agent_id), media_type="application/json")
+async def take(api: CallerApi, agent_id: AgentPath) -> Response:
+    return Response(await api.checkpoints.take(agent_id), media_type="application/json")
 
 
 @router.post(
@@ -29,6 +29,8 @@ async def take(kelpie: House, agent_id: AgentPath) -> Response:
     response_model=None,
     openapi_extra={"requestBody": _DOCUMENT},
 )
-async def restore(kelpie: House, agent_id: AgentPath, request: Request, overwrite_shared: Overwrite = False) -> Answer:
+async def restore(
+    api: CallerApi, agent_id: AgentPath, request: Request, overwrite_shared: Overwrite = False
+) -> JsonAnswer:
     document = await request.body()
-    return Answer(asdict(await kelpie.checkpoints.restore(agent_id, document, overwrite_shared=overwrite_shared)))
+    return JsonAnswer(asdict(await api.checkpoints.restore(agent_id, document, overwrite_shared=overwrite_shared)))

@@ -2,14 +2,14 @@
 
 from dataclasses import asdict
 
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 
 router = resource("/kelpie/data", "data (Kelpie)")
 
 
 @router.get("", summary="Look through what is stored for damage (Kelpie)", response_model=None)
-async def look(kelpie: House) -> Answer:
-    state = await kelpie.data.look()
-    return Answer({"sound": state.sound, **asdict(state)})
+async def look(api: CallerApi) -> JsonAnswer:
+    state = await api.data.look()
+    return JsonAnswer({"sound": state.sound, **asdict(state)})

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.memory.facts import Entity, FactQuery, FactSearch, FoundFact
 from kelpie.core.search_hits import SearchMode
 from kelpie.memory.facts import FactStatus
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, FactPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import moment, timestamp
@@ -42,7 +42,7 @@ class SearchFacts(BaseModel):
     "/{agent_id}/facts", summary="List the facts an agent has learnt, newest first (Kelpie)", response_model=None
 )
 async def list_facts(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     entity: Annotated[str | None, Query(description="Only about this, by any of its names.")] = None,
     attribute: str | None = None,
@@ -50,36 +50,36 @@ async def list_facts(
     at: At = None,
     limit: Limit = 50,
     offset: Offset = 0,
-) -> Answer:
+) -> JsonAnswer:
     when = moment("at", at)
     if when is None and current:
-        when = kelpie.world.clock.now()
-    found = await kelpie.facts.select(agent_id, FactQuery(limit, offset, entity, attribute, when))
-    return Answer([fact_shape(each) for each in found])
+        when = api.world.clock.now()
+    found = await api.facts.select(agent_id, FactQuery(limit, offset, entity, attribute, when))
+    return JsonAnswer([fact_shape(each) for each in found])
 
 
 @router.get("/{agent_id}/facts/status", summary="How the extraction of facts is doing (Kelpie)", response_model=None)
-async def retrieve_status(kelpie: House, agent_id: AgentPath) -> Answer:
-    return Answer(status_shape(await kelpie.facts.status(agent_id)))
+async def retrieve_status(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    return JsonAnswer(status_shape(await api.facts.status(agent_id)))
 
 
 @router.post("/{agent_id}/facts/search", summary="Search the facts of an agent (Kelpie)", response_model=None)
-async def search_facts(kelpie: House, agent_id: AgentPath, body: SearchFacts) -> Answer:
+async def search_facts(api: CallerApi, agent_id: AgentPath, body: SearchFacts) -> JsonAnswer:
     wanted = FactSearch(body.query, body.limit, body.mode, moment("at", body.at))
-    found = await kelpie.facts.search(agent_id, wanted)
+    found = await api.facts.search(agent_id, wanted)
     results = [fact_shape(each) | {"relevance": _relevance(each)} for each in found.found]
-    return Answer({"results": results, "search_mode": found.mode, "lacking": found.lacking})
+    return JsonAnswer({"results": results, "search_mode": found.mode, "lacking": found.lacking})
 
 
 @router.delete("/{agent_id}/facts/{fact_id}", summary="Delete a fact of an agent (Kelpie)", response_model=None)
-async def delete_fact(kelpie: House, agent_id: AgentPath, fact_id: FactPath) -> Answer:
-    await kelpie.facts.remove(agent_id, fact_id)
-    return Answer(None)
+async def delete_fact(api: CallerApi, agent_id: AgentPath, fact_id: FactPath) -> JsonAnswer:
+    await api.facts.remove(agent_id, fact_id)
+    return JsonAnswer(None)
 
 
 @router.get("/{agent_id}/entities", summary="List what an agent's facts are about (Kelpie)", response_model=None)
-async def list_entities(kelpie: House, agent_id: AgentPath, limit: Limit = 50, offset: Offset = 0) -> Answer:
-    return Answer([entity_shape(each) for each in await kelpie.facts.entities(agent_id, limit, offset)])
+async def list_entities(api: CallerApi, agent_id: AgentPath, limit: Limit = 50, offset: Offset = 0) -> JsonAnswer:
+    return JsonAnswer([entity_shape(each) for each in await api.facts.entities(agent_id, limit, offset)])
 
 
 def fact_shape(found: FoundFact) -> dict[str, Any]:

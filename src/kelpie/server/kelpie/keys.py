@@ -9,8 +9,8 @@ from kelpie.core.access.callers import NAME_CHARS_MAX
 from kelpie.core.access.credential_scopes import ApiKey, NewKey, Scope
 from kelpie.core.ids import AgentId, UserId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import KeyPath
 from kelpie.server.http.router import resource
@@ -34,7 +34,7 @@ class CreateKey(BaseModel):
 
 
 @router.post("", summary="Create an API key; the answer is the only one that shows it (Kelpie)", response_model=None)
-async def create(kelpie: House, body: CreateKey) -> Answer:
+async def create(api: CallerApi, body: CreateKey) -> JsonAnswer:
     new = NewKey(
         name=body.name,
         scopes=tuple(body.scopes),
@@ -42,23 +42,23 @@ async def create(kelpie: House, body: CreateKey) -> Answer:
         agent_ids=None if body.agent_ids is None else tuple(AgentId.parse(each) for each in body.agent_ids),
         expires_at=None if body.expires_at is None else from_datetime(body.expires_at),
     )
-    key, text = await kelpie.keys.create(new)
-    return Answer({**key_shape(key), "key": text})
+    key, text = await api.keys.create(new)
+    return JsonAnswer({**key_shape(key), "key": text})
 
 
 @router.get("", summary="List API keys, without their secrets (Kelpie)", response_model=None)
-async def list_keys(kelpie: House, page: Page50) -> Answer:
-    return Answer([key_shape(each) for each in await kelpie.keys.list(page)])
+async def list_keys(api: CallerApi, page: Page50) -> JsonAnswer:
+    return JsonAnswer([key_shape(each) for each in await api.keys.list(page)])
 
 
 @router.get("/{key_id}", summary="Show an API key, without its secret (Kelpie)", response_model=None)
-async def retrieve(kelpie: House, key_id: KeyPath) -> Answer:
-    return Answer(key_shape(await kelpie.keys.get(key_id)))
+async def retrieve(api: CallerApi, key_id: KeyPath) -> JsonAnswer:
+    return JsonAnswer(key_shape(await api.keys.get(key_id)))
 
 
 @router.delete("/{key_id}", summary="Revoke an API key (Kelpie)", response_model=None)
-async def revoke(kelpie: House, key_id: KeyPath) -> Answer:
-    return Answer(key_shape(await kelpie.keys.revoke(key_id)))
+async def revoke(api: CallerApi, key_id: KeyPath) -> JsonAnswer:
+    return JsonAnswer(key_shape(await api.keys.revoke(key_id)))
 
 
 def key_shape(key: ApiKey) -> dict[str, Any]:

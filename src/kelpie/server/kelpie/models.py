@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 
 from kelpie.core.errors import KelpieError, ModelError
 from kelpie.server.http import sse
-from kelpie.server.http.caller_api import House
+from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import error_frame, refusal
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 from kelpie.server.http.sse import EventStream
 from kelpie.server.kelpie.model_report import report_shape
@@ -27,27 +27,27 @@ class ModelBody(BaseModel):
 
 
 @router.get("", summary="Report on providers and models, hidden ones included (Kelpie)", response_model=None)
-async def report(kelpie: House) -> Answer:
-    embedding = await kelpie.archives.embedding()
-    told = report_shape(await kelpie.models.report(), kelpie.models.absent())
-    return Answer(told | {"embedding": {"model": embedding.model, "remedy": embedding.lacking}})
+async def report(api: CallerApi) -> JsonAnswer:
+    embedding = await api.archives.embedding()
+    told = report_shape(await api.models.report(), api.models.absent())
+    return JsonAnswer(told | {"embedding": {"model": embedding.model, "remedy": embedding.lacking}})
 
 
 @router.post("/check", summary="Ask a model for a word (Kelpie)", response_model=None)
-async def check(kelpie: House, body: ModelBody) -> Answer:
+async def check(api: CallerApi, body: ModelBody) -> JsonAnswer:
     try:
-        answer = await kelpie.models.check(body.handle)
+        answer = await api.models.check(body.handle)
     except ModelError as error:
         told = refusal(error)
-        return Answer(_checked(body.handle, None, told.message, told.detail, told.hint))
-    return Answer(_checked(body.handle, answer))
+        return JsonAnswer(_checked(body.handle, None, told.message, told.detail, told.hint))
+    return JsonAnswer(_checked(body.handle, answer))
 
 
 @router.post(
     "/pull", summary="Have a local server fetch a model, and stream how far it is (Kelpie)", response_model=None
 )
-async def pull(kelpie: House, body: ModelBody) -> EventStream:
-    steps = kelpie.models.pull(body.handle)
+async def pull(api: CallerApi, body: ModelBody) -> EventStream:
+    steps = api.models.pull(body.handle)
     first = await anext(steps, None)  # a refusal comes before the first byte of the answer
 
     async def frames() -> AsyncIterator[bytes]:
@@ -61,14 +61,14 @@ async def pull(kelpie: House, body: ModelBody) -> EventStream:
                 yield sse.error(error_frame(error, None))
             yield sse.DONE
 
-    settings = kelpie.settings
+    settings = api.settings
     return EventStream(frames(), ping=lambda: _PING, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
 @router.post("/remove", summary="Have a local server remove a model (Kelpie)", response_model=None)
-async def remove(kelpie: House, body: ModelBody) -> Answer:
-    await kelpie.models.remove(body.handle)
-    return Answer({"handle": body.handle})
+async def remove(api: CallerApi, body: ModelBody) -> JsonAnswer:
+    await api.models.remove(body.handle)
+    return JsonAnswer({"handle": body.handle})
 
 
 def _step(step: Any) -> dict[str, Any]:

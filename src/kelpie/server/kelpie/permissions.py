@@ -11,8 +11,8 @@ from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRec
 from kelpie.core.permissions.policies import Policy
 from kelpie.core.permissions.quotas import cpu_seconds
 from kelpie.core.tools.tools import ToolQuery
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
@@ -43,10 +43,10 @@ class PolicyBody(BaseModel):
 
 
 @router.get("/{agent_id}/permissions", summary="Which tools an agent may use (Kelpie)", response_model=None)
-async def agent_permissions(kelpie: House, agent_id: AgentPath) -> Answer:
-    found = await kelpie.permissions.of_agent(agent_id)
+async def agent_permissions(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    found = await api.permissions.of_agent(agent_id)
     layers = {layer.value: permits_shape(policy.permits) for layer, policy in found.warrant.layers}
-    return Answer(
+    return JsonAnswer(
         {
             "agent_id": agent_id,
             "kelpie_permissions": permits_shape(found.agent.permits),
@@ -57,9 +57,9 @@ async def agent_permissions(kelpie: House, agent_id: AgentPath) -> Answer:
 
 
 @router.get("/{agent_id}/limits", summary="What an agent may use in an hour (Kelpie)", response_model=None)
-async def agent_limits(kelpie: House, agent_id: AgentPath) -> Answer:
-    found = await kelpie.permissions.limits(agent_id)
-    return Answer(
+async def agent_limits(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    found = await api.permissions.limits(agent_id)
+    return JsonAnswer(
         {
             "agent_id": agent_id,
             "limits": limits_shape(found.warrant.quota),
@@ -77,55 +77,55 @@ async def agent_limits(kelpie: House, agent_id: AgentPath) -> Answer:
 
 @router.get("/{agent_id}/tool-calls", summary="The tool calls of an agent (Kelpie)", response_model=None)
 async def agent_calls(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     limit: Limit = LIMIT,
     before: Before = None,
     tool: ToolName = None,
     outcome: CallOutcome | None = None,
     run_id: str | None = None,
-) -> Answer:
+) -> JsonAnswer:
     query = CallQuery(limit, before, tool, outcome, RunId.parse(run_id) if run_id is not None else None)
-    return Answer([call_shape(call) for call in await kelpie.permissions.calls(query, agent_id)])
+    return JsonAnswer([call_shape(call) for call in await api.permissions.calls(query, agent_id)])
 
 
 @registry.get("/tools", summary="What every tool is, and can reach (Kelpie)", response_model=None)
 async def list_tools(
-    kelpie: House,
+    api: CallerApi,
     limit: Limit = LIMIT,
     after: str | None = None,
     before: str | None = None,
     order: Literal["asc", "desc"] = "desc",
-) -> Answer:
-    found = await kelpie.permissions.registry(ToolQuery(Page(limit, after, before, order == "desc")))
-    return Answer([_registered(each) for each in found])
+) -> JsonAnswer:
+    found = await api.permissions.registry(ToolQuery(Page(limit, after, before, order == "desc")))
+    return JsonAnswer([_registered(each) for each in found])
 
 
 @registry.get("/tools/usage", summary="How often each tool was called (Kelpie)", response_model=None)
-async def tool_usage(kelpie: House, hours: Annotated[int, Query(ge=1, le=HOURS_MAX)] = 24) -> Answer:
-    return Answer([usage_shape(each) for each in await kelpie.permissions.usage(hours)])
+async def tool_usage(api: CallerApi, hours: Annotated[int, Query(ge=1, le=HOURS_MAX)] = 24) -> JsonAnswer:
+    return JsonAnswer([usage_shape(each) for each in await api.permissions.usage(hours)])
 
 
 @registry.get("/tools/calls", summary="The tool calls of all agents (Kelpie)", response_model=None)
 async def list_calls(
-    kelpie: House,
+    api: CallerApi,
     limit: Limit = LIMIT,
     before: Before = None,
     tool: ToolName = None,
     outcome: CallOutcome | None = None,
-) -> Answer:
-    calls = await kelpie.permissions.calls(CallQuery(limit, before, tool, outcome))
-    return Answer([call_shape(call) for call in calls])
+) -> JsonAnswer:
+    calls = await api.permissions.calls(CallQuery(limit, before, tool, outcome))
+    return JsonAnswer([call_shape(call) for call in calls])
 
 
 @registry.get("/policy", summary="What the organization permits all of its agents (Kelpie)", response_model=None)
-async def read_policy(kelpie: House) -> Answer:
-    return Answer(_policy(await kelpie.permissions.policy(), kelpie.permissions.server))
+async def read_policy(api: CallerApi) -> JsonAnswer:
+    return JsonAnswer(_policy(await api.permissions.policy(), api.permissions.server))
 
 
 @registry.put("/policy", summary="Set what the organization permits all of its agents (Kelpie)", response_model=None)
-async def set_policy(kelpie: House, body: PolicyBody) -> Answer:
-    return Answer(_policy(await kelpie.permissions.set_policy(body.policy()), kelpie.permissions.server))
+async def set_policy(api: CallerApi, body: PolicyBody) -> JsonAnswer:
+    return JsonAnswer(_policy(await api.permissions.set_policy(body.policy()), api.permissions.server))
 
 
 def _policy(policy: Policy, server: Policy) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 
 from kelpie.core.tools.confinement import Isolation
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ NOTHING_HERE = "nothing on this server can hold code of tools"
 
 
 @router.get("", summary="Whether code of tools can run, and how much of it does (Kelpie)", response_model=None)
-async def report(request: Request) -> Answer:
+async def report(request: Request) -> JsonAnswer:
     kelpie: Kelpie = request.app.state.kelpie
     sandbox = kelpie.sandbox
     lacking = NOTHING_HERE if sandbox is None else sandbox.lacking
-    return Answer(
+    return JsonAnswer(
         {
             "isolation": None if lacking else Isolation.process.value,
             "required": kelpie.settings.sandbox_isolation,

@@ -7,10 +7,19 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.errors import InvalidInput
-from kelpie.core.memory.working_memory import KEEP, Append, Change, Entry, EntryQuery, Increment, Merge, Order
+from kelpie.core.memory.working_memory import (
+    KEEP,
+    Append,
+    Change,
+    EntryQuery,
+    Increment,
+    Merge,
+    Order,
+    WorkingMemoryEntry,
+)
 from kelpie.core.paging import Page
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Order as Direction
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
@@ -70,7 +79,7 @@ def _change(body: PatchEntry) -> Change | None:
     raise InvalidInput(given[0], "must not be null; leave it out")
 
 
-def entry_shape(entry: Entry) -> dict[str, Any]:
+def entry_shape(entry: WorkingMemoryEntry) -> dict[str, Any]:
     return {
         "key": entry.key,
         "value": entry.value,
@@ -83,7 +92,7 @@ def entry_shape(entry: Entry) -> dict[str, Any]:
 
 @router.get("", summary="List an agent's working memory (Kelpie)", response_model=None)
 async def list_entries(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     prefix: Annotated[str, Query(max_length=256, description="Only keys that begin like this.")] = "",
     updated_after: Moment = None,
@@ -95,7 +104,7 @@ async def list_entries(
     before: Cursor = None,
     order: Direction = "asc",
     order_by: Order = "key",
-) -> Answer:
+) -> JsonAnswer:
     query = EntryQuery(
         Page(limit, after, before, order == "desc", order_by),
         prefix,
@@ -104,39 +113,39 @@ async def list_entries(
         created_after=moment("created_after", created_after),
         created_before=moment("created_before", created_before),
     )
-    return Answer([entry_shape(entry) for entry in await kelpie.working_memory.list(agent_id, query)])
+    return JsonAnswer([entry_shape(entry) for entry in await api.working_memory.list(agent_id, query)])
 
 
 @router.delete("", summary="Clear an agent's working memory (Kelpie)", response_model=None)
-async def clear(kelpie: House, agent_id: AgentPath) -> Answer:
-    return Answer({"deleted": await kelpie.working_memory.clear(agent_id)})
+async def clear(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    return JsonAnswer({"deleted": await api.working_memory.clear(agent_id)})
 
 
 # A key may hold a slash, hence `:path`.
 @router.get("/{entry_key:path}", summary="Read an entry of working memory (Kelpie)", response_model=None)
-async def retrieve(kelpie: House, agent_id: AgentPath, entry_key: str) -> Answer:
-    return Answer(entry_shape(await kelpie.working_memory.get(agent_id, entry_key)))
+async def retrieve(api: CallerApi, agent_id: AgentPath, entry_key: str) -> JsonAnswer:
+    return JsonAnswer(entry_shape(await api.working_memory.get(agent_id, entry_key)))
 
 
 @router.put("/{entry_key:path}", summary="Set an entry of working memory (Kelpie)", response_model=None)
-async def put(kelpie: House, agent_id: AgentPath, entry_key: str, body: PutEntry) -> Answer:
-    entry = await kelpie.working_memory.put(agent_id, entry_key, body.value, body.ttl_seconds, body.if_version)
-    return Answer(entry_shape(entry))
+async def put(api: CallerApi, agent_id: AgentPath, entry_key: str, body: PutEntry) -> JsonAnswer:
+    entry = await api.working_memory.put(agent_id, entry_key, body.value, body.ttl_seconds, body.if_version)
+    return JsonAnswer(entry_shape(entry))
 
 
 @router.patch("/{entry_key:path}", summary="Change an entry of working memory atomically (Kelpie)", response_model=None)
-async def update(kelpie: House, agent_id: AgentPath, entry_key: str, body: PatchEntry) -> Answer:
+async def update(api: CallerApi, agent_id: AgentPath, entry_key: str, body: PatchEntry) -> JsonAnswer:
     ttl = body.ttl_seconds if "ttl_seconds" in body.model_fields_set else KEEP
-    return Answer(
-        entry_shape(await kelpie.working_memory.update(agent_id, entry_key, _change(body), ttl, body.if_version))
+    return JsonAnswer(
+        entry_shape(await api.working_memory.update(agent_id, entry_key, _change(body), ttl, body.if_version))
     )
 
 
 @router.delete("/{entry_key:path}", summary="Delete an entry of working memory (Kelpie)", response_model=None)
 async def delete(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     entry_key: str,
     if_version: Annotated[int | None, Query(ge=0, le=VERSION_MAX)] = None,
-) -> Answer:
-    return Answer(entry_shape(await kelpie.working_memory.delete(agent_id, entry_key, if_version)))
+) -> JsonAnswer:
+    return JsonAnswer(entry_shape(await api.working_memory.delete(agent_id, entry_key, if_version)))

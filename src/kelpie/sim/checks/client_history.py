@@ -17,7 +17,7 @@ class Fate(StrEnum):
 
 
 @dataclass(slots=True)
-class Said:
+class ClientMessage:
     """One message of a client to an agent, known by the token in it."""
 
     token: str
@@ -33,7 +33,7 @@ class History:
     """The record of a run; scenarios write it, checkers read it."""
 
     def __init__(self, loop: SimLoop) -> None:
-        self.said: list[Said] = []
+        self.said: list[ClientMessage] = []
         self.operations: list[Operation] = []
         self.removed: set[str] = set()  # agents and conversations that somebody has asked to delete
         self._loop = loop
@@ -44,20 +44,22 @@ class History:
         self._tokens += 1
         return f"tok-{self._tokens}-x"
 
-    def say(self, agent_id: str, token: str) -> Said:
+    def say(self, agent_id: str, token: str) -> ClientMessage:
         """Begins a message."""
-        said = Said(token, agent_id, self._loop.time())
+        said = ClientMessage(token, agent_id, self._loop.time())
         self.said.append(said)
         return said
 
-    def heard(self, said: Said, fate: Fate, stop_reason: str | None = None, answers: tuple[str, ...] = ()) -> None:
+    def heard(
+        self, said: ClientMessage, fate: Fate, stop_reason: str | None = None, answers: tuple[str, ...] = ()
+    ) -> None:
         """Ends a message that was answered in some way."""
         said.returned_s = self._loop.time()
         said.fate = fate
         said.stop_reason = stop_reason
         said.answers.extend(answers)
 
-    def by_fate(self, fate: Fate) -> Iterator[Said]:
+    def by_fate(self, fate: Fate) -> Iterator[ClientMessage]:
         return (said for said in self.said if said.fate is fate)
 
     def operation(self, key: str, kind: str, value: object, called_s: float, result: object = UNKNOWN) -> None:

@@ -18,7 +18,7 @@ _CUT = "peer closed connection without sending complete message body (incomplete
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OutgoingRequest:
     """A request as its server gets it."""
 
     method: str
@@ -33,7 +33,7 @@ class _Head:
     headers: Sequence[tuple[str, str]]
 
 
-class Answer:
+class OutgoingResponse:
     """What a handler answers with: a head, then bytes. Returning from the handler ends it."""
 
     def __init__(self, connection: Connection) -> None:
@@ -54,7 +54,7 @@ class Answer:
         self._connection.down.put(End(self._clean))
 
 
-Handler = Callable[[Asked, Answer], Awaitable[None]]
+Handler = Callable[[OutgoingRequest, OutgoingResponse], Awaitable[None]]
 
 
 class Internet:
@@ -82,10 +82,10 @@ async def _serve(connection: Connection, handler: Handler) -> None:
     try:
         await connection.up.receive()
         await connection.down.send(b"")  # the connection is made
-        asked: Asked | End = await connection.up.receive()
+        asked: OutgoingRequest | End = await connection.up.receive()
         if isinstance(asked, End):
             return
-        answer = Answer(connection)
+        answer = OutgoingResponse(connection)
         serving = asyncio.ensure_future(handler(asked, answer))
         leaving = asyncio.ensure_future(_left(connection))
         await asyncio.wait((serving, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -153,7 +153,9 @@ async def _exchange(
     connection: Connection, timeout_s: float | None, request: httpx.Request, body: bytes
 ) -> httpx.Response:
     path = request.url.raw_path.decode("ascii")
-    asked = Asked(request.method, path, {name.lower(): value for name, value in request.headers.items()}, body)
+    asked = OutgoingRequest(
+        request.method, path, {name.lower(): value for name, value in request.headers.items()}, body
+    )
     try:
         async with asyncio.timeout(timeout_s):
             await connection.up.send(asked)

@@ -18,7 +18,7 @@ from kelpie.world.egress.broker import Served
 PLACE = "cells.door"  # a cell's own loopback, on which nothing is lost or late
 
 
-class SimDoor:
+class SimCellApi:
     """The listener of one cell; it is shut until somebody answers it."""
 
     def __init__(self, network: Network, node: Node, name: str) -> None:
@@ -63,7 +63,7 @@ class _Answering(Server):
 
 
 class _Serving:
-    def __init__(self, door: SimDoor, api: CellApi) -> None:
+    def __init__(self, door: SimCellApi, api: CellApi) -> None:
         self._door = door
         self._api = api
 
@@ -77,7 +77,7 @@ def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[Served]]:
     """What serves our API to simulated cells, in place of `CellServer.serve`."""
 
     async def serve(listener: Listener, passport: str) -> Served:
-        assert isinstance(listener, SimDoor)
+        assert isinstance(listener, SimCellApi)
         listener.answer(api := CellApi(app, passport))  # pyright: ignore[reportArgumentType]
         return _Serving(listener, api)
 

@@ -18,8 +18,8 @@ from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.loop.node import Node
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.network.network import ConnectionLost, Network
-from kelpie.sim.ports.cell_api import SimDoor
-from kelpie.world.cells.port import Doors, Left, Order, Plan
+from kelpie.sim.ports.cell_api import SimCellApi
+from kelpie.world.cells.port import CellPlan, CellSockets, Left, Order
 from kelpie.world.http.port import Http
 
 START_S = (0.01, 0.2)
@@ -47,7 +47,7 @@ class Inside:
     cells: "SimCells"
     request: Mapping[str, Any]
     env: Mapping[str, str]
-    door: SimDoor
+    door: SimCellApi
     mounts: tuple[Mount, ...]
     left_behind: list[asyncio.Task[None]]
     confinement: Confinement  # what it is held to
@@ -105,9 +105,9 @@ async def no_code(inside: Inside) -> Any:
 class SimCell:
     """One cell. What it did is on `left`, as with a real one."""
 
-    def __init__(self, cells: "SimCells", door: SimDoor, mounts: tuple[Mount, ...]) -> None:
+    def __init__(self, cells: "SimCells", door: SimCellApi, mounts: tuple[Mount, ...]) -> None:
         self._mounts = mounts
-        self.doors: Doors | None = Doors(api=door, egress=_Shut())
+        self.doors: CellSockets | None = CellSockets(api=door, egress=_Shut())
         self._door = door
         self._cells = cells
         self._left = Left(code=None, result=None, stdout=b"", stderr=b"")
@@ -179,12 +179,12 @@ class SimCells:
         self.node = node
         self._started = 0
 
-    async def start(self, plan: Plan) -> SimCell:
+    async def start(self, plan: CellPlan) -> SimCell:
         await asyncio.sleep(self.rng.uniform(*START_S))
         if self.faults.fires(Fault.process_resource_exhaustion, "cells.start"):
             raise SandboxUnavailable("a cell cannot be started: Resource temporarily unavailable")
         self._started += 1
-        return SimCell(self, SimDoor(self._network, self.node, f"cell-{self._started}"), plan.mounts)
+        return SimCell(self, SimCellApi(self._network, self.node, f"cell-{self._started}"), plan.mounts)
 
     async def close(self) -> None:
         return

@@ -15,7 +15,7 @@ from typing import Any
 from kelpie.llm.catalog.known_models import EMBEDDING_DIMENSIONS
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.loop.loop import SimLoop
-from kelpie.sim.network.outgoing_http import Answer, Asked
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.ports.embedder import vector_of
 from kelpie.sim.ports.scripted_model import Call, Decision, decide, sums_up
 
@@ -56,7 +56,7 @@ class ScriptedLlm:
         self._models = models
         self._rng = loop.rng("llm")
 
-    async def __call__(self, asked: Asked, answer: Answer) -> None:
+    async def __call__(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
         path = asked.path.partition("?")[0]
         if asked.method == "GET" and path.endswith("/models"):
             await _reply(answer, {"object": "list", "data": [{"id": name, "object": "model"} for name in self._models]})
@@ -67,7 +67,7 @@ class ScriptedLlm:
         else:
             await _reply(answer, _error(f"no route {asked.method} {path}", "invalid_request_error"), status=404)
 
-    async def _complete(self, body: dict[str, Any], answer: Answer) -> None:
+    async def _complete(self, body: dict[str, Any], answer: OutgoingResponse) -> None:
         self.seen.append(Seen(self._loop.time(), body))
         self._loop.note(f"llm asked with {len(body.get('messages', []))} messages")
         if self._faults.fires(Fault.llm_timeout, "llm.reply"):
@@ -92,7 +92,7 @@ class ScriptedLlm:
         else:
             await self._whole(body, decision, answer)
 
-    async def _embed(self, body: Mapping[str, Any], answer: Answer) -> None:
+    async def _embed(self, body: Mapping[str, Any], answer: OutgoingResponse) -> None:
         if self._faults.fires(Fault.embedding_timeout, "embedding.provider"):
             await asyncio.sleep(SILENCE_S)
         await asyncio.sleep(self._rng.uniform(*TOKEN_S))
@@ -104,7 +104,7 @@ class ScriptedLlm:
         data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
         await _reply(answer, {"object": "list", "data": data, "model": body["model"]})
 
-    async def _refuse(self, answer: Answer) -> bool:
+    async def _refuse(self, answer: OutgoingResponse) -> bool:
         told = self._faults.fires(Fault.llm_rate_limit, "llm.with_retry_after")
         if not told and not self._faults.fires(Fault.llm_rate_limit, "llm.without_retry_after"):
             return False
@@ -112,7 +112,7 @@ class ScriptedLlm:
         await _reply(answer, _error("Rate limit reached.", "rate_limit_exceeded"), status=429, headers=headers)
         return True
 
-    async def _too_long(self, body: Mapping[str, Any], answer: Answer) -> bool:
+    async def _too_long(self, body: Mapping[str, Any], answer: OutgoingResponse) -> bool:
         if sums_up(body["messages"]):
             if not self._faults.fires(Fault.llm_malformed, "llm.summary_fails"):
                 return False
@@ -142,7 +142,7 @@ class ScriptedLlm:
             return replace(decision, text=f"{decision.text} {'and so on ' * 10_000}")
         return decision
 
-    async def _whole(self, body: Mapping[str, Any], decision: Decision, answer: Answer) -> None:
+    async def _whole(self, body: Mapping[str, Any], decision: Decision, answer: OutgoingResponse) -> None:
         message: dict[str, Any] = {"role": "assistant", "content": decision.text or None}
         if decision.calls:
             message["tool_calls"] = [_call(call.id, call.name, call.arguments) for call in decision.calls]
@@ -152,7 +152,7 @@ class ScriptedLlm:
         head = _head(body, "chat.completion", len(self.seen))
         await _reply(answer, {**head, "choices": choices, "usage": _usage(body, decision)})
 
-    async def _stream(self, body: Mapping[str, Any], decision: Decision, answer: Answer) -> None:
+    async def _stream(self, body: Mapping[str, Any], decision: Decision, answer: OutgoingResponse) -> None:
         head = _head(body, "chat.completion.chunk", len(self.seen))
         deltas = _deltas(decision)
         if self._faults.fires(Fault.llm_malformed, "llm.choices"):
@@ -227,17 +227,17 @@ def _error(message: str, code: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": code, "code": code}}
 
 
-async def _event(answer: Answer, chunk: Mapping[str, Any]) -> None:
+async def _event(answer: OutgoingResponse, chunk: Mapping[str, Any]) -> None:
     await answer.send(b"data: " + json.dumps(chunk).encode() + b"\n\n")
 
 
 async def _reply(
-    answer: Answer, body: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+    answer: OutgoingResponse, body: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> None:
     await answer.start(status, {**_JSON, **(headers or {})})
     await answer.send(json.dumps(body).encode())
 
 
-async def _raw(answer: Answer, data: bytes, headers: Mapping[str, str] = _JSON) -> None:
+async def _raw(answer: OutgoingResponse, data: bytes, headers: Mapping[str, str] = _JSON) -> None:
     await answer.start(200, dict(headers))
     await answer.send(data)

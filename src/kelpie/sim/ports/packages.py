@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kelpie.core.errors import ToolError
-from kelpie.core.tools.package_requirements import Needed
+from kelpie.core.tools.package_requirements import RequiredPackages
 from kelpie.sim.faults import Fault, Faults
 from kelpie.sim.loop.loop import running
 from kelpie.sim.loop.node import Node
@@ -39,11 +39,11 @@ class SimPackages:
         self._shelf = shelf
         self._rng = loop.rng(f"packages/{node}")
 
-    def find(self, wanted: Needed) -> str | None:
+    def find(self, wanted: RequiredPackages) -> str | None:
         name = place_of(wanted)
         return name if name in self._shelf.whole else None
 
-    async def install(self, wanted: Needed, in_use: Iterable[str]) -> str:
+    async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
         name, shelf = place_of(wanted), self._shelf
         shelf.begun.append(name)
         shelf.unfinished.append(name)
@@ -66,6 +66,6 @@ class SimPackages:
         return True
 
 
-def place_of(wanted: Needed) -> str:
+def place_of(wanted: RequiredPackages) -> str:
     """Where a set lies."""
     return f"/packages/{'-'.join(wanted.lines)}"

@@ -39,7 +39,7 @@ class RunningApp(Protocol):
 Boot = Callable[[World, Settings], Awaitable[RunningApp]]
 
 
-class Stage:
+class Machine:
     """One run of a scenario. Make it inside a running simulation."""
 
     def __init__(self, world: SimWorld, boot: Boot | None, settings: Settings) -> None:

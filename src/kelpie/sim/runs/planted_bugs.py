@@ -19,7 +19,7 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import SimClient
 from kelpie.sim.network.http_server import App, Message
 from kelpie.sim.network.network import ConnectionLost
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.runs.scenario import Scenario
 from kelpie.world.database import Tx
 from kelpie.world.world import World
@@ -122,7 +122,7 @@ def _add(entry: str, tx: Tx) -> None:
     tx.execute(_APPEND, {"entry": entry})
 
 
-async def _count_together(stage: Stage) -> None:
+async def _count_together(stage: Machine) -> None:
     """Three clients count to nine, taking their time."""
     acknowledged: list[int] = []
 
@@ -137,7 +137,7 @@ async def _count_together(stage: Stage) -> None:
         raise Broken("no count is lost", f"{len(acknowledged)} were acknowledged, the counter says {stored}")
 
 
-async def _write_and_read(stage: Stage) -> None:
+async def _write_and_read(stage: Machine) -> None:
     """Three clients append and read; what each saw goes into the history."""
 
     async def write(client: SimClient, number: int) -> None:
@@ -149,7 +149,7 @@ async def _write_and_read(stage: Stage) -> None:
     await asyncio.gather(*(write(stage.client(f"client-{number}"), number) for number in range(3)))
 
 
-async def _operate(stage: Stage, client: SimClient, kind: str, value: str | None) -> None:
+async def _operate(stage: Machine, client: SimClient, kind: str, value: str | None) -> None:
     await stage.up()
     called_s = stage.loop.time()
     try:
@@ -163,7 +163,7 @@ async def _operate(stage: Stage, client: SimClient, kind: str, value: str | None
         stage.history.operation("log", kind, value, called_s)
 
 
-async def _read_again(stage: Stage) -> None:
+async def _read_again(stage: Machine) -> None:
     await _operate(stage, stage.client(), "read", None)
     check(stage.history.operations, Log())
 

@@ -17,7 +17,7 @@ from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.loop.simulation import simulate
 from kelpie.sim.loop.tape import Replay, Tape
 from kelpie.sim.ports.disk import Disk, Watcher, schema_image
-from kelpie.sim.runs.machine import Boot, Stage
+from kelpie.sim.runs.machine import Boot, Machine
 from kelpie.sim.runs.sim_world import SimWorld
 from kelpie.world.database import Tx
 
@@ -25,7 +25,7 @@ QUIET_S = 60.0
 PICKS_MAX = 500_000
 VIRTUAL_S_MAX = 6 * 3600.0
 
-Part = Callable[[Stage], Awaitable[None]]
+Part = Callable[[Machine], Awaitable[None]]
 Check = Callable[[Disk, History], None]
 Schema = Callable[[Tx], None]
 
@@ -104,7 +104,7 @@ def run(
     async def main(loop: SimLoop) -> None:
         faults = Faults(loop, aims, disconnected=disconnected)
         gate.append(faults)
-        await _play(scenario, Stage(SimWorld(lambda _: faults, disk), scenario.boot, scenario.settings))
+        await _play(scenario, Machine(SimWorld(lambda _: faults, disk), scenario.boot, scenario.settings))
 
     outcome = simulate(main, loop)
     disk.close()
@@ -123,7 +123,7 @@ def run(
     )
 
 
-async def _play(scenario: Scenario, stage: Stage) -> None:
+async def _play(scenario: Scenario, stage: Machine) -> None:
     for watch in scenario.watches:
         stage.disk.watch(watch())
     if scenario.boot is not None:

@@ -8,22 +8,22 @@ from sqlalchemy import bindparam, insert, select, update
 from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.permissions.policies import NO_POLICY, Policy
 from kelpie.core.permissions.quotas import UNBOUNDED, Quota
-from kelpie.core.permissions.tool_permissions import ANYTHING, Permits
+from kelpie.core.permissions.tool_permissions import ANYTHING, ToolPatterns
 from kelpie.core.time import Micros
 from kelpie.storage.tables import tool_policies
 from kelpie.world.database import Tx
 
 
-def permits_to_json(permits: Permits | None) -> dict[str, Any] | None:
+def permits_to_json(permits: ToolPatterns | None) -> dict[str, Any] | None:
     if permits is None:
         return None
     return {"allow": None if permits.allow is None else list(permits.allow), "deny": list(permits.deny)}
 
 
-def permits_from_json(data: Mapping[str, Any] | None) -> Permits | None:
+def permits_from_json(data: Mapping[str, Any] | None) -> ToolPatterns | None:
     if data is None:
         return None
-    return Permits(None if data["allow"] is None else tuple(data["allow"]), tuple(data["deny"]))
+    return ToolPatterns(None if data["allow"] is None else tuple(data["allow"]), tuple(data["deny"]))
 
 
 def quota_to_json(quota: Quota | None) -> dict[str, Any] | None:

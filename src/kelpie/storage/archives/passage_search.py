@@ -16,7 +16,7 @@ from kelpie.core.memory.passages import Passage, PassageQuery
 from kelpie.core.search_hits import Hit
 from kelpie.search import items
 from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import Near, NearestItems, Wanted
+from kelpie.search.items import ItemQuery, Near, NearestItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.archives.passages import from_row
 from kelpie.storage.tables import archives, passage_tags, passages
@@ -27,7 +27,7 @@ _MANY = _ALL.where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPassages:
     """A passage, and how it was found; without words to look for there is no hit."""
 
     passage: Passage
@@ -49,7 +49,9 @@ class _Shape:
         return bool(self.tags) or self.since or self.until
 
 
-def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near: Sequence[Near] = ()) -> list[Found]:
+def search(
+    tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near: Sequence[Near] = ()
+) -> list[FoundPassages]:
     """The best passages of an archive or of a whole organisation that pass the filters; without text by age.
 
     `near` are those that `nearest` has found, with the same query. Passages that are lost are among them, so that
@@ -58,14 +60,14 @@ def search(tx: Tx, place: ArchiveId | OrganizationId, query: PassageQuery, near:
     shape, bound = _shape(place, query)
     if not query.text.strip():
         rows = tx.execute(_aged(shape, query.oldest_first), {**bound, "row_limit": query.limit})
-        return [Found(from_row(row)) for row in rows]
+        return [FoundPassages(from_row(row)) for row in rows]
     scope = place if isinstance(place, ArchiveId) else None
     only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
     hits = items.find(tx, "passage", scope, _wanted(query), only, near)
     # What is near was found before; whether it may be seen is asked again, here.
     found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}).all() if hits else ()
     rows = {row.id: row for row in found}
-    return [Found(from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
+    return [FoundPassages(from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
 
 
 def nearest(
@@ -85,8 +87,8 @@ def nearest(
     return items.nearest(tx, finder, "passage", models, replace(_wanted(query), meanings=meanings), only)
 
 
-def _wanted(query: PassageQuery) -> Wanted:
-    return Wanted(query.text, query.limit, query.mode)
+def _wanted(query: PassageQuery) -> ItemQuery:
+    return ItemQuery(query.text, query.limit, query.mode)
 
 
 def _shape(place: ArchiveId | OrganizationId, query: PassageQuery) -> tuple[_Shape, dict[str, Any]]:

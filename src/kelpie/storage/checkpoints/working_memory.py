@@ -8,7 +8,7 @@ from typing import Any
 
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
-from kelpie.core.memory.working_memory import Entry, Limits, check_key, encoded
+from kelpie.core.memory.working_memory import WorkingMemoryEntry, WorkingMemoryLimits, check_key, encoded
 from kelpie.core.time import Micros
 from kelpie.storage.checkpoints.rows import distinct, members, row, section
 from kelpie.storage.memory import working_memory as rows
@@ -16,7 +16,7 @@ from kelpie.storage.tables import working_memory
 from kelpie.world.database import Tx
 
 _COLUMNS = ("key", "version", "created_at", "updated_at", "expires_at")
-_UNBOUND = Limits(value_bytes=2**31)  # what was stored under larger bounds comes back
+_UNBOUND = WorkingMemoryLimits(value_bytes=2**31)  # what was stored under larger bounds comes back
 
 
 def take(tx: Tx, agent_id: AgentId, now: Micros) -> list[dict[str, Any]]:
@@ -25,9 +25,9 @@ def take(tx: Tx, agent_id: AgentId, now: Micros) -> list[dict[str, Any]]:
     return [asdict(entry) for entry in found if entry.expires_at is None or entry.expires_at > now]
 
 
-def read(memory: Mapping[str, Any]) -> list[tuple[Entry, str]]:
+def read(memory: Mapping[str, Any]) -> list[tuple[WorkingMemoryEntry, str]]:
     """Entries, each with its value as JSON. Raises InvalidInput."""
-    found = list[tuple[Entry, str]]()
+    found = list[tuple[WorkingMemoryEntry, str]]()
     for number, data in enumerate(section(memory, "working_memory")):
         where = f"memory.working_memory[{number}]"
         given = members(data, where, (*_COLUMNS, "value"))
@@ -37,12 +37,12 @@ def read(memory: Mapping[str, Any]) -> list[tuple[Entry, str]]:
             text = encoded(given["value"], _UNBOUND)
         except InvalidInput as error:
             raise InvalidInput(f"{where}.{error.field}", error.remedy) from None
-        found.append((Entry(**values, value=given["value"]), text))
+        found.append((WorkingMemoryEntry(**values, value=given["value"]), text))
     distinct(({"key": entry.key} for entry, _ in found), lambda each: each["key"], "memory.working_memory")
     return found
 
 
-def put(tx: Tx, agent_id: AgentId, wanted: list[tuple[Entry, str]], now: Micros) -> tuple[int, int]:
+def put(tx: Tx, agent_id: AgentId, wanted: list[tuple[WorkingMemoryEntry, str]], now: Micros) -> tuple[int, int]:
     """Makes these the entries; gives how many there are and how many were over."""
     live = [each for each in wanted if each[0].expires_at is None or each[0].expires_at > now]
     rows.clear(tx, agent_id)

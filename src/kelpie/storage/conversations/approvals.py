@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
-from kelpie.core.conversations.approvals import Pending
+from kelpie.core.conversations.approvals import PendingCalls
 from kelpie.core.conversations.messages import Message
 from kelpie.core.ids import AgentId, MessageId, RunId
 from kelpie.core.time import Micros
@@ -34,18 +34,18 @@ _REQUESTS = (
 )
 
 
-def get(tx: Tx, agent_id: AgentId, conversation: str) -> Pending | None:
+def get(tx: Tx, agent_id: AgentId, conversation: str) -> PendingCalls | None:
     """What this conversation waits for, if it does."""
     row = tx.execute(_ONE, {"of_agent": agent_id, "of_conversation": conversation}).first()
     return None if row is None else _from_row(row)
 
 
-def of_agent(tx: Tx, agent_id: AgentId) -> list[Pending]:
+def of_agent(tx: Tx, agent_id: AgentId) -> list[PendingCalls]:
     """What all the conversations of an agent wait for."""
     return [_from_row(row) for row in tx.execute(_OF_AGENT, {"of_agent": agent_id})]
 
 
-def move(tx: Tx, before: Pending | None, after: Pending | None) -> bool:
+def move(tx: Tx, before: PendingCalls | None, after: PendingCalls | None) -> bool:
     """Makes a conversation wait, or wait for less, or no longer; False when it no longer stands as it did before."""
     if before is None:
         if after is not None:
@@ -57,7 +57,7 @@ def move(tx: Tx, before: Pending | None, after: Pending | None) -> bool:
     return tx.execute(_NOTE, {**same, "new_answers": answers_to_json(after.answers)}).rowcount == 1
 
 
-def due(tx: Tx, before: Micros, most: int) -> list[Pending]:
+def due(tx: Tx, before: Micros, most: int) -> list[PendingCalls]:
     """Those that have waited since then or longer, the longest first, at most so many; stopped agents go on waiting."""
     return [_from_row(row) for row in tx.execute(_DUE, {"before": before, "most": most})]
 
@@ -67,7 +67,7 @@ def requests_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, Message]:
     return {row.agent_id: from_row(row) for row in tx.execute(_REQUESTS, {"ids": list(agent_ids)})}
 
 
-def _to_row(pending: Pending) -> dict[str, Any]:
+def _to_row(pending: PendingCalls) -> dict[str, Any]:
     return {
         "agent_id": pending.agent_id,
         "conversation_id": pending.conversation,
@@ -78,8 +78,8 @@ def _to_row(pending: Pending) -> dict[str, Any]:
     }
 
 
-def _from_row(row: Row[Any]) -> Pending:
-    return Pending(
+def _from_row(row: Row[Any]) -> PendingCalls:
+    return PendingCalls(
         AgentId(row.agent_id),
         row.conversation_id,
         MessageId(row.message_id),

@@ -8,6 +8,7 @@ from sqlalchemy import Row
 
 from kelpie.core.conversations.messages import (
     LOST,
+    ApprovalDecision,
     Awaits,
     CallAnswer,
     HiddenReasoning,
@@ -16,7 +17,6 @@ from kelpie.core.conversations.messages import (
     Part,
     Reasoning,
     Role,
-    Ruling,
     Text,
     ToolCall,
     ToolReturn,
@@ -121,7 +121,7 @@ def _answer_to_json(answer: CallAnswer) -> dict[str, Any]:
 def _answer_from_json(data: dict[str, Any]) -> CallAnswer:
     if data["type"] == "return":
         return _return_from_json(data)
-    return Ruling(data["call_id"], data["approve"], data["reason"], data["arguments"])
+    return ApprovalDecision(data["call_id"], data["approve"], data["reason"], data["arguments"])
 
 
 def _lines(data: list[str] | None) -> tuple[str, ...] | None:

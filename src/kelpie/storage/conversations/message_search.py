@@ -17,7 +17,7 @@ from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
 from kelpie.search import items
 from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import Near, NearestItems, Wanted
+from kelpie.search.items import ItemQuery, Near, NearestItems
 from kelpie.search.tables import search_items, search_scopes
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.conversations.message_rows import from_row
@@ -218,8 +218,8 @@ def nearest(
     return items.nearest(tx, finder, "message", scopes, replace(_sought(wanted), meanings=meanings), only)
 
 
-def _sought(wanted: MessageSearch) -> Wanted:
-    return Wanted(wanted.text, wanted.limit, wanted.mode)
+def _sought(wanted: MessageSearch) -> ItemQuery:
+    return ItemQuery(wanted.text, wanted.limit, wanted.mode)
 
 
 def _given(wanted: MessageSearch) -> dict[str, Any]:

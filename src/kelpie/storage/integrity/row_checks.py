@@ -41,7 +41,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class RowCheckResult:
     """A page that was looked through; `last` is where the next one begins, None after the last."""
 
     rows: int
@@ -110,14 +110,14 @@ KINDS = (
 )
 
 
-def look(tx: Tx, kind: Kind, after: tuple[Any, ...] | None) -> Looked:
+def look(tx: Tx, kind: Kind, after: tuple[Any, ...] | None) -> RowCheckResult:
     """Looks through the page of rows after this key, or through the first one."""
     keys = (None,) * len(kind.keys) if after is None else after
     bound = {f"after_{name}": key for name, key in zip(kind.keys, keys, strict=True)}
     rows = tx.execute(kind.statement, {"from_start": after is None, "most": kind.page, **bound}).all()
     found = [tuple(getattr(row, key) for key in kind.keys) for row in rows]
     damaged = [" ".join(map(str, key)) for key, row in zip(found, rows, strict=True) if not kind.whole(row)]
-    return Looked(len(rows), damaged, found[-1] if len(rows) == kind.page else None)
+    return RowCheckResult(len(rows), damaged, found[-1] if len(rows) == kind.page else None)
 
 
 WRONGS = tuple(search_index_checks.WRONGS)

@@ -15,7 +15,7 @@ from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
 from kelpie.search import items
 from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import Item, Near, NearestItems, Wanted
+from kelpie.search.items import Item, ItemQuery, Near, NearestItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.memory import entities
 from kelpie.storage.tables import fact_sources, facts
@@ -218,14 +218,14 @@ def nearest(
     meanings: Mapping[str, Vector],
 ) -> list[Near]:
     """The agent's facts nearest in meaning; `scopes` tells the model its vectors are of."""
-    sought = Wanted(wanted.text, wanted.limit, wanted.mode, meanings)
+    sought = ItemQuery(wanted.text, wanted.limit, wanted.mode, meanings)
     return items.nearest(tx, finder, "fact", scopes, sought, _only(agent_id, wanted))
 
 
 def search(tx: Tx, agent_id: AgentId, wanted: FactSearch, now: Micros, near: Sequence[Near] = ()) -> list[FoundFact]:
     """The best facts by words and meaning. None stands before the one that has taken its place since: that one comes
     first, also when it was not found itself. With a time, only what was true then."""
-    sought = Wanted(wanted.text, wanted.limit, wanted.mode)
+    sought = ItemQuery(wanted.text, wanted.limit, wanted.mode)
     hits = {hit.id: hit for hit in items.find(tx, "fact", agent_id, sought, _only(agent_id, wanted), near)}
     found = {fact.id: fact for fact in get_many(tx, agent_id, list(hits))}
     order = list(found) if wanted.at is not None else _newest_first(tx, agent_id, found)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId
-from kelpie.core.memory.working_memory import Entry, EntryQuery, size_of
+from kelpie.core.memory.working_memory import EntryQuery, WorkingMemoryEntry, size_of
 from kelpie.core.time import Micros
 from kelpie.storage.tables import working_memory, working_memory_heads
 from kelpie.world.database import Tx
@@ -58,8 +58,10 @@ _RAISE_NUMBER = (
 )
 
 
-def _from_row(row: sa.Row[Any]) -> Entry:
-    return Entry(row.key, orjson.loads(row.value), row.version, row.created_at, row.updated_at, row.expires_at)
+def _from_row(row: sa.Row[Any]) -> WorkingMemoryEntry:
+    return WorkingMemoryEntry(
+        row.key, orjson.loads(row.value), row.version, row.created_at, row.updated_at, row.expires_at
+    )
 
 
 def has_lapsed(tx: Tx, agent_id: AgentId, now: Micros) -> bool:
@@ -79,12 +81,12 @@ def next_version(tx: Tx, agent_id: AgentId) -> int:
     return int(tx.execute(_NUMBER, {"of_agent": agent_id}).scalar_one())
 
 
-def get(tx: Tx, agent_id: AgentId, key: str) -> Entry | None:
+def get(tx: Tx, agent_id: AgentId, key: str) -> WorkingMemoryEntry | None:
     row = tx.execute(_ONE, {"of_agent": agent_id, "of_key": key}).first()
     return None if row is None else _from_row(row)
 
 
-def every(tx: Tx, agent_id: AgentId) -> list[Entry]:
+def every(tx: Tx, agent_id: AgentId) -> list[WorkingMemoryEntry]:
     """All entries of an agent, by key."""
     return sorted((_from_row(row) for row in tx.execute(_ALL, {"of_agent": agent_id})), key=lambda entry: entry.key)
 
@@ -95,13 +97,13 @@ def used(tx: Tx, agent_id: AgentId, key: str) -> tuple[int, int, int]:
     return int(count), int(size), int(own)
 
 
-def insert_many(tx: Tx, agent_id: AgentId, entries: Sequence[tuple[Entry, str]]) -> None:
+def insert_many(tx: Tx, agent_id: AgentId, entries: Sequence[tuple[WorkingMemoryEntry, str]]) -> None:
     """Writes entries that are not there, each with its value as JSON."""
     if entries:
         tx.execute(_INSERT, [_to_row(agent_id, entry, text) for entry, text in entries])
 
 
-def _to_row(agent_id: AgentId, entry: Entry, text: str) -> dict[str, Any]:
+def _to_row(agent_id: AgentId, entry: WorkingMemoryEntry, text: str) -> dict[str, Any]:
     return {
         "agent_id": agent_id,
         "key": entry.key,
@@ -114,7 +116,7 @@ def _to_row(agent_id: AgentId, entry: Entry, text: str) -> dict[str, Any]:
     }
 
 
-def replace(tx: Tx, agent_id: AgentId, entry: Entry, text: str) -> None:
+def replace(tx: Tx, agent_id: AgentId, entry: WorkingMemoryEntry, text: str) -> None:
     """Gives an entry that is there a new value and a new end."""
     row = _to_row(agent_id, entry, text)
     names = ("value", "bytes", "version", "updated_at", "expires_at")
@@ -159,7 +161,7 @@ class _Shape:
     before: bool
 
 
-def select(tx: Tx, agent_id: AgentId, query: EntryQuery) -> list[Entry]:
+def select(tx: Tx, agent_id: AgentId, query: EntryQuery) -> list[WorkingMemoryEntry]:
     """The entries on the page asked for. Raises NotFound for a cursor that is gone, unless the order is by key."""
     page = query.page
     given: dict[str, Any] = {

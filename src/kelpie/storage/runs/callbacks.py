@@ -14,7 +14,7 @@ from kelpie.world.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class DueCallback:
     """One callback, and how often it was tried."""
 
     run_id: RunId
@@ -47,10 +47,10 @@ def owe(tx: Tx, run_id: RunId, at: Micros) -> None:
     tx.execute(_OWE, {"of_run": run_id, "due": at})
 
 
-def due(tx: Tx, now: Micros, most: int) -> list[Owed]:
+def due(tx: Tx, now: Micros, most: int) -> list[DueCallback]:
     """Callbacks whose time has come, the longest due first."""
     rows = tx.execute(_DUE, {"now": now, "most": most})
-    return [Owed(RunId(row.id), row.callback_url, row.callback_attempts) for row in rows]
+    return [DueCallback(RunId(row.id), row.callback_url, row.callback_attempts) for row in rows]
 
 
 def tried(tx: Tx, run_id: RunId, at: Micros, status: int | None, error: str | None, again_at: Micros | None) -> None:

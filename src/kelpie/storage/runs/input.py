@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kelpie.core.agents.turn_overrides import Override
-from kelpie.core.conversations.agent_chain import UNCHAINED, Chain
+from kelpie.core.agents.turn_overrides import TurnOverrides
+from kelpie.core.conversations.agent_chain import UNCHAINED, AgentChain
 from kelpie.core.conversations.approvals import ClientTool
 from kelpie.core.conversations.messages import CallAnswer, NewMessage, Role
 from kelpie.core.ids import MessageId, RunId
@@ -19,7 +19,7 @@ from kelpie.storage.runs.turn_overrides import override_from_json, override_to_j
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RunInput:
     """What a run was asked to do: enough to begin it again after a crash."""
 
     messages: tuple[NewMessage, ...]
@@ -29,8 +29,8 @@ class Given:
     request: MessageId | None = None
     earlier: tuple[RunId, ...] = ()  # the runs of the same turn before this one
     client_tools: tuple[ClientTool, ...] = ()
-    chain: Chain = UNCHAINED
-    override: Override | None = None
+    chain: AgentChain = UNCHAINED
+    override: TurnOverrides | None = None
     group_id: str | None = None  # the group that it is said in
     deltas: bool = False  # whether its stream has tokens as they come
 
@@ -40,7 +40,7 @@ class Given:
         return [message.otid for message in self.messages if message.otid is not None]
 
 
-def given_to_json(given: Given) -> dict[str, Any]:
+def given_to_json(given: RunInput) -> dict[str, Any]:
     """What a run was asked to do, as it is stored with it."""
     stored = [
         {
@@ -57,7 +57,7 @@ def given_to_json(given: Given) -> dict[str, Any]:
     return {"messages": stored, "max_steps": given.max_steps, **_waited_to_json(given), **own}
 
 
-def _waited_to_json(given: Given) -> dict[str, Any]:
+def _waited_to_json(given: RunInput) -> dict[str, Any]:
     """What only some turns have: answers to calls that waited, tools of the client's own, other agents behind it."""
     found: dict[str, Any] = {}
     if given.answers:
@@ -77,7 +77,7 @@ def _waited_to_json(given: Given) -> dict[str, Any]:
     return found
 
 
-def given_from_json(data: Mapping[str, Any]) -> Given:
+def given_from_json(data: Mapping[str, Any]) -> RunInput:
     """The same, read back."""
     messages = tuple(
         NewMessage(
@@ -85,7 +85,7 @@ def given_from_json(data: Mapping[str, Any]) -> Given:
         )
         for m in data["messages"]
     )
-    return Given(
+    return RunInput(
         messages,
         data["max_steps"],
         answers_from_json(data.get("answers")),
@@ -93,7 +93,7 @@ def given_from_json(data: Mapping[str, Any]) -> Given:
         MessageId(data["request"]) if "request" in data else None,
         tuple(RunId(run_id) for run_id in data.get("earlier", ())),
         tuple(ClientTool(*tool) for tool in data.get("client_tools", ())),
-        Chain.from_json(data["chain"]) if "chain" in data else UNCHAINED,
+        AgentChain.from_json(data["chain"]) if "chain" in data else UNCHAINED,
         override_from_json(data.get("override")),
         data.get("group_id"),
         data.get("deltas", False),

@@ -13,7 +13,7 @@ from kelpie.storage.agents.ownership_fence import Node
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.runs import callbacks
 from kelpie.storage.runs import filters as run_filters
-from kelpie.storage.runs.input import Given, given_to_json
+from kelpie.storage.runs.input import RunInput, given_to_json
 from kelpie.storage.runs.steps import usage_to_json
 from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
@@ -21,7 +21,7 @@ from kelpie.world.database import Tx
 _INSERT_RUN = insert(runs)
 
 
-def open_run(tx: Tx, run: Run, organization: OrganizationId, given: Given, node: Node) -> None:
+def open_run(tx: Tx, run: Run, organization: OrganizationId, given: RunInput, node: Node) -> None:
     """Records a run with its input; the input is not history yet."""
     tx.execute(
         _INSERT_RUN,
@@ -73,7 +73,7 @@ def take_up(tx: Tx, run_id: RunId, node: Node) -> bool:
 _REGIVE = update(runs).where(runs.c.id == bindparam("of_run")).values(input=bindparam("new_input"))
 
 
-def regive(tx: Tx, run_id: RunId, given: Given) -> None:
+def regive(tx: Tx, run_id: RunId, given: RunInput) -> None:
     """Keeps what a run is to do as it was understood when its lane took it up."""
     tx.execute(_REGIVE, {"of_run": run_id, "new_input": given_to_json(given)})
 

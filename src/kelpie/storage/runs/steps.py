@@ -10,7 +10,7 @@ from kelpie.core.conversations.messages import Usage
 from kelpie.core.conversations.runs import Step, StepQuery, StepStatus, StopReason
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
-from kelpie.core.permissions.budgets import Spent
+from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.tables import step_tags, steps
@@ -127,16 +127,16 @@ _SPENT_BY = select(
 ).where(steps.c.agent_id == bindparam("of_agent"), steps.c.created_at >= bindparam("since"))
 
 
-def spent_by(tx: Tx, agent_id: AgentId, since: Micros = 0) -> Spent:
+def spent_by(tx: Tx, agent_id: AgentId, since: Micros = 0) -> SpentAmount:
     """What the steps of an agent have used since then."""
     row = tx.execute(_SPENT_BY, {"of_agent": agent_id, "since": since}).one()
-    return Spent(int(row.micros), int(row.tokens), int(row.calls), int(row.unpriced_calls))
+    return SpentAmount(int(row.micros), int(row.tokens), int(row.calls), int(row.unpriced_calls))
 
 
-def spent_in(step: Step) -> Spent:
+def spent_in(step: Step) -> SpentAmount:
     """What one step has used, as `spent_by` counts it."""
     usage = step.usage
-    return Spent(usage.cost_micros, usage.total_tokens, 1, usage.unpriced_calls)
+    return SpentAmount(usage.cost_micros, usage.total_tokens, 1, usage.unpriced_calls)
 
 
 _PAGES = Paging(steps, "created_at")

@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Integer, Row, Select, bindparam, case, del
 from sqlalchemy import cast as sql_cast
 
 from kelpie.core.ids import AgentId, OrganizationId, RunId, StepId
-from kelpie.core.permissions.call_records import RAN, CallOutcome, CallQuery, CallRecord, Took, ToolUsage
-from kelpie.core.permissions.quotas import Used
+from kelpie.core.permissions.call_records import RAN, CallOutcome, CallQuery, CallRecord, ResourceUse, ToolUsage
+from kelpie.core.permissions.quotas import QuotaUse
 from kelpie.core.permissions.tool_permissions import ToolKind
 from kelpie.core.time import Micros
 from kelpie.storage.tables import tool_calls
@@ -58,7 +58,7 @@ def _from_row(row: Row[Any]) -> CallRecord:
         step_id=StepId(row.step_id) if row.step_id else None,
         call_id=row.call_id,
         tool_id=row.tool_id,
-        took=Took(row.duration_us, row.cpu_us, row.memory_peak_bytes),
+        took=ResourceUse(row.duration_us, row.cpu_us, row.memory_peak_bytes),
         counted=row.counted,
         reason=row.reason,
         number=row.number,
@@ -72,10 +72,10 @@ _USED = select(
 ).where(_C.agent_id == bindparam("of_agent"), _C.created_at >= bindparam("since"))
 
 
-def used_by(tx: Tx, agent_id: AgentId, since: Micros) -> Used:
+def used_by(tx: Tx, agent_id: AgentId, since: Micros) -> QuotaUse:
     """What the calls of an agent have used since then."""
     row = tx.execute(_USED, {"of_agent": agent_id, "since": since}).one()
-    return Used(int(row.calls), int(row.cpu), int(row.peak))
+    return QuotaUse(int(row.calls), int(row.cpu), int(row.peak))
 
 
 _TOOLS_OF = select(_C.tool_id).where(_C.run_id == bindparam("of_run"), _C.tool_id.is_not(None), _RAN).distinct()

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from kelpie.core.agents.agent import ModelChoice
-from kelpie.core.agents.turn_overrides import Override, Skill
+from kelpie.core.agents.turn_overrides import Skill, TurnOverrides
 from kelpie.storage.agents.columns import model_to_json
 
 
-def override_to_json(override: Override) -> dict[str, Any]:
+def override_to_json(override: TurnOverrides) -> dict[str, Any]:
     return {
         "model": None if override.model is None else model_to_json(override.model),
         "system": override.system,
@@ -16,9 +16,9 @@ def override_to_json(override: Override) -> dict[str, Any]:
     }
 
 
-def override_from_json(data: Mapping[str, Any] | None) -> Override | None:
+def override_from_json(data: Mapping[str, Any] | None) -> TurnOverrides | None:
     if data is None:
         return None
     model = data["model"]
     skills = tuple(Skill(*skill) for skill in data["skills"])
-    return Override(None if model is None else ModelChoice(**model), data["system"], skills)
+    return TurnOverrides(None if model is None else ModelChoice(**model), data["system"], skills)

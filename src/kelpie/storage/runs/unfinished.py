@@ -9,7 +9,7 @@ from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.storage.agents.ownership_fence import Node
-from kelpie.storage.runs.input import Given, given_from_json
+from kelpie.storage.runs.input import RunInput, given_from_json
 from kelpie.storage.runs.runs import run_from_row
 from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
@@ -34,7 +34,7 @@ class Unfinished:
     """A run that never ended, what it was asked, and which node was running it."""
 
     run: Run
-    given: Given
+    given: RunInput
     node: Node
     taken_up: int = 0  # how often a lane began to work on it
 
@@ -55,7 +55,7 @@ def _unfinished_from_row(row: Row[Any]) -> Unfinished:
     return Unfinished(run_from_row(row), given_from_json(row.input), node, row.taken_up)
 
 
-def given(tx: Tx, run_id: RunId) -> Given:
+def given(tx: Tx, run_id: RunId) -> RunInput:
     """What a run was asked. Raises NotFound."""
     row = tx.execute(_ONE, {"of_run": run_id}).first()
     if row is None:
@@ -71,7 +71,7 @@ _BACKGROUND = (
 
 
 @dataclass(frozen=True, slots=True)
-class InBackground:
+class StoredRun:
     """A background run that has not ended, and where it belongs."""
 
     run_id: RunId
@@ -79,10 +79,10 @@ class InBackground:
     conversation_id: ConversationId | None
 
 
-def in_background(tx: Tx) -> list[InBackground]:
+def in_background(tx: Tx) -> list[StoredRun]:
     """All background runs that have not ended, oldest first."""
     return [
-        InBackground(
+        StoredRun(
             RunId(row.id), AgentId(row.agent_id), ConversationId(row.conversation_id) if row.conversation_id else None
         )
         for row in tx.execute(_BACKGROUND)

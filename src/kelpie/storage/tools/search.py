@@ -16,7 +16,7 @@ from kelpie.core.search_hits import Hit
 from kelpie.core.tools.tools import Tool, ToolHit, ToolSearch
 from kelpie.search import items
 from kelpie.search.item_lookup import ITEM_ID, Only
-from kelpie.search.items import Item, Near, NearestItems, Wanted
+from kelpie.search.items import Item, ItemQuery, Near, NearestItems
 from kelpie.search.vector_rows import Vector
 from kelpie.storage.rows.text_match import inside, pattern
 from kelpie.storage.tables import tool_tags, tools
@@ -122,12 +122,12 @@ def nearest(
 ) -> list[Near]:
     """The tools nearest in meaning, by the vectors of this model."""
     shape, bound = _shape(organization, wanted)
-    sought = Wanted(wanted.words, wanted.limit, wanted.mode, meanings)
+    sought = ItemQuery(wanted.words, wanted.limit, wanted.mode, meanings)
     return items.nearest(tx, finder, "tool", {organization: model}, sought, _only(shape, bound))
 
 
-def _sought(wanted: ToolSearch) -> Wanted:
-    return Wanted(wanted.words, wanted.limit, wanted.mode)
+def _sought(wanted: ToolSearch) -> ItemQuery:
+    return ItemQuery(wanted.words, wanted.limit, wanted.mode)
 
 
 def _shape(organization: OrganizationId, wanted: ToolSearch) -> tuple[Shape, dict[str, Any]]:

@@ -11,8 +11,8 @@ from kelpie.core.search_hits import reach
 from kelpie.memory.text_edits import cleaned
 from kelpie.storage.archives import archives, passage_search, passages
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
-from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
-from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
+from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
@@ -48,7 +48,7 @@ def store(tx: Tx, call: CallContext, passage_id: PassageId, text: str, tags: tup
     passages.insert(tx, passage, call.insight.vectors)
 
 
-async def foresee_insert(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+async def foresee_insert(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """The vectors of what is about to be stored."""
     text = cleaned(arguments["content"])
     return await foresight.of_stored(call, text) if text.strip() and len(text) <= PASSAGE_CHARS_MAX else NOTHING
@@ -61,7 +61,7 @@ def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, An
     return Outcome(answer(found[page * query.limit :][: query.limit], query.text, call.insight))
 
 
-async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """What is near in meaning to the words of a search."""
     query = _query(call, arguments)
     if not query.text.strip():

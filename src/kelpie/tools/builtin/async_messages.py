@@ -11,7 +11,7 @@ from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import agents
 from kelpie.storage.agents.ownership_fence import NOBODY
 from kelpie.storage.runs import runs
-from kelpie.storage.runs.input import Given
+from kelpie.storage.runs.input import RunInput
 from kelpie.tools.calls import agent_letters
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.world.database import Tx
@@ -37,6 +37,6 @@ def send_message_to_agent_async(tx: Tx, call: CallContext, arguments: Mapping[st
         background=True,
         metadata={"run_type": "send_message_async", "sender_id": call.agent.id},
     )
-    given = Given((agent_letters.notice(call.agent, words),), MAX_STEPS_DEFAULT, chain=call.chain.told())
+    given = RunInput((agent_letters.notice(call.agent, words),), MAX_STEPS_DEFAULT, chain=call.chain.told())
     runs.open_run(tx, run, call.agent.organization_id, given, NOBODY)
     return Outcome(f"The message was sent; {other} reads it in {run.id}.", begun=(run,))

@@ -16,8 +16,8 @@ from kelpie.core.errors import ToolError
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
 from kelpie.storage.conversations import message_search
-from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
-from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
+from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
@@ -42,7 +42,7 @@ def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
     return Outcome(answer(said(tx, call, wanted), wanted.text, call.insight))
 
 
-async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """What is near in meaning to the words of a search."""
     wanted = _wanted(call, arguments)
     return await foresight.of_messages(call, wanted) if wanted.text.strip() else NOTHING
@@ -125,22 +125,22 @@ def checked_count(name: str, given: int | None) -> int:
     return given
 
 
-def search_mode(insight: Insight) -> str:
+def search_mode(insight: Precomputed) -> str:
     return BY_BOTH if insight.by_meaning else BY_WORDS
 
 
-def relevance(hit: Hit | None, insight: Insight) -> dict[str, Any]:
+def relevance(hit: Hit | None, insight: Precomputed) -> dict[str, Any]:
     return {"search_mode": search_mode(insight)} | ({} if hit is None else {"score": round(hit.score, 6)})
 
 
-def answer(results: list[dict[str, Any]], query: str, insight: Insight) -> str:
+def answer(results: list[dict[str, Any]], query: str, insight: Precomputed) -> str:
     """Results as the model reads them, with a word on how they were found."""
     mode = search_mode(insight)
     found = {"message": summary(len(results), query, insight), "search_mode": mode, "results": results}
     return orjson.dumps(found).decode()
 
 
-def summary(count: int, query: str, insight: Insight) -> str:
+def summary(count: int, query: str, insight: Precomputed) -> str:
     if not query.strip():
         how = "Newest first."
     elif insight.by_meaning:

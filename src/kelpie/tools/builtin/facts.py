@@ -6,8 +6,8 @@ from typing import Any
 from kelpie.core.memory.facts import FactSearch, FoundFact
 from kelpie.storage.memory import facts
 from kelpie.tools.builtin.conversation import answer, checked_count, relevance
-from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
-from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
+from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.dates import dates
 from kelpie.world.database import Tx
 
@@ -19,7 +19,7 @@ def fact_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outc
     return Outcome(answer([_shown(each, call) for each in found], wanted.text, call.insight))
 
 
-async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """What is near in meaning to the words of a search."""
     wanted = _wanted(call, arguments, "hybrid")
     return await foresight.of_facts(call, wanted) if wanted.text.strip() else NOTHING

@@ -15,8 +15,8 @@ from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.memory.text_edits import cleaned
 from kelpie.storage.conversations import messages
 from kelpie.tools.builtin import archival, conversation
-from kelpie.tools.calls.interface import NOTHING, CallContext, Insight, Outcome
-from kelpie.tools.calls.precomputed_search import Foresight
+from kelpie.tools.calls.interface import NOTHING, CallContext, Outcome, Precomputed
+from kelpie.tools.calls.precomputed_search import Precompute
 from kelpie.tools.calls.stable_ids import stable_uuid
 from kelpie.world.database import Tx
 
@@ -90,7 +90,7 @@ def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
     return Outcome(orjson.dumps(found | {"results": said, "archive": filed}).decode())
 
 
-async def foresee_search(foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
     """What is near in meaning to the words of a search, said or filed."""
     query = " ".join(arguments.get("convo_keyword_queries") or ())
     if not query.strip():

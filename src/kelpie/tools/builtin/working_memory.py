@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.errors import ToolError
-from kelpie.core.memory.working_memory import KEEP, Append, Change, Entry, EntryQuery, Increment, Merge
+from kelpie.core.memory.working_memory import KEEP, Append, Change, EntryQuery, Increment, Merge, WorkingMemoryEntry
 from kelpie.core.paging import Page
 from kelpie.memory import working_memory
 from kelpie.memory.working_memory import Place
@@ -87,19 +87,19 @@ def _change(arguments: Mapping[str, Any]) -> Change | None:
     return _CHANGES[given[0]](arguments[given[0]]) if given else None
 
 
-def _told(call: CallContext, entry: Entry, done: str) -> Outcome:
+def _told(call: CallContext, entry: WorkingMemoryEntry, done: str) -> Outcome:
     ends = f", until {dates.shown(entry.expires_at, dates.zone_of(call.agent.timezone))}" if entry.expires_at else ""
     return Outcome(f"{done} under '{entry.key}' (version {entry.version}{ends}).")
 
 
-def _shown(call: CallContext, entry: Entry) -> dict[str, Any]:
+def _shown(call: CallContext, entry: WorkingMemoryEntry) -> dict[str, Any]:
     zone = dates.zone_of(call.agent.timezone)
     ends = {"expires_at": dates.shown(entry.expires_at, zone)} if entry.expires_at is not None else {}
     times = {"created_at": dates.shown(entry.created_at, zone), "updated_at": dates.shown(entry.updated_at, zone)}
     return {"key": entry.key, "value": entry.value, "version": entry.version, **times, **ends}
 
 
-def _preview(call: CallContext, entry: Entry) -> dict[str, Any]:
+def _preview(call: CallContext, entry: WorkingMemoryEntry) -> dict[str, Any]:
     text = orjson.dumps(entry.value).decode()
     if len(text) <= PREVIEW_CHARS:
         return _shown(call, entry)

@@ -5,7 +5,7 @@ of a person leads to a bounded number of messages between agents.
 """
 
 from kelpie.core.agents.agent import Agent
-from kelpie.core.conversations.agent_chain import HOPS_MAX, Chain
+from kelpie.core.conversations.agent_chain import HOPS_MAX, AgentChain
 from kelpie.core.conversations.messages import NewMessage, Role, Text
 from kelpie.core.errors import InvalidId, ToolError
 from kelpie.core.ids import AgentId
@@ -45,7 +45,7 @@ def words(text: str) -> str:
     return text
 
 
-def refuse_endless(chain: Chain) -> None:
+def refuse_endless(chain: AgentChain) -> None:
     """Raises ToolError when one message of a person has led to too many between agents."""
     if chain.is_spent:
         raise ToolError(
@@ -54,7 +54,7 @@ def refuse_endless(chain: Chain) -> None:
         )
 
 
-def refuse_ring(chain: Chain, sender: AgentId, other: AgentId) -> None:
+def refuse_ring(chain: AgentChain, sender: AgentId, other: AgentId) -> None:
     """Raises ToolError when the one who is to be asked waits for this very answer."""
     if other == sender:
         raise ToolError("That is your own id; nothing was sent.")

@@ -19,14 +19,14 @@ BASE_URL = f"http://127.0.0.1:{API_PORT}"
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ApiAccess:
     """What a job needs for its code to call back."""
 
     passport: str
     env: Mapping[str, str]
 
 
-class Callback:
+class ApiCallback:
     """Opens the way back for one call at a time."""
 
     def __init__(self, passports: Passports, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class Callback:
         self._clock = clock
 
     @contextmanager
-    def opened(self, tool: Tool, call: CallContext, wall_s: float) -> Generator[Way]:
+    def opened(self, tool: Tool, call: CallContext, wall_s: float) -> Generator[ApiAccess]:
         """Open until the block ends. Raises ToolError when too many tools run."""
         agent = call.agent
         passport = Passport(
@@ -55,4 +55,4 @@ class Callback:
                 "LETTA_BASE_URL": BASE_URL,
                 "LETTA_API_KEY": text,
             }
-            yield Way(text, env)
+            yield ApiAccess(text, env)

@@ -10,24 +10,24 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kelpie.core.agents.agent import Agent
-from kelpie.core.conversations.agent_chain import UNCHAINED, Chain
+from kelpie.core.conversations.agent_chain import UNCHAINED, AgentChain
 from kelpie.core.conversations.messages import Message, Part
 from kelpie.core.conversations.runs import Run
 from kelpie.core.ids import AgentId, RunId, StepId
 from kelpie.core.memory.block_history import Author, AuthorKind, Change
 from kelpie.core.memory.blocks import DEFAULT_RULES, BlockRules
-from kelpie.core.memory.working_memory import Limits
+from kelpie.core.memory.working_memory import WorkingMemoryLimits
 from kelpie.core.permissions.quotas import UNBOUNDED, Quota
 from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool
-from kelpie.sandbox.port import Meter
+from kelpie.sandbox.port import UsageMeter
 from kelpie.search.items import Near
 from kelpie.search.vector_rows import Vector
 from kelpie.world.database import Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Insight:
+class Precomputed:
     """What was found out about a call before its commit: vectors of its text, and what is near to it in meaning."""
 
     vectors: tuple[Vector, ...] = ()
@@ -38,7 +38,7 @@ class Insight:
     lacking: str | None = None  # why it could not
 
 
-NOTHING = Insight()
+NOTHING = Precomputed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,16 @@ class CallContext:
     conversation_id: str | None = None
     unwritten: tuple[Message, ...] = ()  # what enters the history with the commit the tool runs in
     block_rules: BlockRules = DEFAULT_RULES
-    chain: Chain = UNCHAINED  # of agents behind the turn that makes the call
-    insight: Insight = NOTHING  # what was found out for it beforehand
+    chain: AgentChain = UNCHAINED  # of agents behind the turn that makes the call
+    insight: Precomputed = NOTHING  # what was found out for it beforehand
     run_id: RunId | None = None
     step_id: StepId | None = None
     tool: str | None = None  # the name it was called by
-    working_memory: Limits = Limits()  # how much of it an agent may have
+    working_memory: WorkingMemoryLimits = WorkingMemoryLimits()  # how much of it an agent may have
     quota: Quota = UNBOUNDED  # what a sandbox must hold it to beside its own confinement: `quota.confined`
-    meter: Meter = field(default_factory=Meter, compare=False)  # what a job of it had taken that was broken off
+    meter: UsageMeter = field(
+        default_factory=UsageMeter, compare=False
+    )  # what a job of it had taken that was broken off
 
     @property
     def author(self) -> Author:

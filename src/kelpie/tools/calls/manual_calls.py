@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from kelpie.core.agents.agent import Agent
 from kelpie.core.ids import OrganizationId, RunId, StepId
-from kelpie.core.permissions.call_records import RAN, CallOutcome, CallRecord, Took
-from kelpie.core.permissions.policies import Policy, Warrant, warrant
+from kelpie.core.permissions.call_records import RAN, CallOutcome, CallRecord, ResourceUse
+from kelpie.core.permissions.policies import EffectivePermissions, Policy, warrant
 from kelpie.core.permissions.quotas import hour_after, hour_of
 from kelpie.core.time import Micros
 from kelpie.core.tools.tools import Tool
@@ -17,7 +17,9 @@ from kelpie.tools.calls.capabilities import subject_of
 from kelpie.world.database import Tx
 
 
-def warrant_of(tx: Tx, server: Policy, organization: OrganizationId, agent: Agent | None, now: Micros) -> Warrant:
+def warrant_of(
+    tx: Tx, server: Policy, organization: OrganizationId, agent: Agent | None, now: Micros
+) -> EffectivePermissions:
     """What holds for an agent, or for whoever calls a tool without one, with what is used by now.
 
     `refusal(subject_of(tool))` of it tells why a call may not be run; `quota` bounds what one may take.
@@ -29,7 +31,7 @@ def warrant_of(tx: Tx, server: Policy, organization: OrganizationId, agent: Agen
     if not found.quota.counts_calls:
         return found
     used = tool_calls.used_by(tx, agent.id, hour_of(now))
-    return Warrant(found.layers, found.quota, used, hour_after(now))
+    return EffectivePermissions(found.layers, found.quota, used, hour_after(now))
 
 
 def record(
@@ -37,7 +39,7 @@ def record(
     organization: OrganizationId,
     tool: Tool,
     outcome: CallOutcome,
-    took: Took,
+    took: ResourceUse,
     at: Micros,
     agent: Agent | None = None,
     run_id: RunId | None = None,

@@ -1,12 +1,12 @@
 """How the end of a job is told: to the model as a result, to clients with what the tool printed."""
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
-from kelpie.sandbox.port import Ended, How
+from kelpie.sandbox.port import How, JobResult
 from kelpie.sandbox.runner_messages import read_answer
 from kelpie.tools.calls.interface import Outcome
 
 
-def outcome_of(name: str, ended: Ended, held: Confinement) -> Outcome:
+def outcome_of(name: str, ended: JobResult, held: Confinement) -> Outcome:
     """What a call gave."""
     stdout, stderr = _printed(ended.stdout), _printed(ended.stderr)
     cpu, peak = ended.cpu_us or 0, ended.memory_peak_bytes or 0
@@ -28,7 +28,7 @@ def within(text: str, limit: int) -> str:
     return f"{text[:limit]}\n[The result was cut: {len(text)} characters are more than the {limit} allowed.]"
 
 
-def _why(ended: Ended, held: Confinement) -> str:
+def _why(ended: JobResult, held: Confinement) -> str:
     match ended.how:
         case How.timed_out:
             return f"it took longer than the {held.wall_s:g} s that it has, and was ended"

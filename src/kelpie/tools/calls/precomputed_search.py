@@ -10,31 +10,31 @@ from typing import Any, Protocol
 from kelpie.core.conversations.messages import MessageSearch
 from kelpie.core.memory.facts import FactSearch
 from kelpie.core.memory.passages import PassageQuery
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.search import vector_rows
 from kelpie.search.items import Near
 from kelpie.storage.archives import archives, embedding_models, passage_search
 from kelpie.storage.conversations import message_search
 from kelpie.storage.memory import facts
-from kelpie.tools.calls.interface import CallContext, Insight
+from kelpie.tools.calls.interface import CallContext, Precomputed
 from kelpie.world.database import Database, Tx
 
 
 @dataclass(frozen=True, slots=True)
-class Foresight:
+class Precompute:
     """Finds things out for calls."""
 
     database: Database
-    meaning: Meaning
+    meaning: Embeddings
 
-    async def of_stored(self, call: CallContext, text: str) -> Insight:
+    async def of_stored(self, call: CallContext, text: str) -> Precomputed:
         """The vectors of what the agent is about to store."""
         default = await self.meaning.default()
         models = await self.database.read(lambda tx: embedding_models.of_new(tx, call.agent.id, default))
         meant = await self.meaning.of_stored(models, [text])
-        return Insight(vectors=meant.vectors.get(text, ()), lacking=meant.lacking)
+        return Precomputed(vectors=meant.vectors.get(text, ()), lacking=meant.lacking)
 
-    async def of_passages(self, call: CallContext, query: PassageQuery) -> Insight:
+    async def of_passages(self, call: CallContext, query: PassageQuery) -> Precomputed:
         """What the agent has stored that is near in meaning."""
         agent_id, found = call.agent.id, self.meaning.finder
 
@@ -46,45 +46,45 @@ class Foresight:
         meant = await self.meaning.of_query(used.values(), query.text)
         meanings = meant.by_model(query.text)
         if not meanings or archive_id is None:
-            return Insight(lacking=meant.lacking)
+            return Precomputed(lacking=meant.lacking)
 
         def near(tx: Tx) -> list[Near]:
             archive = archives.archive_of(tx, agent_id)  # it may have been given another one meanwhile
             return passage_search.nearest(tx, found, archive, used, query, meanings) if archive in used else []
 
         async with self.meaning.looking.place():
-            return Insight(passages=tuple(await self.database.read(near)), by_meaning=True)
+            return Precomputed(passages=tuple(await self.database.read(near)), by_meaning=True)
 
-    async def of_messages(self, call: CallContext, wanted: MessageSearch) -> Insight:
+    async def of_messages(self, call: CallContext, wanted: MessageSearch) -> Precomputed:
         """What was said to or by the agent that is near in meaning."""
         organization, finder = call.agent.organization_id, self.meaning.finder
         used = await self.database.read(lambda tx: message_search.models(tx, organization, call.agent.id))
         meant = await self.meaning.of_query(used.values(), wanted.text)
         meanings = meant.by_model(wanted.text)
         if not meanings:
-            return Insight(lacking=meant.lacking)
+            return Precomputed(lacking=meant.lacking)
         async with self.meaning.looking.place():
             near = await self.database.read(
                 lambda tx: message_search.nearest(tx, finder, organization, used, wanted, meanings)
             )
-        return Insight(messages=tuple(near), by_meaning=True)
+        return Precomputed(messages=tuple(near), by_meaning=True)
 
-    async def of_facts(self, call: CallContext, wanted: FactSearch) -> Insight:
+    async def of_facts(self, call: CallContext, wanted: FactSearch) -> Precomputed:
         """What the agent has learnt that is near in meaning."""
         agent_id, finder = call.agent.id, self.meaning.finder
         used = await self.database.read(lambda tx: vector_rows.models_of(tx, "fact", (agent_id,)))
         meant = await self.meaning.of_query(used.values(), wanted.text)
         meanings = meant.by_model(wanted.text)
         if not meanings:
-            return Insight(lacking=meant.lacking)
+            return Precomputed(lacking=meant.lacking)
         async with self.meaning.looking.place():
             near = await self.database.read(lambda tx: facts.nearest(tx, finder, agent_id, wanted, used, meanings))
-        return Insight(facts=tuple(near), by_meaning=True)
+        return Precomputed(facts=tuple(near), by_meaning=True)
 
 
 class Preparation(Protocol):
     """Finds out for a tool what it cannot find out inside a transaction."""
 
-    async def __call__(self, foresight: Foresight, call: CallContext, arguments: Mapping[str, Any]) -> Insight:
+    async def __call__(self, foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
         """Raises ToolError for arguments that cannot be; the tool itself then says so."""
         ...

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from kelpie.sandbox.port import Sandbox
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import ExternalTool
 from kelpie.tools.code import run_code_with_tools
 from kelpie.tools.code.filesystem import Filesystem
@@ -17,7 +17,7 @@ from kelpie.world.world import World
 def code_tools(
     world: World,
     sandbox: Sandbox | None,
-    callback: Callback,
+    callback: ApiCallback,
     environments: Environments,
     workspace_mb_max: int,
 ) -> Mapping[str, ExternalTool]:

@@ -6,13 +6,13 @@ from typing import Any
 import orjson
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
-from kelpie.sandbox.port import Ended, How
+from kelpie.sandbox.port import How, JobResult
 from kelpie.tools.calls.interface import Outcome
 
 CHARS_MAX = 20_000  # of each stream; more would only push other things out of the prompt
 
 
-def report(ended: Ended, confinement: Confinement, facts: Mapping[str, Any] | None = None) -> Outcome:
+def report(ended: JobResult, confinement: Confinement, facts: Mapping[str, Any] | None = None) -> Outcome:
     """The outcome of code that ran to whatever end; it is a success when its exit code is 0."""
     told: dict[str, Any] = dict(facts or {})
     out, err = _text(ended.stdout), _text(ended.stderr)
@@ -30,7 +30,7 @@ def report(ended: Ended, confinement: Confinement, facts: Mapping[str, Any] | No
     )
 
 
-def _note(ended: Ended, confinement: Confinement) -> str | None:
+def _note(ended: JobResult, confinement: Confinement) -> str | None:
     match ended.how:
         case How.timed_out:
             return f"It was ended after {confinement.wall_s:g} seconds, its time-out; give it less to do."

@@ -9,9 +9,9 @@ from kelpie.core.errors import SandboxUnavailable, ToolError
 from kelpie.core.tools.languages import Language, detect
 from kelpie.core.tools.tool_confinement import confined
 from kelpie.core.tools.tools import Tool
-from kelpie.sandbox.port import Ended, Job, Sandbox
+from kelpie.sandbox.port import JobResult, Sandbox, SandboxJob
 from kelpie.sandbox.runner_messages import read_answer
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.code.reports import report
 from kelpie.tools.code.runtimes import MISSING, MISSING_CODE, NO_TYPES, RUNTIMES, SOURCE_TYPES, request, usual
@@ -23,7 +23,7 @@ NO_SANDBOX = "the code was not run: this server has no sandbox, and nothing runs
 class CodeRunner:
     """`sandbox` is None where nothing can hold code."""
 
-    def __init__(self, sandbox: Sandbox | None, callback: Callback, environments: Environments) -> None:
+    def __init__(self, sandbox: Sandbox | None, callback: ApiCallback, environments: Environments) -> None:
         self._sandbox = sandbox
         self._callback = callback
         self._environments = environments
@@ -43,7 +43,7 @@ class CodeRunner:
             if source_type is not None:  # packages that the operator has given the tool, and what the language needs
                 mounts = await stack.enter_async_context(self._environments.of(replace(tool, source_type=source_type)))
             way = stack.enter_context(self._callback.opened(tool, call, confinement.wall_s))
-            job = Job(runner, asked, way.env, mounts, confinement, way.passport, call.chain.hops, call.meter)
+            job = SandboxJob(runner, asked, way.env, mounts, confinement, way.passport, call.chain.hops, call.meter)
             ended = await sandbox.run(job)
         if _is_missing(language, ended):
             told = _missing(language, guessed=not named)
@@ -59,7 +59,7 @@ def required(sandbox: Sandbox | None) -> Sandbox:
     return sandbox
 
 
-def _is_missing(language: Language, ended: Ended) -> bool:
+def _is_missing(language: Language, ended: JobResult) -> bool:
     """What the program in the cell says of itself. The code can say the same, and then is told what it said."""
     if language is Language.ts:
         return NO_TYPES in ended.stderr
@@ -74,7 +74,7 @@ def _missing(language: Language, *, guessed: bool) -> str:
     return f"{told}Write it in Python, or ask the operator to {runtime.remedy}."
 
 
-def with_code(ended: Ended) -> Ended:
+def with_code(ended: JobResult) -> JobResult:
     """A runner that answered for the code says how it ended, since the runner itself did well."""
     if ended.result is None:
         return ended

@@ -12,10 +12,10 @@ from kelpie.core.ids import AgentId
 from kelpie.core.tools.confinement import Runner
 from kelpie.core.tools.tool_confinement import confined
 from kelpie.core.tools.tools import Tool
-from kelpie.sandbox.port import Job, Sandbox
+from kelpie.sandbox.port import Sandbox, SandboxJob
 from kelpie.sandbox.runner_messages import function_call
 from kelpie.storage.tools import tools as rows
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.code.reports import report
 from kelpie.tools.code.run_code import required, with_code
@@ -26,7 +26,7 @@ PROGRAM = "import sys\nsys.path.insert(0, '/run/kelpie')\nfrom agent_tools impor
 
 
 class CodeWithTools:
-    def __init__(self, sandbox: Sandbox | None, callback: Callback, database: Database) -> None:
+    def __init__(self, sandbox: Sandbox | None, callback: ApiCallback, database: Database) -> None:
         self._sandbox = sandbox
         self._callback = callback
         self._database = database
@@ -40,7 +40,7 @@ class CodeWithTools:
         tools = await self._tools(call.agent.id)
         with self._callback.opened(tool, call, confinement.wall_s) as way:
             ended = await sandbox.run(
-                Job(
+                SandboxJob(
                     Runner.python,
                     function_call(PROGRAM, "perform", {"code": code, "tools": tools}),
                     env=way.env,

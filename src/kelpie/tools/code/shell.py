@@ -7,8 +7,8 @@ from kelpie.core.errors import ToolError
 from kelpie.core.tools.confinement import Runner
 from kelpie.core.tools.tool_confinement import confined
 from kelpie.core.tools.tools import Tool
-from kelpie.sandbox.port import Job, Sandbox
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.sandbox.port import Sandbox, SandboxJob
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.code.reports import report
 from kelpie.tools.code.run_code import required
@@ -17,7 +17,7 @@ from kelpie.tools.code.workspace import TARGET, Workspace
 
 
 class Shell:
-    def __init__(self, sandbox: Sandbox | None, callback: Callback, workspace: Workspace) -> None:
+    def __init__(self, sandbox: Sandbox | None, callback: ApiCallback, workspace: Workspace) -> None:
         self._sandbox = sandbox
         self._callback = callback
         self._workspace = workspace
@@ -30,7 +30,7 @@ class Shell:
         confinement = call.quota.confined(confined(tool.sandbox))
         mount = await self._workspace.mount(call.agent.id)
         with self._callback.opened(tool, call, confinement.wall_s) as way:
-            job = Job(
+            job = SandboxJob(
                 Runner.command,
                 command("sh", "-c", text, cwd=TARGET),
                 env={**way.env, "HOME": TARGET},

@@ -13,7 +13,7 @@ from typing import TypeVar
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.tools.confinement import MEGABYTE, Mount
-from kelpie.sandbox.port import Meter
+from kelpie.sandbox.port import UsageMeter
 from kelpie.world.files.workspaces import ENTRIES_MAX, Size, Workspaces
 
 TARGET = "/workspace"
@@ -37,7 +37,7 @@ class Workspace:
             raise ToolError("this server keeps no workspaces: it has no data directory.")
         return Mount(await self._workspaces.place(agent_id), TARGET, writable=True)
 
-    async def watched(self, agent_id: AgentId, work: Awaitable[T], meter: Meter) -> T:
+    async def watched(self, agent_id: AgentId, work: Awaitable[T], meter: UsageMeter) -> T:
         """The result of work that writes to the workspace; it is ended when it fills it up. Raises ToolError, with what
         it has taken by the meter of its job."""
         assert self._workspaces is not None, "mount() comes first"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from kelpie.core.errors import ToolError
-from kelpie.core.tools.package_requirements import Index, Needed, needed
+from kelpie.core.tools.package_requirements import Index, RequiredPackages, needed
 from kelpie.core.tools.tools import Tool
 from kelpie.observe import logs
 from kelpie.sandbox.port import Mount
@@ -26,7 +26,7 @@ _log = logs.get("environments")
 class Environments:
     def __init__(self, packages: Packages | None) -> None:
         self._packages = packages  # None: this server installs nothing
-        self._under_way: dict[Needed, asyncio.Task[str]] = {}
+        self._under_way: dict[RequiredPackages, asyncio.Task[str]] = {}
         self._places = asyncio.Semaphore(INSTALLS_AT_ONCE)
         self._in_use: Counter[str] = Counter()
 
@@ -61,7 +61,7 @@ class Environments:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _needed(self, tool: Tool) -> Needed:
+    async def _needed(self, tool: Tool) -> RequiredPackages:
         if is_python(tool.source_type):
             return needed(Index.pip, tool.pip_requirements)
         wanted = needed(Index.npm, tool.npm_requirements)
@@ -73,7 +73,7 @@ class Environments:
         """Whether Node needs no help with TypeScript, or none that we could give it."""
         return self._packages is None or await self._packages.node_reads_types() is not False
 
-    async def _installed(self, wanted: Needed) -> str:
+    async def _installed(self, wanted: RequiredPackages) -> str:
         if self._packages is None:
             names = ", ".join(wanted.lines)
             raise ToolError(f"{names} cannot be installed: this server installs no packages (sandbox.packages)")
@@ -89,12 +89,12 @@ class Environments:
             task.add_done_callback(partial(self._done, wanted))
         return await asyncio.shield(task)  # who goes away does not take it from the others
 
-    def _done(self, wanted: Needed, task: asyncio.Task[str]) -> None:
+    def _done(self, wanted: RequiredPackages, task: asyncio.Task[str]) -> None:
         self._under_way.pop(wanted, None)
         if not task.cancelled():
             task.exception()  # told to who waits; nobody may be left
 
-    async def _install(self, packages: Packages, wanted: Needed) -> str:
+    async def _install(self, packages: Packages, wanted: RequiredPackages) -> str:
         async with self._places:
             _log.info("installing packages", index=wanted.index.value, packages=list(wanted.lines))
             try:

@@ -11,7 +11,7 @@ from kelpie.core.ids import AgentId
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.tools.tools import Tool
 from kelpie.tools.calls.interface import Outcome
-from kelpie.tools.custom.tool_environment import Surroundings
+from kelpie.tools.custom.tool_environment import ToolEnvironment
 from kelpie.world.clock import Clock
 
 KEPT_US = 300 * MICROS_PER_SECOND
@@ -57,7 +57,7 @@ def _chars(outcome: Outcome) -> int:
     return sum(len(text) for text in (outcome.text, *(outcome.stdout or ()), *(outcome.stderr or ())))
 
 
-def result_key(tool: Tool, agent_id: AgentId, around: Surroundings, arguments: Mapping[str, Any]) -> str:
+def result_key(tool: Tool, agent_id: AgentId, around: ToolEnvironment, arguments: Mapping[str, Any]) -> str:
     """What must be the same for a result to be the same: the tool as it is, whose it is, what it is given and sees."""
     said = [tool.id, tool.version, agent_id, around.env, around.state, dict(arguments)]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -15,9 +15,9 @@ from kelpie.core.tools.package_requirements import Index
 from kelpie.core.tools.tool_confinement import confined, is_deterministic
 from kelpie.core.tools.tools import Tool
 from kelpie.observe import logs
-from kelpie.sandbox.port import Job, Mount, Runner, Sandbox
+from kelpie.sandbox.port import Mount, Runner, Sandbox, SandboxJob
 from kelpie.sandbox.runner_messages import function_call, read_answer
-from kelpie.tools.calls.api_callback import Callback
+from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.calls.outcome_text import outcome_of
 from kelpie.tools.custom.definition import is_python
@@ -29,10 +29,10 @@ from kelpie.world.world import World
 _log = logs.get("tools")
 
 
-class Workbench:
+class CustomToolRunner:
     """Runs custom tools: the `ExternalTool` of all agents, and whatever a client wants to try."""
 
-    def __init__(self, world: World, sandbox: Sandbox, environments: Environments, callback: Callback) -> None:
+    def __init__(self, world: World, sandbox: Sandbox, environments: Environments, callback: ApiCallback) -> None:
         self._world = world
         self._sandbox = sandbox
         self._environments = environments
@@ -126,6 +126,8 @@ def _request(
     )
 
 
-def _job(tool: Tool, request: bytes, env: Mapping[str, str], mounts: tuple[Mount, ...], held: Confinement) -> Job:
+def _job(
+    tool: Tool, request: bytes, env: Mapping[str, str], mounts: tuple[Mount, ...], held: Confinement
+) -> SandboxJob:
     runner = Runner.python if is_python(tool.source_type) else Runner.node
-    return Job(runner, request, dict(env), mounts, held)
+    return SandboxJob(runner, request, dict(env), mounts, held)

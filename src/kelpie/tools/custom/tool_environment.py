@@ -13,18 +13,18 @@ PARAMETER = "agent_state"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ToolEnvironment:
     """`env` are the organisation's variables, and over them the agent's secrets."""
 
     env: dict[str, str]
     state: dict[str, Any] | None = None
 
 
-def surroundings(tx: Tx, agent: Agent, with_state: bool) -> Surroundings:
+def surroundings(tx: Tx, agent: Agent, with_state: bool) -> ToolEnvironment:
     """What a call of the agent is surrounded by at this moment."""
     env = sandbox_configs.environment(tx, agent.organization_id)
     env |= {secret.key: secret.value for secret in agent_secrets.of_agents(tx, [agent.id]).get(agent.id, ())}
-    return Surroundings(env, _state(tx, agent) if with_state else None)
+    return ToolEnvironment(env, _state(tx, agent) if with_state else None)
 
 
 def _state(tx: Tx, agent: Agent) -> dict[str, Any]:

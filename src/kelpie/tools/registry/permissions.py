@@ -13,10 +13,10 @@ from kelpie.core.access.passports import Passport
 from kelpie.core.agents.agent import Agent
 from kelpie.core.errors import Forbidden
 from kelpie.core.ids import AgentId
-from kelpie.core.permissions.budgets import Spent
+from kelpie.core.permissions.budgets import SpentAmount
 from kelpie.core.permissions.call_records import CallOutcome, CallQuery, CallRecord, ToolUsage
-from kelpie.core.permissions.policies import NO_POLICY, Layer, Policy, Refusal, Warrant, warrant
-from kelpie.core.permissions.quotas import Used, hour_after, hour_of
+from kelpie.core.permissions.policies import NO_POLICY, EffectivePermissions, Layer, Policy, Refusal, warrant
+from kelpie.core.permissions.quotas import QuotaUse, hour_after, hour_of
 from kelpie.core.permissions.tool_permissions import Capability, Subject, ToolKind
 from kelpie.core.time import MICROS_PER_SECOND, Micros
 from kelpie.core.tools.tools import BUILTIN_NAMES, Tool, ToolQuery
@@ -49,7 +49,7 @@ class AgentPermissions:
     """What an agent may use of its tools, and who says so."""
 
     agent: Agent
-    warrant: Warrant
+    warrant: EffectivePermissions
     tools: tuple[Registered, ...]
 
 
@@ -58,9 +58,9 @@ class AgentLimits:
     """What an agent may use in an hour by each layer, and what it has used in the running one."""
 
     layers: tuple[tuple[Layer, Policy], ...]
-    warrant: Warrant
-    used: Used
-    spent: Spent
+    warrant: EffectivePermissions
+    used: QuotaUse
+    spent: SpentAmount
     frees_at: Micros
 
 
@@ -101,7 +101,7 @@ class Permissions:
 
         return await self._world.database.read(read)
 
-    def _agent(self, tx: Tx, agent_id: AgentId) -> tuple[Agent, Warrant]:
+    def _agent(self, tx: Tx, agent_id: AgentId) -> tuple[Agent, EffectivePermissions]:
         agent = agents.owned(tx, self._organization, agent_id)
         policy = policies.policy_of(tx, self._organization)
         return agent, warrant(self.server, policy, agent.permits, agent.quota)
@@ -164,6 +164,6 @@ def _kind(name: str) -> ToolKind:
     return ToolKind.builtin if name in BUILTIN_NAMES else ToolKind.custom
 
 
-def _registered(tool: Tool, held: Warrant) -> Registered:
+def _registered(tool: Tool, held: EffectivePermissions) -> Registered:
     subject = subject_of(tool)
     return Registered(tool, subject, held.refusal(subject))

@@ -14,7 +14,7 @@ from kelpie.core.agents.agent import EVERYTHING, AgentView
 from kelpie.core.ids import AgentId, ToolId
 from kelpie.core.paging import Page
 from kelpie.core.tools.tools import NewTool, Tool, ToolQuery, ToolSearch, ToolType
-from kelpie.memory.embeddings import Meaning
+from kelpie.memory.embeddings import Embeddings
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.tools import tools as rows
 from kelpie.storage.views import agents as agent_views
@@ -52,7 +52,7 @@ class Tools:
     def __init__(
         self,
         world: World,
-        meaning: Meaning,
+        meaning: Embeddings,
         touched: Callable[[Iterable[AgentId]], None],
         caller: Caller = DEFAULT_CALLER,
         prepare: Callable[[Tool], Awaitable[None]] | None = None,

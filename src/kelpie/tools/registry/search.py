@@ -6,7 +6,7 @@ from kelpie.core.errors import StorageError
 from kelpie.core.ids import OrganizationId
 from kelpie.core.search_hits import SearchMode
 from kelpie.core.tools.tools import ToolHit, ToolSearch
-from kelpie.memory.embeddings import Meaning, Meant
+from kelpie.memory.embeddings import Embeddings, QueryVectors
 from kelpie.search import vector_rows
 from kelpie.storage.tools import search as rows
 from kelpie.world.database import Database, Tx
@@ -21,9 +21,11 @@ class FoundTools:
     lacking: str | None = None
 
 
-async def search(database: Database, meaning: Meaning, organization: OrganizationId, wanted: ToolSearch) -> FoundTools:
+async def search(
+    database: Database, meaning: Embeddings, organization: OrganizationId, wanted: ToolSearch
+) -> FoundTools:
     """The best tools of an organisation, best first; without words the newest first."""
-    meant, model = Meant(), None
+    meant, model = QueryVectors(), None
     if wanted.mode != "fts" and wanted.words.strip():
         model = (await database.read(lambda tx: vector_rows.models_of(tx, "tool", (organization,)))).get(organization)
         meant = await meaning.of_query((model,), wanted.words)

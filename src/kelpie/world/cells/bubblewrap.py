@@ -21,7 +21,7 @@ from kelpie.world.cells import users as cell_users
 from kelpie.world.cells.bubblewrap_cell import BubblewrapCell, CellBroken, Hold
 from kelpie.world.cells.launch import unwalled, walled
 from kelpie.world.cells.mounts import PROGRAMS, shown
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 from kelpie.world.cells.self_test import Proof, lacking, prove
 from kelpie.world.cells.users import CellUsers, NoUsers
 from kelpie.world.isolation import control_group_search, seccomp
@@ -100,7 +100,7 @@ class BubblewrapCells:
     def has_groups(self) -> bool:
         return isinstance(self.groups, ControlGroups)
 
-    async def start(self, plan: Plan) -> BubblewrapCell:
+    async def start(self, plan: CellPlan) -> BubblewrapCell:
         """A cell that waits for its order. Raises SandboxUnavailable with what is missing."""
         if not self._proven:
             async with self._proving:
@@ -111,7 +111,7 @@ class BubblewrapCells:
             raise SandboxUnavailable(self._lacking)
         return await self._started(plan, partial(unwalled, plan))
 
-    async def open(self, plan: Plan) -> BubblewrapCell:
+    async def open(self, plan: CellPlan) -> BubblewrapCell:
         """A cell behind walls that nobody has proven yet. Raises SandboxUnavailable with what is missing."""
         if sys.platform != "linux":
             raise SandboxUnavailable(NOT_LINUX)
@@ -134,7 +134,7 @@ class BubblewrapCells:
         return cell
 
     async def _opened(
-        self, plan: Plan, launch: Callable[[int | None, Group | None], Hold], users: CellUsers | NoUsers
+        self, plan: CellPlan, launch: Callable[[int | None, Group | None], Hold], users: CellUsers | NoUsers
     ) -> BubblewrapCell:
         try:
             if isinstance(users, CellUsers):
@@ -160,7 +160,7 @@ class BubblewrapCells:
         if self._proven and isinstance(self.users, NoUsers) and self.users.seen is not None:
             _log.warning("tools are root outside of their walls", reason=self.users.seen, remedy=self.users.remedy)
 
-    async def _started(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
+    async def _started(self, plan: CellPlan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
         try:
             return await self._ready(self._launched(plan, launch))
         except OSError as error:  # there are no more descriptors, processes or groups to be had
@@ -180,7 +180,7 @@ class BubblewrapCells:
             raise
         return cell
 
-    def _launched(self, plan: Plan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
+    def _launched(self, plan: CellPlan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
         """A cell whose processes are started. Raises OSError, and then leaves nothing behind."""
         group = self._group()
         try:

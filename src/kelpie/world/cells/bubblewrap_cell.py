@@ -20,7 +20,7 @@ from kelpie.core.tools.confinement import Confinement
 from kelpie.world.cells import handshake, rlimits
 from kelpie.world.cells import users as cell_users
 from kelpie.world.cells.pipes import CHUNK, Frame, Pipe, framed
-from kelpie.world.cells.port import Doors, Left, Order, Plan
+from kelpie.world.cells.port import CellPlan, CellSockets, Left, Order
 from kelpie.world.isolation.bubblewrap_errors import trouble
 from kelpie.world.isolation.control_group import Group
 from kelpie.world.processes import killing
@@ -69,7 +69,7 @@ class Hold:
 
 
 class BubblewrapCell:
-    def __init__(self, hold: Hold, plan: Plan) -> None:
+    def __init__(self, hold: Hold, plan: CellPlan) -> None:
         self._outer: int | None = os.pidfd_open(hold.process.pid)  # first: nothing below can fail
         self._hold = hold
         self._plan = plan
@@ -85,7 +85,7 @@ class BubblewrapCell:
         self._closed = False
         self._cpu_before_us = 0
         self._code: int | None = None
-        self.doors: Doors | None = None
+        self.doors: CellSockets | None = None
         hold.control.setblocking(False)
         self._result = Frame(self._flood)
         self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
@@ -126,7 +126,7 @@ class BubblewrapCell:
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             for door in doors:
                 door.setblocking(False)
-            self.doors = Doors(*doors)
+            self.doors = CellSockets(*doors)
 
     async def _admit(self, report: handshake.Report) -> None:
         """Takes hold of the first process in it and, if it is to become somebody else, lets it. Raises CellBroken."""

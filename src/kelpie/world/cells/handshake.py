@@ -17,7 +17,7 @@ _CREDENTIALS = struct.Struct("3i")  # process, user and group, as the kernel vou
 
 
 @dataclass(frozen=True, slots=True)
-class Greeting:
+class Handshake:
     """Process and user are named as this side knows them; fewer doors than there are come where descriptors have run
     out."""
 
@@ -62,7 +62,7 @@ def expect(control: socket.socket) -> None:
     control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
-def receive(control: socket.socket) -> Greeting | None:
+def receive(control: socket.socket) -> Handshake | None:
     """What the launcher sent; None when it went away instead."""
     room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(DOORS * array.array("i").itemsize)
     message, ancillary, _, _ = control.recvmsg(BYTES_MAX, room)
@@ -73,4 +73,4 @@ def receive(control: socket.socket) -> Greeting | None:
         elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             process, user, _ = _CREDENTIALS.unpack_from(data)
     doors = [socket.socket(fileno=each) for each in descriptors]
-    return Greeting(process, user, doors) if message else None
+    return Handshake(process, user, doors) if message else None

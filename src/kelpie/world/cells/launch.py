@@ -14,7 +14,7 @@ from kelpie.core.errors import SandboxUnavailable
 from kelpie.world.cells import handshake
 from kelpie.world.cells.bubblewrap_cell import Hold
 from kelpie.world.cells.mounts import PROGRAMS, environment, program, walls
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 from kelpie.world.isolation.control_group import Group
 
 NO_MOUNTS = (
@@ -23,7 +23,7 @@ NO_MOUNTS = (
 
 
 def walled(
-    plan: Plan, bwrap: str, filtered: bytes, hidden: Sequence[str], user: int | None, group: Group | None
+    plan: CellPlan, bwrap: str, filtered: bytes, hidden: Sequence[str], user: int | None, group: Group | None
 ) -> Hold:
     """Starts bubblewrap, which builds the walls and starts the launcher behind them; who becomes a user of its own
     waits until it is admitted."""
@@ -48,7 +48,7 @@ def walled(
         return Hold(process, ours, stdout, stderr, group, environment(), information, admission, user)
 
 
-def unwalled(plan: Plan, group: Group | None) -> Hold:
+def unwalled(plan: CellPlan, group: Group | None) -> Hold:
     """Starts the launcher alone: what it runs is held by rlimits, Landlock where it is there, and nothing else."""
     if plan.mounts:
         raise SandboxUnavailable(NO_MOUNTS)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import API_PORT, PROXY_PORT, Runner
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 
 PROGRAMS = Path(__file__).parent.with_name("cell_programs")
 INSIDE = "/run/kelpie"
@@ -31,7 +31,7 @@ _ETC_PATTERNS = ("java-*",)
 
 
 def program(
-    plan: Plan,
+    plan: CellPlan,
     control: int,
     *,
     inside: str = INSIDE,
@@ -56,7 +56,7 @@ def program(
 
 
 def walls(
-    plan: Plan, information: int, filtered: int | None, hidden: Sequence[str] = (), admission: int | None = None
+    plan: CellPlan, information: int, filtered: int | None, hidden: Sequence[str] = (), admission: int | None = None
 ) -> list[str]:
     """Bubblewrap's options; the descriptors are those that it inherits for its own report and for the filter.
 
@@ -144,7 +144,7 @@ def _inside() -> Iterator[str]:
         yield from ("--ro-bind", str(PROGRAMS / "etc" / name), f"/etc/{name}")
 
 
-def _mounts(plan: Plan) -> Iterator[str]:
+def _mounts(plan: CellPlan) -> Iterator[str]:
     yield from _parents(mount.target for mount in plan.mounts)
     for mount in plan.mounts:
         yield from ("--bind" if mount.writable else "--ro-bind", mount.source, mount.target)

@@ -15,7 +15,7 @@ FLOOD_FACTOR = 16  # output past this many times its bound is no longer thrown a
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CellPlan:
     """What has to be known to build a cell; cells of one plan can stand in for each other."""
 
     runner: Runner
@@ -55,7 +55,7 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class CellSockets:
     """Listening sockets of the cell's own loopback that only we hold: who connects to them inside talks to us."""
 
     api: Listener
@@ -68,7 +68,7 @@ class Doors:
 
 class Cell(Protocol):
     @property
-    def doors(self) -> Doors | None:
+    def doors(self) -> CellSockets | None:
         """Its ways to us, which belong to who gives it its order and shuts them; None where there are no walls."""
         ...
 
@@ -101,7 +101,7 @@ class Cells(Protocol):
         """Why the limits of a call hold for each of its processes only, as far as it was tried."""
         ...
 
-    async def start(self, plan: Plan) -> Cell:
+    async def start(self, plan: CellPlan) -> Cell:
         """A cell that waits for its order. Raises SandboxUnavailable with what is missing."""
         ...
 

@@ -8,7 +8,7 @@ import resource
 from pathlib import Path
 
 from kelpie.core.tools.confinement import MEGABYTE, MEMORY_BYTES_MIN, Confinement, Runner
-from kelpie.world.cells.port import Plan
+from kelpie.world.cells.port import CellPlan
 
 FILES_MAX = 1024
 _USER_TICKS = 11  # in /proc/*/stat, of what follows the name; the system's are next to them
@@ -17,7 +17,7 @@ WORKSPACE_FILE_BYTES = 256 * MEGABYTE  # the largest file where a workspace is m
 PYTHON_BYTES, NODE_BYTES = 192 * MEGABYTE, 192 * MEGABYTE
 
 
-def limit(process: int, plan: Plan, most: Confinement, *, grouped: bool) -> None:
+def limit(process: int, plan: CellPlan, most: Confinement, *, grouped: bool) -> None:
     """Limits the process and all that it starts from now on. Raises OSError."""
     limits = _limits(plan, most, grouped)
     limits[resource.RLIMIT_CPU] += spent_s(process)  # a start on a slow machine is not the order's doing
@@ -34,7 +34,7 @@ def spent_s(process: int) -> int:
     return ticks // os.sysconf("SC_CLK_TCK")
 
 
-def _limits(plan: Plan, most: Confinement, grouped: bool) -> dict[int, int]:
+def _limits(plan: CellPlan, most: Confinement, grouped: bool) -> dict[int, int]:
     limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: FILES_MAX, resource.RLIMIT_FSIZE: _file_bytes(plan)}
     limits[resource.RLIMIT_CPU] = int(most.wall_s * max(1.0, most.cpu_share)) + 2
     if not grouped:
@@ -46,6 +46,6 @@ def _limits(plan: Plan, most: Confinement, grouped: bool) -> dict[int, int]:
     return limits
 
 
-def _file_bytes(plan: Plan) -> int:
+def _file_bytes(plan: CellPlan) -> int:
     writable = any(mount.writable for mount in plan.mounts)
     return max(plan.scratch_bytes, WORKSPACE_FILE_BYTES) if writable else plan.scratch_bytes

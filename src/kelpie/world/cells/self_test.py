@@ -21,12 +21,12 @@ from kelpie.core.errors import InvalidInput, SandboxUnavailable
 from kelpie.core.tools.confinement import MEGABYTE, Confinement, Runner
 from kelpie.world.cells.bubblewrap_cell import BubblewrapCell
 from kelpie.world.cells.mounts import PROGRAMS, walls
-from kelpie.world.cells.port import Left, Order, Plan
+from kelpie.world.cells.port import CellPlan, Left, Order
 from kelpie.world.cells.users import CellUsers, NoUsers
 from kelpie.world.files import json_file
 from kelpie.world.isolation.control_group import ControlGroups
 from kelpie.world.isolation.control_group_search import LEFT_OUT, NoGroups
-from kelpie.world.isolation.probes import Tried
+from kelpie.world.isolation.probes import ProbeResult
 
 PROCESSES = 12
 MEMORY = 48 * MEGABYTE
@@ -91,14 +91,14 @@ class Starter(Protocol):
     @property
     def users(self) -> CellUsers | NoUsers: ...
 
-    async def open(self, plan: Plan) -> BubblewrapCell: ...
+    async def open(self, plan: CellPlan) -> BubblewrapCell: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
     """What was tried. `lacking` is the reason why no code may run, None when the essential walls hold."""
 
-    tried: Sequence[Tried]
+    tried: Sequence[ProbeResult]
     lacking: str | None
 
 
@@ -107,7 +107,7 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
     try:
         told = await _attack(cells, machine)
     except SandboxUnavailable as error:
-        return Proof([Tried("a cell starts", False, str(error), "see the parts below")], str(error))
+        return Proof([ProbeResult("a cell starts", False, str(error), "see the parts below")], str(error))
     essential = [
         _wall("files of the host are out of sight", told["read"]),
         _wall("nothing outside scratch can be written", told["write"]),
@@ -121,7 +121,7 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
     lacking = (
         f"code cannot be isolated on this server: it is not so that {', nor that '.join(failing)}" if failing else None
     )
-    return Proof([Tried("a cell starts", True, "bubblewrap with all namespaces"), *essential, *extra], lacking)
+    return Proof([ProbeResult("a cell starts", True, "bubblewrap with all namespaces"), *essential, *extra], lacking)
 
 
 async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
@@ -136,7 +136,7 @@ async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
 
 
 async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Confinement = _SLIGHTLY) -> Left:
-    cell = await cells.open(Plan(Runner.python))
+    cell = await cells.open(CellPlan(Runner.python))
     try:
         request = {"source": source, "function": "tool", "arguments": arguments}
         await cell.run(Order(json.dumps(request).encode(), most))
@@ -147,49 +147,49 @@ async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Con
             cell.doors.close()
 
 
-def _wall(name: str, refusal: str | None) -> Tried:
+def _wall(name: str, refusal: str | None) -> ProbeResult:
     if refusal is None:
-        return Tried(name, False, "it was not refused", _BROKEN)
-    return Tried(name, True, f"refused ({refusal})")
+        return ProbeResult(name, False, "it was not refused", _BROKEN)
+    return ProbeResult(name, True, f"refused ({refusal})")
 
 
-def _landlock(refusal: str | None) -> Tried:
+def _landlock(refusal: str | None) -> ProbeResult:
     name = "Landlock holds what the mounts let through"
-    return Tried(name, False, "it was not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
+    return ProbeResult(name, False, "it was not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
 
 
-def _user(users: CellUsers | NoUsers) -> list[Tried]:
+def _user(users: CellUsers | NoUsers) -> list[ProbeResult]:
     """Nothing is told where the server is no root: cells are the same ordinary user then."""
     name = "outside of its walls it is not root"
     if isinstance(users, CellUsers):
-        return [Tried(name, True, "it became a user that owns nothing here")]
-    return [] if users.seen is None else [Tried(name, False, users.seen, users.remedy)]
+        return [ProbeResult(name, True, "it became a user that owns nothing here")]
+    return [] if users.seen is None else [ProbeResult(name, False, users.seen, users.remedy)]
 
 
-def _processes(children: int | None, groups: ControlGroups | NoGroups) -> Tried:
+def _processes(children: int | None, groups: ControlGroups | NoGroups) -> ProbeResult:
     name = "processes are bounded"
     if children is None:
-        return Tried(name, False, "100 were not refused", _remedy(groups))
+        return ProbeResult(name, False, "100 were not refused", _remedy(groups))
     means = "an rlimit of the user" if isinstance(groups, NoGroups) else "a control group"
-    return Tried(name, True, f"after {children}, by {means}")
+    return ProbeResult(name, True, f"after {children}, by {means}")
 
 
-async def _memory(cells: Starter) -> Tried:
+async def _memory(cells: Starter) -> ProbeResult:
     name = f"memory is bounded ({MEMORY // MEGABYTE} MB tried)"
     left = await _run(cells, _BOMB, {})
     if left.out_of_memory and left.result is None:
-        return Tried(name, True, "the kernel ended what took more, by a control group")
+        return ProbeResult(name, True, "the kernel ended what took more, by a control group")
     if left.result is not None and "MemoryError" in left.result.decode("utf-8", "replace"):
-        return Tried(name, False, "only for each process by itself, by an rlimit", _remedy(cells.groups))
-    return Tried(name, False, "256 MB were not refused", _remedy(cells.groups))
+        return ProbeResult(name, False, "only for each process by itself, by an rlimit", _remedy(cells.groups))
+    return ProbeResult(name, False, "256 MB were not refused", _remedy(cells.groups))
 
 
-async def _processor(cells: Starter) -> Tried:
+async def _processor(cells: Starter) -> ProbeResult:
     name = f"the processor is bounded ({_SLOWLY.cpu_share:.0%} of a core tried)"
     left = await _run(cells, _BUSY, {}, _SLOWLY)
     if left.throttled:
-        return Tried(name, True, "the kernel held back what took more, by a control group")
-    return Tried(name, False, "only by the time-out", _remedy(cells.groups))
+        return ProbeResult(name, True, "the kernel held back what took more, by a control group")
+    return ProbeResult(name, False, "only by the time-out", _remedy(cells.groups))
 
 
 def _remedy(groups: ControlGroups | NoGroups) -> str:
@@ -218,7 +218,7 @@ def _identity(users: CellUsers | NoUsers) -> dict[str, Any]:
     admission = 0 if isinstance(users, CellUsers) else None
     programs = sorted(PROGRAMS.glob("*.*"))
     told = [
-        *walls(Plan(Runner.python), 0, 0, (), admission),
+        *walls(CellPlan(Runner.python), 0, 0, (), admission),
         *(f"{each.name} {each.stat().st_mtime_ns}" for each in programs),
     ]
     return {

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from kelpie.core.access.hosts import is_address, is_public
-from kelpie.core.tools.egress_rules import Entry, allows, entries
+from kelpie.core.tools.egress_rules import EgressEntry, allows, entries
 from kelpie.observe import logs
-from kelpie.world.egress.proxy_request import Asked, Refused, read
+from kelpie.world.egress.proxy_request import ProxyRequest, Refused, read
 
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_S = 30.0
@@ -55,7 +55,7 @@ class EgressProxy:
         hosts: Sequence[str] | None,
         *,
         private: bool = False,
-        inside: Sequence[Entry] = (),
+        inside: Sequence[EgressEntry] = (),
         resolve: Resolve = look_up,
     ) -> None:
         self.refused: str | None = None
@@ -107,7 +107,7 @@ class EgressProxy:
         finally:
             writer.close()
 
-    async def _carry(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, asked: ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there_reader, there = await self._connect(asked.host, asked.port)
         try:
             if not asked.tunnel:

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProxyRequest:
     """What is asked of the proxy."""
 
     host: str
@@ -36,7 +36,7 @@ class Asked:
     body_bytes: int = 0
 
 
-def read(head: bytes) -> Asked:
+def read(head: bytes) -> ProxyRequest:
     """Raises Refused."""
     line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     method, _, rest = line.partition(" ")
@@ -51,7 +51,7 @@ def read(head: bytes) -> Asked:
     if not _HOST.fullmatch(host):
         raise _no_proxy_request()
     if method == "CONNECT":
-        return Asked(host, port or PORTS["https"], tunnel=True)
+        return ProxyRequest(host, port or PORTS["https"], tunnel=True)
     if parts.scheme != "http" or parts.username is not None:
         raise Refused("400 Bad Request", "Only http:// addresses can be asked for; use CONNECT for https.")
     fields = [_field(text) for text in lines]
@@ -63,7 +63,7 @@ def read(head: bytes) -> Asked:
         if name.lower() not in _HOP_BY_HOP and not name.lower().startswith("proxy-")
     ]
     told = "\r\n".join((f"{method} {path} HTTP/1.1", f"Host: {authority}", *kept, "Connection: close", "", ""))
-    return Asked(host, port or PORTS["http"], False, told.encode("latin-1"), _length(fields))
+    return ProxyRequest(host, port or PORTS["http"], False, told.encode("latin-1"), _length(fields))
 
 
 def _no_proxy_request() -> Refused:

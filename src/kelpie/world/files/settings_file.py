@@ -12,8 +12,8 @@ from pathlib import Path
 
 from kelpie.core.access.hosts import is_loopback
 from kelpie.core.errors import ConfigurationError
-from kelpie.core.settings.precedence import Given, Source
-from kelpie.core.settings.settings import SETTINGS, Resolved, resolve
+from kelpie.core.settings.precedence import SettingSource, Source
+from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, resolve
 
 NAME = "kelpie.toml"
 VARIABLE = "KELPIE_CONFIG"
@@ -23,7 +23,9 @@ _DATA_DIR = SETTINGS["data_dir"].env[0]
 Flags = Mapping[str, tuple[str, str]]  # field -> the option, and its text
 
 
-def load(flags: Flags | None = None, config: str | None = None, env: Mapping[str, str] | None = None) -> Resolved:
+def load(
+    flags: Flags | None = None, config: str | None = None, env: Mapping[str, str] | None = None
+) -> ResolvedSettings:
     """All settings, each with its origin. Raises ConfigurationError naming option, variable, or file and line."""
     env = os.environ if env is None else env
     flags = flags or {}
@@ -31,11 +33,11 @@ def load(flags: Flags | None = None, config: str | None = None, env: Mapping[str
     if path is None:
         return resolve(flags, env)
     parser = importlib.import_module("kelpie.core.settings.toml_text")
-    given: dict[str, Given] = parser.parse(_read(path), str(path))
+    given: dict[str, SettingSource] = parser.parse(_read(path), str(path))
     return _placed(resolve(flags, env, given, str(path)), path)
 
 
-def check_exposure(found: Resolved, config: str | None = None, env: Mapping[str, str] | None = None) -> None:
+def check_exposure(found: ResolvedSettings, config: str | None = None, env: Mapping[str, str] | None = None) -> None:
     """Raises ConfigurationError when a file that nobody named would let other machines reach the server.
 
     A kelpie.toml may come with a directory that somebody else filled, who then knows the password that it sets as well.
@@ -86,7 +88,7 @@ def _read(path: Path) -> str:
         raise ConfigurationError(f"{path} line {line}", "this is not UTF-8; save the file as UTF-8") from None
 
 
-def _placed(found: Resolved, path: Path) -> Resolved:
+def _placed(found: ResolvedSettings, path: Path) -> ResolvedSettings:
     """A relative data directory of a file is meant from where the file lies."""
     origin = found.origins["data_dir"]
     if origin.source is not Source.file:

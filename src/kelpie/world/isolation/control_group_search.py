@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT
 from kelpie.world.isolation.control_group import ControlGroups, Group
-from kelpie.world.isolation.probes import Tried
+from kelpie.world.isolation.probes import ProbeResult
 
 PREFIX = "kelpie-"
 LEAF = f"{PREFIX}server"  # where processes go that were in a group which is divided
@@ -48,13 +48,13 @@ class NoGroups:
     remedy: str
 
 
-def tried() -> Tried:
+def tried() -> ProbeResult:
     """Whether groups can be made here, from where this process was started."""
     found = find()
     if isinstance(found, NoGroups):
-        return Tried("control groups", False, found.seen, found.remedy)
+        return ProbeResult("control groups", False, found.seen, found.remedy)
     try:
-        return Tried("control groups", True, f"a process entered one below {found.tops[0].parent}")
+        return ProbeResult("control groups", True, f"a process entered one below {found.tops[0].parent}")
     finally:
         found.close()
 

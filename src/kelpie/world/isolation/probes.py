@@ -24,7 +24,7 @@ _PROBE = (sys.executable, "-I", "-S", str(Path(__file__).with_name("probe_progra
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class ProbeResult:
     """One means of isolation: whether it had an effect, what was seen, and the remedy when it had none."""
 
     name: str
@@ -40,12 +40,12 @@ class _Means:
     remedy: str
 
 
-def isolation(processes: Processes | None = None) -> list[Tried]:
+def isolation(processes: Processes | None = None) -> list[ProbeResult]:
     """Tries every means there is. It takes a moment, at most `PROBE_S`."""
     return asyncio.run(_try_all(processes or SystemProcesses()))
 
 
-async def _try_all(processes: Processes) -> list[Tried]:
+async def _try_all(processes: Processes) -> list[ProbeResult]:
     with tempfile.TemporaryDirectory(prefix="kelpie-doctor-") as scratch:
         return list(await asyncio.gather(*(_try(processes, each) for each in _means(scratch))))
 
@@ -81,21 +81,21 @@ def _means(scratch: str) -> Sequence[_Means]:
     )
 
 
-async def _try(processes: Processes, means: _Means) -> Tried:
+async def _try(processes: Processes, means: _Means) -> ProbeResult:
     if sys.platform != "linux":
-        return Tried(means.name, False, f"not on {sys.platform}", LINUX_ONLY)
+        return ProbeResult(means.name, False, f"not on {sys.platform}", LINUX_ONLY)
     if shutil.which(means.command[0]) is None:
-        return Tried(means.name, False, f"no {means.command[0]} on the PATH", means.remedy)
+        return ProbeResult(means.name, False, f"no {means.command[0]} on the PATH", means.remedy)
     try:
         done = await processes.run(means.command, timeout_s=PROBE_S, output_bytes_max=OUTPUT_BYTES_MAX)
     except OSError as error:
-        return Tried(means.name, False, f"{means.command[0]} cannot be run: {error.strerror}", means.remedy)
+        return ProbeResult(means.name, False, f"{means.command[0]} cannot be run: {error.strerror}", means.remedy)
     if done.timed_out:
-        return Tried(means.name, False, f"no end within {PROBE_S:.0f} s", TOO_BUSY)
+        return ProbeResult(means.name, False, f"no end within {PROBE_S:.0f} s", TOO_BUSY)
     answer, _, seen = _last_line(done.stdout).partition(" ")
     if done.code != 0 or answer not in ("yes", "no"):
-        return Tried(means.name, False, _last_line(done.stderr) or f"ended with code {done.code}", means.remedy)
-    return Tried(means.name, answer == "yes", seen, None if answer == "yes" else means.remedy)
+        return ProbeResult(means.name, False, _last_line(done.stderr) or f"ended with code {done.code}", means.remedy)
+    return ProbeResult(means.name, answer == "yes", seen, None if answer == "yes" else means.remedy)
 
 
 def _last_line(output: bytes) -> str:

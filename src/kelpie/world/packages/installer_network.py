@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from kelpie.core.tools.egress_rules import Entry
+from kelpie.core.tools.egress_rules import EgressEntry
 from kelpie.core.tools.package_requirements import Index
 from kelpie.world.egress.proxy import EgressProxy
 from kelpie.world.egress.proxy_request import PORTS
@@ -84,14 +84,14 @@ def _text(file: Path) -> str:
         return ""  # most have none
 
 
-def _named(told: str) -> tuple[Entry, ...]:
+def _named(told: str) -> tuple[EgressEntry, ...]:
     """The hosts, each at its port, of all addresses in a text."""
-    found: dict[Entry, None] = {}
+    found: dict[EgressEntry, None] = {}
     for address in _ADDRESS.finditer(told):
         try:
             parts = urlsplit(address[0])
             if parts.hostname:
-                found[Entry(parts.hostname.rstrip("."), parts.port or PORTS[parts.scheme])] = None
+                found[EgressEntry(parts.hostname.rstrip("."), parts.port or PORTS[parts.scheme])] = None
         except ValueError:
             continue  # it is no address, and nothing can be fetched from it
     return tuple(found)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from kelpie.core.tools.package_requirements import Index, Needed
+from kelpie.core.tools.package_requirements import Index, RequiredPackages
 
 TEMPORARY = ".temporary"  # in the directory that is installed into, so that all of it is seen and goes with it
 
@@ -39,7 +39,7 @@ except (ImportError, AttributeError):
 )
 
 
-def command(wanted: Needed, into: Path) -> list[str]:
+def command(wanted: RequiredPackages, into: Path) -> list[str]:
     """Installs a set of packages into a directory."""
     if wanted.index is Index.npm:
         quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--git=/dev/null", "--omit=dev", "--loglevel=error")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kelpie.core.errors import ToolError
-from kelpie.core.tools.package_requirements import Index, Needed
+from kelpie.core.tools.package_requirements import Index, RequiredPackages
 from kelpie.world.files import untrusted_tree
 from kelpie.world.packages.installer_network import installer_network
 from kelpie.world.packages.installers import TEMPORARY, command, environment
@@ -36,11 +36,11 @@ _UNFINISHED = ".part"
 
 
 class Packages(Protocol):
-    def find(self, wanted: Needed) -> str | None:
+    def find(self, wanted: RequiredPackages) -> str | None:
         """The directory of a set that is installed."""
         ...
 
-    async def install(self, wanted: Needed, in_use: Iterable[str]) -> str:
+    async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
         """Installs a set and gives its directory; sets that nobody used for long make room, but for those in use.
 
         Raises ToolError with what the installer said.
@@ -61,7 +61,7 @@ class LocalPackages:
         self._directory = directory
         self._reads_types: bool | None = None
 
-    def find(self, wanted: Needed) -> str | None:
+    def find(self, wanted: RequiredPackages) -> str | None:
         found = self._place(wanted)
         try:
             os.utime(found)  # it was used now
@@ -69,7 +69,7 @@ class LocalPackages:
             return None
         return str(found)
 
-    async def install(self, wanted: Needed, in_use: Iterable[str]) -> str:
+    async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
         place = self._place(wanted)
         part = place.with_name(f"{place.name}-{uuid.uuid4().hex}{_UNFINISHED}")
         try:
@@ -87,7 +87,7 @@ class LocalPackages:
         await asyncio.to_thread(self._make_room, {*in_use, str(place)})
         return str(place)
 
-    async def _run(self, wanted: Needed, part: Path, env: Mapping[str, str]) -> Finished:
+    async def _run(self, wanted: RequiredPackages, part: Path, env: Mapping[str, str]) -> Finished:
         """Runs the installer, and ends it when it takes too much. Raises ToolError, OSError."""
         installing = asyncio.ensure_future(
             self._processes.run(command(wanted, part), env=env, timeout_s=INSTALL_S, output_bytes_max=OUTPUT_BYTES_MAX)
@@ -115,7 +115,7 @@ class LocalPackages:
             self._reads_types = done.stdout.strip() == b"function"
         return self._reads_types
 
-    def _place(self, wanted: Needed) -> Path:
+    def _place(self, wanted: RequiredPackages) -> Path:
         return self._directory / f"{wanted.index}-{wanted.key(_platform(wanted.index))}"
 
     def _make_room(self, kept: set[str]) -> None:
@@ -142,7 +142,7 @@ def _platform(index: Index) -> str:
     return f"{version}-{platform.system()}-{platform.machine()}"
 
 
-def _check(wanted: Needed, done: Finished, refused: str | None) -> None:
+def _check(wanted: RequiredPackages, done: Finished, refused: str | None) -> None:
     """Raises ToolError with what the installer said, and what it was refused."""
     names = ", ".join(wanted.lines)
     if done.timed_out:

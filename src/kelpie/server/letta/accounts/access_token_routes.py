@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 from kelpie.core.access.credential_scopes import Access, AccessToken, Grant
 from kelpie.core.ids import AgentId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
 
@@ -37,31 +37,31 @@ class CreateToken(BaseModel):
 
 
 @router.post("", summary="Create a token for some agents", response_model=None)
-async def create(kelpie: House, body: CreateToken) -> Answer:
+async def create(api: CallerApi, body: CreateToken) -> JsonAnswer:
     policy = [Grant(AgentId.parse(each.id), tuple(each.access)) for each in body.policy]
     expires = None if body.expires_at is None else from_datetime(body.expires_at)
-    token, text = await kelpie.tokens.create(body.hostname, policy, expires)
-    return Answer(token_shape(token, text))
+    token, text = await api.tokens.create(body.hostname, policy, expires)
+    return JsonAnswer(token_shape(token, text))
 
 
 @router.get("", summary="List the tokens that have not expired", response_model=None)
 async def list_tokens(
-    kelpie: House,
+    api: CallerApi,
     agent_id: Annotated[str | None, Query(alias="agentId", description="Only tokens for this agent.")] = None,
     limit: Annotated[float, Query(ge=1, le=LIST_MAX)] = 10,
     offset: Annotated[float, Query(ge=0, le=OFFSET_MAX)] = 0,
-) -> Answer:
+) -> JsonAnswer:
     wanted = None if agent_id is None else AgentId.parse(agent_id)
-    found, more = await kelpie.tokens.list(wanted, int(limit), int(offset))
-    return Answer({"tokens": [token_shape(each, each.id) for each in found], "hasNextPage": more})
+    found, more = await api.tokens.list(wanted, int(limit), int(offset))
+    return JsonAnswer({"tokens": [token_shape(each, each.id) for each in found], "hasNextPage": more})
 
 
 @router.delete("/{token}", summary="End a token", response_model=None)
 async def delete(
-    kelpie: House, token: Annotated[str, Path(max_length=200, description="The token itself, or its id.")]
-) -> Answer:
-    await kelpie.tokens.delete(token)
-    return Answer({})
+    api: CallerApi, token: Annotated[str, Path(max_length=200, description="The token itself, or its id.")]
+) -> JsonAnswer:
+    await api.tokens.delete(token)
+    return JsonAnswer({})
 
 
 def token_shape(token: AccessToken, named: str) -> dict[str, Any]:

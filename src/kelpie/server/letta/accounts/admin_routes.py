@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from kelpie.core.access.callers import NAME_CHARS_MAX, Organization, User
 from kelpie.core.ids import OrganizationId, UserId
 from kelpie.core.paging import Page
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, limit_query, page_of
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
@@ -64,46 +64,46 @@ def _page(after: str | None, limit: int | None) -> Page:
 
 
 @organization_router.get("/", summary="List organizations", response_model=None)
-async def list_organizations(kelpie: House, after: After = None, limit: int | None = limit_query(50)) -> Answer:
-    return Answer([organization_shape(each) for each in await kelpie.organizations.list(_page(after, limit))])
+async def list_organizations(api: CallerApi, after: After = None, limit: int | None = limit_query(50)) -> JsonAnswer:
+    return JsonAnswer([organization_shape(each) for each in await api.organizations.list(_page(after, limit))])
 
 
 @organization_router.post("/", summary="Create an organization", response_model=None)
-async def create_organization(kelpie: House, body: CreateOrganization) -> Answer:
-    made = await kelpie.organizations.create(body.name, privileged_tools=bool(body.privileged_tools))
-    return Answer(organization_shape(made))
+async def create_organization(api: CallerApi, body: CreateOrganization) -> JsonAnswer:
+    made = await api.organizations.create(body.name, privileged_tools=bool(body.privileged_tools))
+    return JsonAnswer(organization_shape(made))
 
 
 @organization_router.patch("/", summary="Change an organization", response_model=None)
-async def update_organization(kelpie: House, organization: OrgId, body: UpdateOrganization) -> Answer:
+async def update_organization(api: CallerApi, organization: OrgId, body: UpdateOrganization) -> JsonAnswer:
     wanted = OrganizationId.parse(organization)
-    return Answer(organization_shape(await kelpie.organizations.update(wanted, body.name, body.privileged_tools)))
+    return JsonAnswer(organization_shape(await api.organizations.update(wanted, body.name, body.privileged_tools)))
 
 
 @organization_router.delete("/", summary="Remove an empty organization", response_model=None)
-async def delete_organization(kelpie: House, organization: OrgId) -> Answer:
-    return Answer(organization_shape(await kelpie.organizations.delete(OrganizationId.parse(organization))))
+async def delete_organization(api: CallerApi, organization: OrgId) -> JsonAnswer:
+    return JsonAnswer(organization_shape(await api.organizations.delete(OrganizationId.parse(organization))))
 
 
 @user_router.get("/", summary="List users", response_model=None)
-async def list_users(kelpie: House, after: After = None, limit: int | None = limit_query(50)) -> Answer:
-    return Answer([user_shape(each) for each in await kelpie.users.list(_page(after, limit))])
+async def list_users(api: CallerApi, after: After = None, limit: int | None = limit_query(50)) -> JsonAnswer:
+    return JsonAnswer([user_shape(each) for each in await api.users.list(_page(after, limit))])
 
 
 @user_router.post("/", summary="Create a user", response_model=None)
-async def create_user(kelpie: House, body: CreateUser) -> Answer:
-    return Answer(user_shape(await kelpie.users.create(body.name, OrganizationId.parse(body.organization_id))))
+async def create_user(api: CallerApi, body: CreateUser) -> JsonAnswer:
+    return JsonAnswer(user_shape(await api.users.create(body.name, OrganizationId.parse(body.organization_id))))
 
 
 @user_router.put("/", summary="Change a user", response_model=None)
-async def update_user(kelpie: House, body: UpdateUser) -> Answer:
+async def update_user(api: CallerApi, body: UpdateUser) -> JsonAnswer:
     moved_to = None if body.organization_id is None else OrganizationId.parse(body.organization_id)
-    return Answer(user_shape(await kelpie.users.update(UserId.parse(body.id), body.name, moved_to)))
+    return JsonAnswer(user_shape(await api.users.update(UserId.parse(body.id), body.name, moved_to)))
 
 
 @user_router.delete("/", summary="Remove a user, with all keys and tokens", response_model=None)
-async def delete_user(kelpie: House, user: UserQuery) -> Answer:
-    return Answer(user_shape(await kelpie.users.delete(UserId.parse(user))))
+async def delete_user(api: CallerApi, user: UserQuery) -> JsonAnswer:
+    return JsonAnswer(user_shape(await api.users.delete(UserId.parse(user))))
 
 
 def organization_shape(organization: Organization) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from fastapi import Request
 from pydantic import BaseModel, Field
 
 from kelpie.server.edge.authentication import address_of
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 
 router = resource("/auth", "auth")
@@ -16,6 +16,6 @@ class AuthRequest(BaseModel):
 
 
 @router.post("", summary="Check the server's password", response_model=None)
-async def authenticate(kelpie: House, request: Request, body: AuthRequest) -> Answer:
+async def authenticate(api: CallerApi, request: Request, body: AuthRequest) -> JsonAnswer:
     await request.app.state.kelpie.gate.check_password(body.password, address_of(request.scope))
-    return Answer({"uuid": kelpie.caller.user_id.uuid, "is_admin": kelpie.caller.operator})
+    return JsonAnswer({"uuid": api.caller.user_id.uuid, "is_admin": api.caller.operator})

@@ -1,8 +1,8 @@
 """The identities of an agent, and the agents of an identity."""
 
 from kelpie.core.agents.agent import AgentQuery
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath, IdentityPath
 from kelpie.server.http.router import resource
@@ -13,19 +13,21 @@ identity_router = resource("/identities", "identities")
 
 
 @identity_router.get("/{identity_id}/agents", summary="List an identity's agents", response_model=None)
-async def list_identity_agents(kelpie: House, identity_id: IdentityPath, page: Page50, include: Included) -> Answer:
-    await kelpie.identities.get(identity_id)
+async def list_identity_agents(
+    api: CallerApi, identity_id: IdentityPath, page: Page50, include: Included
+) -> JsonAnswer:
+    await api.identities.get(identity_id)
     query = AgentQuery(page=page, identity_id=identity_id, show_hidden=True)
-    return Answer(await shapes(kelpie, await kelpie.agents.list(query, include), include))
+    return JsonAnswer(await shapes(api, await api.agents.list(query, include), include))
 
 
 @router.patch("/attach/{identity_id}", summary="Link an identity to an agent", response_model=None)
-async def attach_to_agent(kelpie: House, agent_id: AgentPath, identity_id: IdentityPath) -> Answer:
-    await kelpie.identities.attach_to_agent(agent_id, identity_id)
-    return Answer(None)
+async def attach_to_agent(api: CallerApi, agent_id: AgentPath, identity_id: IdentityPath) -> JsonAnswer:
+    await api.identities.attach_to_agent(agent_id, identity_id)
+    return JsonAnswer(None)
 
 
 @router.patch("/detach/{identity_id}", summary="Take an identity off an agent", response_model=None)
-async def detach_from_agent(kelpie: House, agent_id: AgentPath, identity_id: IdentityPath) -> Answer:
-    await kelpie.identities.detach_from_agent(agent_id, identity_id)
-    return Answer(None)
+async def detach_from_agent(api: CallerApi, agent_id: AgentPath, identity_id: IdentityPath) -> JsonAnswer:
+    await api.identities.detach_from_agent(agent_id, identity_id)
+    return JsonAnswer(None)

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.agents.agent import AgentQuery
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.agents import block_routes
@@ -19,16 +19,16 @@ block_router = resource("/_internal_blocks", "blocks")
 
 @agent_router.get("/count", summary="Count agents", response_model=None)
 async def count_visible_agents(
-    kelpie: House, exclude_hidden: Annotated[bool, Query(description="Leave hidden agents out.")] = True
-) -> Answer:
-    return Answer(await kelpie.agents.count(AgentQuery(show_hidden=not exclude_hidden)))
+    api: CallerApi, exclude_hidden: Annotated[bool, Query(description="Leave hidden agents out.")] = True
+) -> JsonAnswer:
+    return JsonAnswer(await api.agents.count(AgentQuery(show_hidden=not exclude_hidden)))
 
 
 @agent_router.patch(
     "/{agent_id}/core-memory/blocks/{block_label}", summary="Change an agent's block by label", response_model=None
 )
-async def update_block_of_agent(kelpie: House, agent_id: AgentPath, block_label: str, body: UpdateBlock) -> Answer:
-    return await block_routes.update_agent_block(kelpie, agent_id, block_label, body)
+async def update_block_of_agent(api: CallerApi, agent_id: AgentPath, block_label: str, body: UpdateBlock) -> JsonAnswer:
+    return await block_routes.update_agent_block(api, agent_id, block_label, body)
 
 
 for _path, _method, _endpoint, _summary in (

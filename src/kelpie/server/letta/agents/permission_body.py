@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kelpie.core.permissions.quotas import Quota, cpu_seconds, megabytes
-from kelpie.core.permissions.tool_permissions import PATTERNS_MAX, Permits, check_patterns
+from kelpie.core.permissions.tool_permissions import PATTERNS_MAX, ToolPatterns, check_patterns
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.core.tools.confinement import MEGABYTE
 
@@ -22,10 +22,10 @@ class PermitsBody(BaseModel):
     allow: Patterns | None = Field(None, description="Only these; null: all of them.")
     deny: Patterns = Field(default_factory=list[str], description="None of these, whatever is allowed.")
 
-    def permits(self, field: str = "kelpie_permissions") -> Permits:
+    def permits(self, field: str = "kelpie_permissions") -> ToolPatterns:
         """Raises InvalidInput."""
         allow = None if self.allow is None else check_patterns(f"{field}.allow", self.allow)
-        return Permits(allow, check_patterns(f"{field}.deny", self.deny))
+        return ToolPatterns(allow, check_patterns(f"{field}.deny", self.deny))
 
 
 class LimitsBody(BaseModel):
@@ -59,7 +59,7 @@ def _times(given: float | None, unit: int) -> int | None:
     return None if given is None else round(given * unit)
 
 
-def permits_shape(permits: Permits | None) -> dict[str, Any] | None:
+def permits_shape(permits: ToolPatterns | None) -> dict[str, Any] | None:
     return None if permits is None else {"allow": _listed(permits.allow), "deny": list(permits.deny)}
 
 

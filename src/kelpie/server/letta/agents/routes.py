@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from kelpie.core.agents.agent import EVERYTHING, AgentQuery, AgentView, Include
 from kelpie.core.conversations.runs import StopReason
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.request_limits import Part, Several
@@ -122,64 +122,64 @@ async def selection(
     return replace(query, page=page, show_hidden=show_hidden_agents)
 
 
-async def shapes(kelpie: House, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
+async def shapes(api: CallerApi, views: Sequence[AgentView], include: Include = EVERYTHING) -> list[dict[str, Any]]:
     """Agents for the wire. What is not known of a model without asking its provider is left out."""
     embeds = any(view.agent.embedding for view in views)
-    embeddings = {info.handle: info for info in await kelpie.models.embeddings()} if embeds else {}
-    known = Facts(cache(kelpie.models.known), embeddings)  # most agents of a page share their model
+    embeddings = {info.handle: info for info in await api.models.embeddings()} if embeds else {}
+    known = Facts(cache(api.models.known), embeddings)  # most agents of a page share their model
     found = [agent_shape(view, known) for view in views]
     if not include.tags:
         for agent in found:
             agent["tags"] = []  # a relation like the others, although it is always at hand
-    if not kelpie.caller.sees_secrets:
+    if not api.caller.sees_secrets:
         for agent in found:
             agent["secrets"] = agent["tool_exec_environment_variables"] = []
     return found
 
 
-async def shape(kelpie: House, view: AgentView, include: Include = EVERYTHING) -> dict[str, Any]:
-    return (await shapes(kelpie, [view], include))[0]
+async def shape(api: CallerApi, view: AgentView, include: Include = EVERYTHING) -> dict[str, Any]:
+    return (await shapes(api, [view], include))[0]
 
 
 @router.post("/", summary="Make an agent", response_model=None)
-async def create_agent(kelpie: House, body: CreateAgent) -> Answer:
-    return Answer(await shape(kelpie, await kelpie.agents.create(new_agent(body))))
+async def create_agent(api: CallerApi, body: CreateAgent) -> JsonAnswer:
+    return JsonAnswer(await shape(api, await api.agents.create(new_agent(body))))
 
 
 @router.get("/", summary="List agents", response_model=None)
 async def list_agents(
-    kelpie: House,
+    api: CallerApi,
     include: Included,
     query: Annotated[AgentQuery, Depends(selection)],
-) -> Answer:
-    return Answer(await shapes(kelpie, await kelpie.agents.list(query, include), include))
+) -> JsonAnswer:
+    return JsonAnswer(await shapes(api, await api.agents.list(query, include), include))
 
 
 @router.get("/count", summary="Count agents", response_model=None)
-async def count_agents(kelpie: House, query: Filters) -> Answer:
-    return Answer(await kelpie.agents.count(query))
+async def count_agents(api: CallerApi, query: Filters) -> JsonAnswer:
+    return JsonAnswer(await api.agents.count(query))
 
 
 @router.get("/{agent_id}", summary="Read an agent", response_model=None)
-async def retrieve_agent(kelpie: House, agent_id: AgentPath, include: Included) -> Answer:
-    return Answer(await shape(kelpie, await kelpie.agents.get(agent_id, include), include))
+async def retrieve_agent(api: CallerApi, agent_id: AgentPath, include: Included) -> JsonAnswer:
+    return JsonAnswer(await shape(api, await api.agents.get(agent_id, include), include))
 
 
 @router.patch("/{agent_id}", summary="Change an agent", response_model=None)
-async def update_agent(kelpie: House, agent_id: AgentPath, body: UpdateAgent) -> Answer:
-    return Answer(await shape(kelpie, await kelpie.agents.update(agent_id, agent_changes(body))))
+async def update_agent(api: CallerApi, agent_id: AgentPath, body: UpdateAgent) -> JsonAnswer:
+    return JsonAnswer(await shape(api, await api.agents.update(agent_id, agent_changes(body))))
 
 
 @router.delete("/{agent_id}", summary="Remove an agent and its messages", response_model=None)
-async def delete_agent(kelpie: House, agent_id: AgentPath) -> Answer:
-    await kelpie.agents.delete(agent_id)
-    return Answer({"message": f"Agent id={agent_id} successfully deleted"})
+async def delete_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    await api.agents.delete(agent_id)
+    return JsonAnswer({"message": f"Agent id={agent_id} successfully deleted"})
 
 
 @router.get("/{agent_id}/core-memory", summary="Read an agent's memory", deprecated=True, response_model=None)
-async def retrieve_memory(kelpie: House, agent_id: AgentPath) -> Answer:
-    view = await kelpie.agents.get(agent_id, Include(blocks=True))
-    return Answer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks]))
+async def retrieve_memory(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    view = await api.agents.get(agent_id, Include(blocks=True))
+    return JsonAnswer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks]))
 
 
 class ResetMessages(BaseModel):
@@ -187,29 +187,29 @@ class ResetMessages(BaseModel):
 
 
 @router.patch("/{agent_id}/reset-messages", summary="Empty an agent's history", response_model=None)
-async def reset_messages(kelpie: House, agent_id: AgentPath, body: ResetMessages | None = None) -> Answer:
+async def reset_messages(api: CallerApi, agent_id: AgentPath, body: ResetMessages | None = None) -> JsonAnswer:
     add_default_initial = body is not None and body.add_default_initial_messages
-    return Answer(await shape(kelpie, await kelpie.histories.reset(agent_id, add_default_initial)))
+    return JsonAnswer(await shape(api, await api.histories.reset(agent_id, add_default_initial)))
 
 
 @router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)
 @router.post("/{agent_id}/system-prompt/recompile", deprecated=True, response_model=None)
 async def recompile(
-    kelpie: House, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False
-) -> Answer:
-    return Answer(await kelpie.histories.recompile(agent_id, dry_run))
+    api: CallerApi, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False
+) -> JsonAnswer:
+    return JsonAnswer(await api.histories.recompile(agent_id, dry_run))
 
 
 @router.post("/{agent_id}/start", summary="Let a stopped agent work again (Kelpie)", response_model=None)
-async def start_agent(kelpie: House, agent_id: AgentPath) -> Answer:
-    return Answer(status_shape(await kelpie.agents.start(agent_id)))
+async def start_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    return JsonAnswer(status_shape(await api.agents.start(agent_id)))
 
 
 @router.post("/{agent_id}/stop", summary="Stop an agent until it is started (Kelpie)", response_model=None)
-async def stop_agent(kelpie: House, agent_id: AgentPath) -> Answer:
-    return Answer(status_shape(await kelpie.agents.stop(agent_id)))
+async def stop_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    return JsonAnswer(status_shape(await api.agents.stop(agent_id)))
 
 
 @router.post("/{agent_id}/restart", summary="Put an agent away and load it afresh (Kelpie)", response_model=None)
-async def restart_agent(kelpie: House, agent_id: AgentPath) -> Answer:
-    return Answer(status_shape(await kelpie.agents.restart(agent_id)))
+async def restart_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
+    return JsonAnswer(status_shape(await api.agents.restart(agent_id)))

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from fastapi import Query
 
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.router import resource
 
@@ -18,7 +18,7 @@ Part = Annotated[str | None, Query(max_length=PART_CHARS_MAX, description="Only 
 
 @router.get("/", summary="List the tags of agents and blocks", response_model=None)
 async def list_tags(
-    kelpie: House,
+    api: CallerApi,
     before: Before = None,
     after: After = None,
     limit: int | None = limit_query(50),
@@ -26,5 +26,5 @@ async def list_tags(
     order_by: Literal["name"] = "name",
     name: Part = None,
     query_text: Annotated[Part, Query(deprecated=True)] = None,
-) -> Answer:
-    return Answer(await kelpie.tags.list(page_of(before, after, limit, order), name or query_text))
+) -> JsonAnswer:
+    return JsonAnswer(await api.tags.list(page_of(before, after, limit, order), name or query_text))

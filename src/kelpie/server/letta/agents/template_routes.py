@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, Query
 
 from kelpie.core.agents.deployments import KINDS, Deployed
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 from kelpie.server.letta.agents.body import CreateAgent, new_agent
 from kelpie.server.letta.agents.routes import shape
@@ -52,31 +52,31 @@ Kinds = Annotated[list[Literal["block", "agent", "group"]] | None, Query(descrip
 
 
 @router.post("/groups", summary="Make a group for a deployment", response_model=None)
-async def create_template_group(kelpie: House, body: TemplateGroup) -> Answer:
+async def create_template_group(api: CallerApi, body: TemplateGroup) -> JsonAnswer:
     ids = {name: getattr(body, name) for name in ("base_template_id", "template_id", "deployment_id")}
-    return Answer(group_shape(await kelpie.groups.create(replace(new_group(body), **ids))))
+    return JsonAnswer(group_shape(await api.groups.create(replace(new_group(body), **ids))))
 
 
 @router.post("/agents", summary="Make an agent for a deployment", response_model=None)
-async def create_template_agent(kelpie: House, body: TemplateAgent) -> Answer:
+async def create_template_agent(api: CallerApi, body: TemplateAgent) -> JsonAnswer:
     new = replace(new_agent(body), deployment_id=body.deployment_id, entity_id=body.entity_id)
-    return Answer(await shape(kelpie, await kelpie.agents.create(new)))
+    return JsonAnswer(await shape(api, await api.agents.create(new)))
 
 
 @router.post("/blocks", summary="Make a block for a deployment", response_model=None)
-async def create_template_block(kelpie: House, body: TemplateBlock) -> Answer:
-    return Answer(block_shape(await kelpie.blocks.create(new_block(body))))
+async def create_template_block(api: CallerApi, body: TemplateBlock) -> JsonAnswer:
+    return JsonAnswer(block_shape(await api.blocks.create(new_block(body))))
 
 
 @router.post("/blocks/batch", summary="Make blocks for a deployment, all or none", response_model=None)
-async def create_template_blocks(kelpie: House, body: Batch) -> Answer:
-    return Answer([block_shape(block) for block in await kelpie.blocks.create_many([new_block(one) for one in body])])
+async def create_template_blocks(api: CallerApi, body: Batch) -> JsonAnswer:
+    return JsonAnswer([block_shape(block) for block in await api.blocks.create_many([new_block(one) for one in body])])
 
 
 @router.get("/deployment/{deployment_id}", summary="List what belongs to a deployment", response_model=None)
-async def list_deployment(kelpie: House, deployment_id: str, entity_types: Kinds = None) -> Answer:
-    found = await kelpie.deployments.list(deployment_id, [kind for kind in KINDS if kind in (entity_types or KINDS)])
-    return Answer(
+async def list_deployment(api: CallerApi, deployment_id: str, entity_types: Kinds = None) -> JsonAnswer:
+    found = await api.deployments.list(deployment_id, [kind for kind in KINDS if kind in (entity_types or KINDS)])
+    return JsonAnswer(
         {
             "entities": [_shape(one) for one in found],
             "total_count": len(found),
@@ -87,9 +87,9 @@ async def list_deployment(kelpie: House, deployment_id: str, entity_types: Kinds
 
 
 @router.delete("/deployment/{deployment_id}", summary="Remove what belongs to a deployment", response_model=None)
-async def delete_deployment(kelpie: House, deployment_id: str) -> Answer:
-    gone = await kelpie.deployments.delete(deployment_id)
-    return Answer(
+async def delete_deployment(api: CallerApi, deployment_id: str) -> JsonAnswer:
+    gone = await api.deployments.delete(deployment_id)
+    return JsonAnswer(
         {
             **{f"deleted_{kind}s": _ids(gone, kind) for kind in KINDS},
             "message": f"{len(gone)} were removed with the deployment {deployment_id}.",

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.agents.agent import AgentView
-from kelpie.server.http.caller_api import House
+from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Unprocessable
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page10
 from kelpie.server.http.path_ids import AgentPath, ToolPath
 from kelpie.server.http.router import resource
@@ -20,34 +20,34 @@ router = resource("/agents/{agent_id}/tools", "tools")
 
 
 @router.get("", summary="List an agent's tools", response_model=None)
-async def list_agent_tools(kelpie: House, agent_id: AgentPath, page: Page10) -> Answer:
-    return Answer([tool_shape(tool) for tool in await kelpie.tools.of_agent(agent_id, page)])
+async def list_agent_tools(api: CallerApi, agent_id: AgentPath, page: Page10) -> JsonAnswer:
+    return JsonAnswer([tool_shape(tool) for tool in await api.tools.of_agent(agent_id, page)])
 
 
 @router.patch("/attach/{tool_id}", summary="Give an agent a tool", response_model=None)
-async def attach_tool(kelpie: House, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> Answer:
-    return await _changed(kelpie, await kelpie.tools.attach(agent_id, tool_id), sdk_v1)
+async def attach_tool(api: CallerApi, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> JsonAnswer:
+    return await _changed(api, await api.tools.attach(agent_id, tool_id), sdk_v1)
 
 
 @router.patch("/detach/{tool_id}", summary="Take a tool from an agent", response_model=None)
-async def detach_tool(kelpie: House, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> Answer:
-    return await _changed(kelpie, await kelpie.tools.detach(agent_id, tool_id), sdk_v1)
+async def detach_tool(api: CallerApi, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> JsonAnswer:
+    return await _changed(api, await api.tools.detach(agent_id, tool_id), sdk_v1)
 
 
 @router.patch("/approval/{tool_name}", summary="Make a tool wait for approval, or no longer", response_model=None)
 async def modify_approval(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     tool_name: str,
     sdk_v1: SdkV1,
     body: Approval | None = None,
     requires_approval: Annotated[bool | None, Query(description="For clients that send no body.")] = None,
-) -> Answer:
+) -> JsonAnswer:
     wanted = body.requires_approval if body is not None else requires_approval
     if wanted is None:
         raise Unprocessable("requires_approval: say true or false, in the body or in the query")
-    return await _changed(kelpie, await kelpie.tools.set_approval(agent_id, tool_name, wanted), sdk_v1)
+    return await _changed(api, await api.tools.set_approval(agent_id, tool_name, wanted), sdk_v1)
 
 
-async def _changed(kelpie: House, view: AgentView, sdk_v1: bool) -> Answer:
-    return Answer(None if sdk_v1 else await shape(kelpie, kelpie.agents.with_status(view)))
+async def _changed(api: CallerApi, view: AgentView, sdk_v1: bool) -> JsonAnswer:
+    return JsonAnswer(None if sdk_v1 else await shape(api, api.agents.with_status(view)))

@@ -15,8 +15,8 @@ from kelpie.core.agents.agent import Include
 from kelpie.core.ids import AgentId, ArchiveId
 from kelpie.core.memory.passages import PassageQuery
 from kelpie.core.search_hits import SearchMode
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, limit_query, page_of
 from kelpie.server.http.path_ids import AgentPath, PassagePath
 from kelpie.server.http.router import resource
@@ -38,27 +38,27 @@ TagMatch = Literal["any", "all"]
 
 @agent_router.get("", summary="List what an agent has stored", response_model=None)
 async def list_memory(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     after: After = None,
     before: Before = None,
     limit: int | None = limit_query(100),
     search: Annotated[str | None, Query(max_length=QUERY_CHARS_MAX, description="Part of the text.")] = None,
     ascending: bool | None = True,
-) -> Answer:
+) -> JsonAnswer:
     page = page_of(before, after, limit, "desc" if ascending is False else "asc")
-    return Answer(await passage_shapes(kelpie, await kelpie.archives.of_agent(agent_id, page, search)))
+    return JsonAnswer(await passage_shapes(api, await api.archives.of_agent(agent_id, page, search)))
 
 
 @agent_router.post("", summary="Store a passage for an agent", response_model=None)
-async def create_memory(kelpie: House, agent_id: AgentPath, body: MemoryBody) -> Answer:
-    archive, made = await kelpie.archives.remember(agent_id, new_passage(body))
-    return Answer(await passage_shapes(kelpie, [made], archive))
+async def create_memory(api: CallerApi, agent_id: AgentPath, body: MemoryBody) -> JsonAnswer:
+    archive, made = await api.archives.remember(agent_id, new_passage(body))
+    return JsonAnswer(await passage_shapes(api, [made], archive))
 
 
 @agent_router.get("/search", summary="Search what an agent has stored", response_model=None)
 async def search_memory(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     query: Annotated[str, Query(max_length=QUERY_CHARS_MAX)],
     tags: Annotated[Tags | None, Query()] = None,
@@ -67,8 +67,8 @@ async def search_memory(
     start_datetime: datetime | None = None,
     end_datetime: datetime | None = None,
     search_mode: Annotated[SearchMode, Query(description="Kelpie's own: by words, by meaning, or both.")] = "hybrid",
-) -> Answer:
-    zone = ZoneInfo((await kelpie.agents.get(agent_id, Include())).agent.timezone)
+) -> JsonAnswer:
+    zone = ZoneInfo((await api.agents.get(agent_id, Include())).agent.timezone)
     wanted = PassageQuery(
         text=query,
         limit=top_k or TOP_K,
@@ -78,15 +78,15 @@ async def search_memory(
         until=moment("end_datetime", end_datetime, zone),
         mode=search_mode,
     )
-    searched = await kelpie.archives.search_of_agent(agent_id, wanted)
+    searched = await api.archives.search_of_agent(agent_id, wanted)
     found = [memory_shape(each.passage, zone) for each in searched.found]
-    return Answer({"results": found, "count": len(found), **told(searched)})
+    return JsonAnswer({"results": found, "count": len(found), **told(searched)})
 
 
 @agent_router.delete("/{memory_id}", summary="Remove a passage of an agent", response_model=None)
-async def delete_memory(kelpie: House, agent_id: AgentPath, memory_id: PassagePath) -> Answer:
-    await kelpie.archives.forget_of_agent(agent_id, memory_id)
-    return Answer({"message": f"Memory id={memory_id} successfully deleted"})
+async def delete_memory(api: CallerApi, agent_id: AgentPath, memory_id: PassagePath) -> JsonAnswer:
+    await api.archives.forget_of_agent(agent_id, memory_id)
+    return JsonAnswer({"message": f"Memory id={memory_id} successfully deleted"})
 
 
 class SearchBody(BaseModel):
@@ -104,7 +104,7 @@ class SearchBody(BaseModel):
 
 
 @router.post("/search", summary="Search an agent's archive, one archive, or all", response_model=None)
-async def search_passages(kelpie: House, body: SearchBody) -> Answer:
+async def search_passages(api: CallerApi, body: SearchBody) -> JsonAnswer:
     wanted = PassageQuery(
         text=body.query or "",
         limit=body.limit,
@@ -116,13 +116,13 @@ async def search_passages(kelpie: House, body: SearchBody) -> Answer:
         mode=body.search_mode,
     )
     if body.agent_id is not None:
-        searched = await kelpie.archives.search_of_agent(AgentId.parse(body.agent_id), wanted)
+        searched = await api.archives.search_of_agent(AgentId.parse(body.agent_id), wanted)
     else:
         archive = None if body.archive_id is None else ArchiveId.parse(body.archive_id)
-        searched = await kelpie.archives.search(archive, wanted)
-    shown = await passage_shapes(kelpie, [each.passage for each in searched.found])
+        searched = await api.archives.search(archive, wanted)
+    shown = await passage_shapes(api, [each.passage for each in searched.found])
     metadata = told(searched) if wanted.text.strip() else {}
-    return Answer(
+    return JsonAnswer(
         [
             {"passage": passage, "score": each.hit.score if each.hit else 0.0, "metadata": metadata | ranks(each.hit)}
             for passage, each in zip(shown, searched.found, strict=True)

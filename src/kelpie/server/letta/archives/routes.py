@@ -10,8 +10,8 @@ from starlette.responses import Response
 from kelpie.core.ids import AgentId
 from kelpie.core.memory.passages import Archive, ArchiveQuery, Passage
 from kelpie.memory.archive_embedding import Progress
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import AgentPath, ArchivePath, PassagePath
 from kelpie.server.http.router import resource
@@ -34,97 +34,97 @@ agent_router = resource("/agents/{agent_id}/archives", "archives")
 
 
 async def passage_shapes(
-    kelpie: House, passages: Sequence[Passage], archive: Archive | None = None
+    api: CallerApi, passages: Sequence[Passage], archive: Archive | None = None
 ) -> list[dict[str, Any]]:
     """Passages for the wire, each with the embedding model of its archive.
 
     What was just stored comes with its archive: a look that fails afterwards would tell of a failure that was none.
     """
     wanted = list(dict.fromkeys(passage.archive_id for passage in passages))
-    archives = {archive.id: archive} if archive else await kelpie.archives.get_many(wanted)
-    known = await _embeddings(kelpie, list(archives.values()))
+    archives = {archive.id: archive} if archive else await api.archives.get_many(wanted)
+    known = await _embeddings(api, list(archives.values()))
     return [passage_shape(passage, archives.get(passage.archive_id), known) for passage in passages]
 
 
-async def _archive_shapes(kelpie: House, archives: Sequence[Archive]) -> list[dict[str, Any]]:
-    known = await _embeddings(kelpie, archives)
+async def _archive_shapes(api: CallerApi, archives: Sequence[Archive]) -> list[dict[str, Any]]:
+    known = await _embeddings(api, archives)
     return [archive_shape(archive, known) for archive in archives]
 
 
-async def _with_progress(kelpie: House, archive: Archive, progress: Progress) -> dict[str, Any]:
+async def _with_progress(api: CallerApi, archive: Archive, progress: Progress) -> dict[str, Any]:
     """An archive, and how far its vectors are: counting them is too much for every archive of a list."""
-    return (await _archive_shapes(kelpie, [archive]))[0] | {"kelpie_embedding": asdict(progress)}
+    return (await _archive_shapes(api, [archive]))[0] | {"kelpie_embedding": asdict(progress)}
 
 
-async def _embeddings(kelpie: House, archives: Sequence[Archive]) -> Embeddings:
+async def _embeddings(api: CallerApi, archives: Sequence[Archive]) -> Embeddings:
     if not any(archive.embedding for archive in archives):
         return {}
-    return {info.handle: info for info in await kelpie.models.embeddings()}
+    return {info.handle: info for info in await api.models.embeddings()}
 
 
 @router.post("/", summary="Make an archive", response_model=None)
-async def create_archive(kelpie: House, body: CreateArchive) -> Answer:
-    return Answer(await _with_progress(kelpie, *await kelpie.archives.create(new_archive(body))))
+async def create_archive(api: CallerApi, body: CreateArchive) -> JsonAnswer:
+    return JsonAnswer(await _with_progress(api, *await api.archives.create(new_archive(body))))
 
 
 @router.get("/", summary="List archives", response_model=None)
 async def list_archives(
-    kelpie: House,
+    api: CallerApi,
     page: Page50,
     name: Annotated[str | None, Query(max_length=NAME_CHARS_MAX)] = None,
     agent_id: Annotated[str | None, Query(description="Only the archive this agent uses.")] = None,
-) -> Answer:
+) -> JsonAnswer:
     query = ArchiveQuery(page, name, None if agent_id is None else AgentId.parse(agent_id))
-    return Answer(await _archive_shapes(kelpie, await kelpie.archives.list(query)))
+    return JsonAnswer(await _archive_shapes(api, await api.archives.list(query)))
 
 
 @router.get("/{archive_id}", summary="Read an archive", response_model=None)
-async def retrieve_archive(kelpie: House, archive_id: ArchivePath) -> Answer:
-    return Answer(await _with_progress(kelpie, *await kelpie.archives.get(archive_id)))
+async def retrieve_archive(api: CallerApi, archive_id: ArchivePath) -> JsonAnswer:
+    return JsonAnswer(await _with_progress(api, *await api.archives.get(archive_id)))
 
 
 @router.patch("/{archive_id}", summary="Change an archive's name or description", response_model=None)
-async def update_archive(kelpie: House, archive_id: ArchivePath, body: UpdateArchive) -> Answer:
-    return Answer(await _with_progress(kelpie, *await kelpie.archives.update(archive_id, archive_changes(body))))
+async def update_archive(api: CallerApi, archive_id: ArchivePath, body: UpdateArchive) -> JsonAnswer:
+    return JsonAnswer(await _with_progress(api, *await api.archives.update(archive_id, archive_changes(body))))
 
 
 @router.delete("/{archive_id}", summary="Remove an archive and its passages", status_code=204, response_model=None)
-async def delete_archive(kelpie: House, archive_id: ArchivePath) -> Response:
-    await kelpie.archives.delete(archive_id)
+async def delete_archive(api: CallerApi, archive_id: ArchivePath) -> Response:
+    await api.archives.delete(archive_id)
     return Response(status_code=204)
 
 
 @router.get("/{archive_id}/agents", summary="List the agents that use an archive", response_model=None)
-async def list_archive_agents(kelpie: House, archive_id: ArchivePath, page: Page50, include: Included) -> Answer:
-    users = await kelpie.archives.agents_of(archive_id, page)
-    return Answer(await shapes(kelpie, await kelpie.agents.get_many(users, include), include))
+async def list_archive_agents(api: CallerApi, archive_id: ArchivePath, page: Page50, include: Included) -> JsonAnswer:
+    users = await api.archives.agents_of(archive_id, page)
+    return JsonAnswer(await shapes(api, await api.agents.get_many(users, include), include))
 
 
 @router.post("/{archive_id}/passages", summary="Store a passage", response_model=None)
-async def create_passage(kelpie: House, archive_id: ArchivePath, body: PassageBody) -> Answer:
-    archive, made = await kelpie.archives.store(archive_id, [new_passage(body)])
-    return Answer((await passage_shapes(kelpie, made, archive))[0])
+async def create_passage(api: CallerApi, archive_id: ArchivePath, body: PassageBody) -> JsonAnswer:
+    archive, made = await api.archives.store(archive_id, [new_passage(body)])
+    return JsonAnswer((await passage_shapes(api, made, archive))[0])
 
 
 @router.post("/{archive_id}/passages/batch", summary="Store passages, all or none", response_model=None)
-async def create_passages(kelpie: House, archive_id: ArchivePath, body: PassageBatch) -> Answer:
-    archive, made = await kelpie.archives.store(archive_id, new_passages(body), "passages")
-    return Answer(await passage_shapes(kelpie, made, archive))
+async def create_passages(api: CallerApi, archive_id: ArchivePath, body: PassageBatch) -> JsonAnswer:
+    archive, made = await api.archives.store(archive_id, new_passages(body), "passages")
+    return JsonAnswer(await passage_shapes(api, made, archive))
 
 
 @router.delete("/{archive_id}/passages/{passage_id}", summary="Remove a passage", status_code=204, response_model=None)
-async def delete_passage(kelpie: House, archive_id: ArchivePath, passage_id: PassagePath) -> Response:
-    await kelpie.archives.forget(archive_id, passage_id)
+async def delete_passage(api: CallerApi, archive_id: ArchivePath, passage_id: PassagePath) -> Response:
+    await api.archives.forget(archive_id, passage_id)
     return Response(status_code=204)
 
 
 @agent_router.patch("/attach/{archive_id}", summary="Give an agent its archive", response_model=None)
-async def attach_archive(kelpie: House, agent_id: AgentPath, archive_id: ArchivePath) -> Answer:
-    await kelpie.archives.attach(agent_id, archive_id)
-    return Answer(None)
+async def attach_archive(api: CallerApi, agent_id: AgentPath, archive_id: ArchivePath) -> JsonAnswer:
+    await api.archives.attach(agent_id, archive_id)
+    return JsonAnswer(None)
 
 
 @agent_router.patch("/detach/{archive_id}", summary="Take an archive from an agent", response_model=None)
-async def detach_archive(kelpie: House, agent_id: AgentPath, archive_id: ArchivePath) -> Answer:
-    await kelpie.archives.detach(agent_id, archive_id)
-    return Answer(None)
+async def detach_archive(api: CallerApi, agent_id: AgentPath, archive_id: ArchivePath) -> JsonAnswer:
+    await api.archives.detach(agent_id, archive_id)
+    return JsonAnswer(None)

@@ -6,8 +6,8 @@ from fastapi import Query
 from pydantic import Field
 
 from kelpie.core.memory.blocks import BlockQuery
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50Ascending
 from kelpie.server.http.path_ids import BlockPath
 from kelpie.server.http.request_limits import LINKS_MAX, Part, Several
@@ -21,13 +21,13 @@ Count = Annotated[int | None, Query(ge=0, le=2**31)]
 
 
 @router.post("/", summary="Make a block", response_model=None)
-async def create_block(kelpie: House, body: CreateBlock) -> Answer:
-    return Answer(block_shape(await kelpie.blocks.create(new_block(body))))
+async def create_block(api: CallerApi, body: CreateBlock) -> JsonAnswer:
+    return JsonAnswer(block_shape(await api.blocks.create(new_block(body))))
 
 
 @router.get("/", summary="List blocks", response_model=None)
 async def list_blocks(
-    kelpie: House,
+    api: CallerApi,
     page: Page50Ascending,
     label: Annotated[str | None, Query(pattern="^[a-zA-Z0-9_/-]+$", min_length=1, max_length=50)] = None,
     name: str | None = None,
@@ -46,7 +46,7 @@ async def list_blocks(
     show_hidden_blocks: bool = False,
     identity_id: str | None = None,
     identifier_keys: Several = None,
-) -> Answer:
+) -> JsonAnswer:
     query = BlockQuery(
         page=page,
         label=label,
@@ -65,19 +65,19 @@ async def list_blocks(
         identifier_keys=tuple(identifier_keys or ()),
         show_hidden=show_hidden_blocks,
     )
-    return Answer([block_shape(block) for block in await kelpie.blocks.list(query)])
+    return JsonAnswer([block_shape(block) for block in await api.blocks.list(query)])
 
 
 @router.get("/count", summary="Count blocks", response_model=None)
 async def count_blocks(
-    kelpie: House,
+    api: CallerApi,
     label: str | None = None,
     name: str | None = None,
     templates_only: bool = False,
     tags: Several = None,
     match_all_tags: bool = False,
     project_id: str | None = None,
-) -> Answer:
+) -> JsonAnswer:
     query = BlockQuery(
         label=label,
         name=name,
@@ -87,20 +87,20 @@ async def count_blocks(
         project_id=project_id,
         show_hidden=True,
     )
-    return Answer(await kelpie.blocks.count(query))
+    return JsonAnswer(await api.blocks.count(query))
 
 
 @router.get("/{block_id}", summary="Read a block", response_model=None)
-async def retrieve_block(kelpie: House, block_id: BlockPath) -> Answer:
-    return Answer(block_shape(await kelpie.blocks.get(block_id)))
+async def retrieve_block(api: CallerApi, block_id: BlockPath) -> JsonAnswer:
+    return JsonAnswer(block_shape(await api.blocks.get(block_id)))
 
 
 @router.patch("/{block_id}", summary="Change a block, for every agent that carries it", response_model=None)
-async def update_block(kelpie: House, block_id: BlockPath, body: UpdateBlock) -> Answer:
-    return Answer(block_shape(await kelpie.blocks.update(block_id, block_changes(body))))
+async def update_block(api: CallerApi, block_id: BlockPath, body: UpdateBlock) -> JsonAnswer:
+    return JsonAnswer(block_shape(await api.blocks.update(block_id, block_changes(body))))
 
 
 @router.delete("/{block_id}", summary="Remove a block from everywhere", response_model=None)
-async def delete_block(kelpie: House, block_id: BlockPath) -> Answer:
-    await kelpie.blocks.delete(block_id)
-    return Answer(None)
+async def delete_block(api: CallerApi, block_id: BlockPath) -> JsonAnswer:
+    await api.blocks.delete(block_id)
+    return JsonAnswer(None)

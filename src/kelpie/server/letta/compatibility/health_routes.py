@@ -1,7 +1,7 @@
 """Whether the server is there."""
 
 from kelpie import __version__
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 
 router = resource("", "health")
@@ -10,5 +10,5 @@ router = resource("", "health")
 @router.get("/health/", summary="Is the server there", response_model=None)
 @router.get("/ready/", summary="Does the server take requests", response_model=None)
 @router.get("/ready", include_in_schema=False, response_model=None)
-async def health() -> Answer:
-    return Answer({"version": __version__, "status": "ok"})
+async def health() -> JsonAnswer:
+    return JsonAnswer({"version": __version__, "status": "ok"})

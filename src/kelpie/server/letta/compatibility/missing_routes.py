@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 
 _VENDOR = "Kelpie does not pass requests on to a vendor's API; point the vendor's own client at the vendor."
 _FILES = "Folders and files are not in this version of Kelpie yet; put what an agent should know into an archive."
@@ -56,5 +56,5 @@ def register(app: FastAPI) -> None:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code in (404, 405) and (why := why_absent(request.url.path)):
-        return Answer({"detail": why}, 501, {"x-should-retry": "false"})  # the SDKs would ask again
+        return JsonAnswer({"detail": why}, 501, {"x-should-retry": "false"})  # the SDKs would ask again
     return await http_exception_handler(request, error)

@@ -9,8 +9,8 @@ from kelpie.agent.turn.send_request import NOBODY_WAITS
 from kelpie.core.access.hosts import check_callback
 from kelpie.core.conversations.runs import Run
 from kelpie.core.ids import RunId
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.sse import EventStream
@@ -42,29 +42,29 @@ _FROM_THE_START = FollowBody.model_validate({})
 
 
 @router.post("/runs/{run_id}/stream", summary="Read the stream of a background run", response_model=None)
-async def follow_run(kelpie: House, run_id: str, body: FollowBody | None = None) -> Response:
-    return _resumed(kelpie, await kelpie.streams.find(RunId.parse(run_id)), body or _FROM_THE_START)
+async def follow_run(api: CallerApi, run_id: str, body: FollowBody | None = None) -> Response:
+    return _resumed(api, await api.streams.find(RunId.parse(run_id)), body or _FROM_THE_START)
 
 
 @router.post(
     "/conversations/{conversation_id}/stream", summary="Read the stream of a conversation", response_model=None
 )
-async def follow_conversation(kelpie: House, conversation_id: ThreadPath, body: FollowBody | None = None) -> Response:
+async def follow_conversation(api: CallerApi, conversation_id: ThreadPath, body: FollowBody | None = None) -> Response:
     body = body or _FROM_THE_START
     if body.run_id is not None:
-        return _resumed(kelpie, await kelpie.streams.find(RunId.parse(body.run_id)), body)
-    agent_id, lane = await kelpie.conversations.lane(thread_of(conversation_id, body.agent_id))
-    return _resumed(kelpie, await kelpie.streams.latest(agent_id, lane, body.otid), body)
+        return _resumed(api, await api.streams.find(RunId.parse(body.run_id)), body)
+    agent_id, lane = await api.conversations.lane(thread_of(conversation_id, body.agent_id))
+    return _resumed(api, await api.streams.latest(agent_id, lane, body.otid), body)
 
 
 @router.post("/agents/{agent_id}/messages/async", summary="Send messages without waiting", response_model=None)
-async def send_async(kelpie: House, agent_id: AgentPath, body: AsyncBody) -> Answer:
-    send = send_command(body, streaming=False, max_steps=kelpie.settings.max_steps)
+async def send_async(api: CallerApi, agent_id: AgentPath, body: AsyncBody) -> JsonAnswer:
+    send = send_command(body, streaming=False, max_steps=api.settings.max_steps)
     if body.callback_url is not None:
-        check_callback(body.callback_url, private=kelpie.settings.callback_private)
+        check_callback(body.callback_url, private=api.settings.callback_private)
     send = replace(send, run_type=NOBODY_WAITS, callback_url=body.callback_url)
-    return Answer(run_shape(await kelpie.streams.accept(agent_id, send)))
+    return JsonAnswer(run_shape(await api.streams.accept(agent_id, send)))
 
 
-def _resumed(kelpie: House, run: Run, body: FollowBody) -> EventStream:
-    return following(kelpie, run, include_pings=body.include_pings is not False, after=body.starting_after)
+def _resumed(api: CallerApi, run: Run, body: FollowBody) -> EventStream:
+    return following(api, run, include_pings=body.include_pings is not False, after=body.starting_after)

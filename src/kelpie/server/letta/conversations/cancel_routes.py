@@ -3,8 +3,8 @@
 from pydantic import BaseModel, ConfigDict
 
 from kelpie.core.ids import AgentId
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.request_limits import Links
 from kelpie.server.http.router import resource
@@ -22,15 +22,15 @@ class CancelBody(BaseModel):
 
 
 @router.post("/agents/{agent_id}/messages/cancel", summary="Cancel runs of an agent", response_model=None)
-async def cancel_runs(kelpie: House, agent_id: AgentPath, body: CancelBody | None = None) -> Answer:
-    return Answer(await kelpie.cancelling.of_agent(agent_id, body.run_ids if body else None))
+async def cancel_runs(api: CallerApi, agent_id: AgentPath, body: CancelBody | None = None) -> JsonAnswer:
+    return JsonAnswer(await api.cancelling.of_agent(agent_id, body.run_ids if body else None))
 
 
 @router.post(
     "/conversations/{conversation_id}/cancel", summary="Cancel what runs in a conversation", response_model=None
 )
-async def cancel_conversation(kelpie: House, conversation_id: ThreadPath, agent_id: OfAgent = None) -> Answer:
+async def cancel_conversation(api: CallerApi, conversation_id: ThreadPath, agent_id: OfAgent = None) -> JsonAnswer:
     thread = thread_of(conversation_id, agent_id)
     if isinstance(thread, AgentId):
-        return Answer(await kelpie.cancelling.of_default(thread))
-    return Answer(await kelpie.cancelling.of_conversation(thread))
+        return JsonAnswer(await api.cancelling.of_default(thread))
+    return JsonAnswer(await api.cancelling.of_conversation(thread))

@@ -6,8 +6,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 from starlette.responses import Response
 
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.conversations.routes import thread_of
@@ -36,10 +36,10 @@ class Generate(BaseModel):
 @router.post(
     "/agents/{agent_id}/messages/preview-raw-payload", summary="Show what a message would send", response_model=None
 )
-async def preview_payload(kelpie: House, agent_id: AgentPath, body: SendBody) -> Response:
+async def preview_payload(api: CallerApi, agent_id: AgentPath, body: SendBody) -> Response:
     command = send_command(body, streaming=body.streaming)
-    payload = await kelpie.drafts.payload(agent_id, command.messages, deltas=command.deltas)
-    return Answer(orjson.Fragment(payload))
+    payload = await api.drafts.payload(agent_id, command.messages, deltas=command.deltas)
+    return JsonAnswer(orjson.Fragment(payload))
 
 
 @router.post(
@@ -47,21 +47,21 @@ async def preview_payload(kelpie: House, agent_id: AgentPath, body: SendBody) ->
     summary="Show what a message in a conversation would send",
     response_model=None,
 )
-async def preview_conversation_payload(kelpie: House, conversation_id: ThreadPath, body: ThreadSend) -> Response:
+async def preview_conversation_payload(api: CallerApi, conversation_id: ThreadPath, body: ThreadSend) -> Response:
     thread = thread_of(conversation_id, body.agent_id)
     command = send_command(body, streaming=body.streaming)
-    return Answer(orjson.Fragment(await kelpie.drafts.payload(thread, command.messages, deltas=command.deltas)))
+    return JsonAnswer(orjson.Fragment(await api.drafts.payload(thread, command.messages, deltas=command.deltas)))
 
 
 @router.post(
     "/agents/{agent_id}/generate", summary="Ask an agent's model without the agent's memory", response_model=None
 )
-async def generate(kelpie: House, agent_id: AgentPath, body: Generate) -> Answer:
-    found = await kelpie.drafts.generate(
+async def generate(api: CallerApi, agent_id: AgentPath, body: Generate) -> JsonAnswer:
+    found = await api.drafts.generate(
         agent_id,
         body.prompt,
         system=body.system_prompt,
         model=body.override_model,
         schema=body.response_schema,
     )
-    return Answer({"content": found.content, "model": found.model, "usage": usage_shape(found.usage, 0, None)})
+    return JsonAnswer({"content": found.content, "model": found.model, "usage": usage_shape(found.usage, 0, None)})

@@ -13,8 +13,8 @@ from kelpie.core.conversations.conversations import ArchiveStatus, ConversationQ
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, NotFound
 from kelpie.core.ids import AgentId, ConversationId, MessageId
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import LIMIT_MAX, After, Order, limit_query, message_cursor, page_of
 from kelpie.server.http.path_ids import ConversationPath, ThreadPath
 from kelpie.server.http.request_limits import Part
@@ -44,14 +44,14 @@ class ThreadBody(BaseModel):
 
 
 @router.post("/", summary="Open a conversation with an agent", response_model=None)
-async def create_conversation(kelpie: House, agent_id: str, body: CreateConversation | None = None) -> Answer:
+async def create_conversation(api: CallerApi, agent_id: str, body: CreateConversation | None = None) -> JsonAnswer:
     new = new_conversation(body or CreateConversation())
-    return Answer(conversation_shape(await kelpie.conversations.create(AgentId.parse(agent_id), new)))
+    return JsonAnswer(conversation_shape(await api.conversations.create(AgentId.parse(agent_id), new)))
 
 
 @router.get("/", summary="List conversations", response_model=None)
 async def list_conversations(
-    kelpie: House,
+    api: CallerApi,
     agent_id: str | None = None,
     limit: int = limit_query(50),
     after: After = None,
@@ -60,7 +60,7 @@ async def list_conversations(
     show_hidden_conversations: Annotated[bool, Query(description="(Kelpie) Also those made with `hidden`.")] = False,
     order: Order = "desc",
     order_by: Literal["created_at", "last_run_completion", "last_message_at"] = "created_at",
-) -> Answer:
+) -> JsonAnswer:
     query = ConversationQuery(
         page=page_of(None, after, limit, order, order_by),
         agent_id=None if agent_id is None else AgentId.parse(agent_id),
@@ -68,47 +68,49 @@ async def list_conversations(
         archive_status=archive_status,
         show_hidden=show_hidden_conversations,
     )
-    return Answer([conversation_shape(found) for found in await kelpie.conversations.list(query)])
+    return JsonAnswer([conversation_shape(found) for found in await api.conversations.list(query)])
 
 
 @router.get("/{conversation_id}", summary="Read a conversation", response_model=None)
-async def retrieve_conversation(kelpie: House, conversation_id: ConversationPath) -> Answer:
-    return Answer(conversation_shape(*await kelpie.conversations.get(conversation_id)))
+async def retrieve_conversation(api: CallerApi, conversation_id: ConversationPath) -> JsonAnswer:
+    return JsonAnswer(conversation_shape(*await api.conversations.get(conversation_id)))
 
 
 @router.patch("/{conversation_id}", summary="Change a conversation", response_model=None)
-async def update_conversation(kelpie: House, conversation_id: ConversationPath, body: UpdateConversation) -> Answer:
-    changes = conversation_changes(body, kelpie.world.clock.now())
-    return Answer(conversation_shape(await kelpie.conversations.update(conversation_id, changes)))
+async def update_conversation(
+    api: CallerApi, conversation_id: ConversationPath, body: UpdateConversation
+) -> JsonAnswer:
+    changes = conversation_changes(body, api.world.clock.now())
+    return JsonAnswer(conversation_shape(await api.conversations.update(conversation_id, changes)))
 
 
 @router.delete("/{conversation_id}", summary="Close a conversation for good", response_model=None)
-async def delete_conversation(kelpie: House, conversation_id: ConversationPath) -> Answer:
-    await kelpie.conversations.delete(conversation_id)
-    return Answer(None)
+async def delete_conversation(api: CallerApi, conversation_id: ConversationPath) -> JsonAnswer:
+    await api.conversations.delete(conversation_id)
+    return JsonAnswer(None)
 
 
 @router.post("/{conversation_id}/fork", summary="Begin a conversation with what another holds", response_model=None)
 async def fork_conversation(
-    kelpie: House,
+    api: CallerApi,
     conversation_id: ThreadPath,
     agent_id: OfAgent = None,
     message_id: Annotated[str | None, Query(description="The last message that is taken over.")] = None,
     hidden: bool = False,
-) -> Answer:
+) -> JsonAnswer:
     origin = thread_of(conversation_id, agent_id)
-    forked = await kelpie.conversations.fork(origin, up_to=message_cursor(message_id), hidden=hidden)
-    return Answer(conversation_shape(forked))
+    forked = await api.conversations.fork(origin, up_to=message_cursor(message_id), hidden=hidden)
+    return JsonAnswer(conversation_shape(forked))
 
 
 @router.post("/{conversation_id}/recompile", summary="Build a conversation's system message anew", response_model=None)
 async def recompile_conversation(
-    kelpie: House, conversation_id: ThreadPath, dry_run: bool = False, body: ThreadBody | None = None
-) -> Answer:
+    api: CallerApi, conversation_id: ThreadPath, dry_run: bool = False, body: ThreadBody | None = None
+) -> JsonAnswer:
     thread = thread_of(conversation_id, body.agent_id if body else None)
     if isinstance(thread, AgentId):
-        return Answer(await kelpie.histories.recompile(thread, dry_run))
-    return Answer(await kelpie.conversations.recompile(thread, dry_run))
+        return JsonAnswer(await api.histories.recompile(thread, dry_run))
+    return JsonAnswer(await api.conversations.recompile(thread, dry_run))
 
 
 @router.post(
@@ -117,14 +119,14 @@ async def recompile_conversation(
     responses=STREAMS,
     response_model=None,
 )
-async def send_in_conversation(kelpie: House, conversation_id: ThreadPath, body: ThreadSendBody) -> Response:
-    agent_id, lane = await kelpie.conversations.lane(thread_of(conversation_id, body.agent_id))
-    return await respond(kelpie, agent_id, body, streaming=body.streaming, conversation=lane)
+async def send_in_conversation(api: CallerApi, conversation_id: ThreadPath, body: ThreadSendBody) -> Response:
+    agent_id, lane = await api.conversations.lane(thread_of(conversation_id, body.agent_id))
+    return await respond(api, agent_id, body, streaming=body.streaming, conversation=lane)
 
 
 @router.get("/{conversation_id}/messages", summary="Read a conversation's messages", response_model=None)
 async def list_conversation_messages(
-    kelpie: House,
+    api: CallerApi,
     conversation_id: ThreadPath,
     agent_id: OfAgent = None,
     before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
@@ -135,19 +137,19 @@ async def list_conversation_messages(
     group_id: str | None = None,
     include_err: bool | None = None,
     include_return_message_types: Annotated[list[str] | None, Query()] = None,
-) -> Answer:
+) -> JsonAnswer:
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     if conversation_id == "default" and agent_id is None:
-        return Answer([])  # nobody's thread: as with a conversation that does not exist
+        return JsonAnswer([])  # nobody's thread: as with a conversation that does not exist
     thread, count, newest = thread_of(conversation_id, agent_id), 100 if limit is None else limit, order == "desc"
     if isinstance(thread, AgentId):
         page = MessageQuery(count, message_cursor(after), message_cursor(before), newest, conversation_id="default")
-        found = await kelpie.histories.messages(thread, page)
+        found = await api.histories.messages(thread, page)
         rows = [row for row in found if group_id is None or row.group_id == group_id]
     else:
         query = ThreadQuery(count, _known(after), _known(before), newest, group_id)
-        rows = await kelpie.conversations.messages(thread, query)
-    return Answer(messages(rows, View(types=types)))
+        rows = await api.conversations.messages(thread, query)
+    return JsonAnswer(messages(rows, View(types=types)))
 
 
 def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | AgentId:

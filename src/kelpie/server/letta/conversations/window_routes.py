@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from kelpie.agent.compaction.compactor import Compacted
+from kelpie.agent.compaction.compactor import CompactionResult
 from kelpie.core.ids import ConversationId
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath, ThreadPath
 from kelpie.server.http.router import resource
 from kelpie.server.letta.conversations.routes import thread_of
@@ -30,23 +30,23 @@ OfConversation = Annotated[str | None, Query(description="One of its conversatio
 
 
 @router.get("/agents/{agent_id}/context", summary="See where an agent's context window goes", response_model=None)
-async def context_of_agent(kelpie: House, agent_id: AgentPath, conversation_id: OfConversation = None) -> Answer:
+async def context_of_agent(api: CallerApi, agent_id: AgentPath, conversation_id: OfConversation = None) -> JsonAnswer:
     thread = None if conversation_id in (None, "default") else ConversationId.parse(conversation_id)
-    return Answer(overview_shape(await kelpie.windows.overview(agent_id, thread)))
+    return JsonAnswer(overview_shape(await api.windows.overview(agent_id, thread)))
 
 
 @router.post("/agents/{agent_id}/summarize", summary="Compact an agent's context", response_model=None)
-async def compact_agent(kelpie: House, agent_id: AgentPath, body: CompactionBody | None = None) -> Answer:
-    return Answer(_shape(await kelpie.windows.compact(agent_id, body.compaction_settings if body else None)))
+async def compact_agent(api: CallerApi, agent_id: AgentPath, body: CompactionBody | None = None) -> JsonAnswer:
+    return JsonAnswer(_shape(await api.windows.compact(agent_id, body.compaction_settings if body else None)))
 
 
 @router.post("/conversations/{conversation_id}/compact", summary="Compact a conversation", response_model=None)
 async def compact_conversation(
-    kelpie: House, conversation_id: ThreadPath, body: CompactionBody | None = None
-) -> Answer:
+    api: CallerApi, conversation_id: ThreadPath, body: CompactionBody | None = None
+) -> JsonAnswer:
     thread = thread_of(conversation_id, body.agent_id if body else None)
-    return Answer(_shape(await kelpie.windows.compact(thread, body.compaction_settings if body else None)))
+    return JsonAnswer(_shape(await api.windows.compact(thread, body.compaction_settings if body else None)))
 
 
-def _shape(done: Compacted) -> dict[str, Any]:
+def _shape(done: CompactionResult) -> dict[str, Any]:
     return {"summary": done.summary, "num_messages_before": done.before, "num_messages_after": done.after}

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from kelpie.agent.compaction.window_usage import Overview
+from kelpie.agent.compaction.window_usage import WindowUsage
 from kelpie.core.conversations.messages import Message, ToolReturn
 from kelpie.core.token_estimates import estimate
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.messages.shape import part_shape
 
 
-def overview_shape(seen: Overview) -> dict[str, Any]:
+def overview_shape(seen: WindowUsage) -> dict[str, Any]:
     agent = seen.agent
     return {
         "context_window_size_max": seen.window,

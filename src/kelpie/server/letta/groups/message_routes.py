@@ -15,9 +15,9 @@ from kelpie.agent.events.turn_events import Lagged, MessageCommitted, TurnEnded
 from kelpie.agent.multi_agent.group_chat import Ended, Failed, Listener, Spoke
 from kelpie.core.errors import InvalidInput, InvariantBroken
 from kelpie.server.http import sse
-from kelpie.server.http.caller_api import House
+from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Halfway, error_frame, refusal
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import GroupPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.sse import EventStream
@@ -37,10 +37,10 @@ _NOT_IN_GROUPS = ("background", "client_tools", "override_model", "override_syst
 
 
 @router.post("/{group_id}/messages", summary="Send messages to a group", responses=_STREAMS, response_model=None)
-async def send_group_message(kelpie: House, group_id: GroupPath, body: SendBody) -> Response:
+async def send_group_message(api: CallerApi, group_id: GroupPath, body: SendBody) -> Response:
     if body.streaming:
-        return await _streamed(kelpie, group_id, body)
-    return Answer(await _whole(await _sent(kelpie, group_id, body, streaming=False), body.view))
+        return await _streamed(api, group_id, body)
+    return JsonAnswer(await _whole(await _sent(api, group_id, body, streaming=False), body.view))
 
 
 @router.post(
@@ -49,18 +49,18 @@ async def send_group_message(kelpie: House, group_id: GroupPath, body: SendBody)
     responses=_STREAMS,
     response_model=None,
 )
-async def stream_group_message(kelpie: House, group_id: GroupPath, body: SendBody) -> Response:
-    return await _streamed(kelpie, group_id, body)
+async def stream_group_message(api: CallerApi, group_id: GroupPath, body: SendBody) -> Response:
+    return await _streamed(api, group_id, body)
 
 
-async def _sent(kelpie: House, group_id: GroupPath, body: SendBody, *, streaming: bool) -> Listener:
+async def _sent(api: CallerApi, group_id: GroupPath, body: SendBody, *, streaming: bool) -> Listener:
     for name in _NOT_IN_GROUPS:
         if getattr(body, name, None):
             raise InvalidInput(name, "has no meaning in a group; leave it out, or write to the agent itself")
-    send = send_command(body, streaming=streaming, max_steps=kelpie.settings.max_steps)
+    send = send_command(body, streaming=streaming, max_steps=api.settings.max_steps)
     if send.answers:
         raise InvalidInput("messages", "what a call waits for is sent to the agent that made it, not to its group")
-    return await kelpie.groups.send(group_id, send)
+    return await api.groups.send(group_id, send)
 
 
 async def _whole(ear: Listener, view: View) -> dict[str, Any]:
@@ -87,9 +87,9 @@ async def _whole(ear: Listener, view: View) -> dict[str, Any]:
     raise InvariantBroken(f"{ear.group_id}: the events of a meeting ended without its end")
 
 
-async def _streamed(kelpie: House, group_id: GroupPath, body: SendBody) -> EventStream:
-    ear = await _sent(kelpie, group_id, body, streaming=True)
-    world, settings = kelpie.world, kelpie.settings
+async def _streamed(api: CallerApi, group_id: GroupPath, body: SendBody) -> EventStream:
+    ear = await _sent(api, group_id, body, streaming=True)
+    world, settings = api.world, api.settings
 
     def ping() -> bytes:
         return sse.frame(envelope("ping", f"ping-{world.ids.uuid()}", at=world.clock.now(), otid=None))

@@ -6,8 +6,8 @@ from fastapi import Query
 
 from kelpie.core.access.identities import KEY_CHARS_MAX, NAME_CHARS_MAX, IdentityQuery, IdentityType
 from kelpie.core.memory.blocks import BlockQuery
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import BlockPath, IdentityPath
 from kelpie.server.http.router import resource
@@ -28,65 +28,65 @@ block_router = resource("/blocks/{block_id}/identities", "identities")
 
 @router.get("/", summary="List identities", response_model=None)
 async def list_identities(
-    kelpie: House,
+    api: CallerApi,
     page: Page50,
     name: Annotated[str | None, Query(max_length=NAME_CHARS_MAX, description="Part of the name.")] = None,
     project_id: str | None = None,
     identifier_key: Annotated[str | None, Query(max_length=KEY_CHARS_MAX)] = None,
     identity_type: IdentityType | None = None,
-) -> Answer:
-    found = await kelpie.identities.list(IdentityQuery(page, name, project_id, identifier_key, identity_type))
-    return Answer([identity_shape(identity) for identity in found])
+) -> JsonAnswer:
+    found = await api.identities.list(IdentityQuery(page, name, project_id, identifier_key, identity_type))
+    return JsonAnswer([identity_shape(identity) for identity in found])
 
 
 @router.get("/count", summary="Count identities", response_model=None)
-async def count_identities(kelpie: House) -> Answer:
-    return Answer(await kelpie.identities.count())
+async def count_identities(api: CallerApi) -> JsonAnswer:
+    return JsonAnswer(await api.identities.count())
 
 
 @router.post("/", summary="Make an identity", response_model=None)
-async def create_identity(kelpie: House, body: CreateIdentity) -> Answer:
-    return Answer(identity_shape(await kelpie.identities.create(new_identity(body))))
+async def create_identity(api: CallerApi, body: CreateIdentity) -> JsonAnswer:
+    return JsonAnswer(identity_shape(await api.identities.create(new_identity(body))))
 
 
 @router.put("/", summary="Make an identity, or renew the one of that key", response_model=None)
-async def upsert_identity(kelpie: House, body: CreateIdentity) -> Answer:
-    return Answer(identity_shape(await kelpie.identities.upsert(new_identity(body))))
+async def upsert_identity(api: CallerApi, body: CreateIdentity) -> JsonAnswer:
+    return JsonAnswer(identity_shape(await api.identities.upsert(new_identity(body))))
 
 
 @router.get("/{identity_id}", summary="Read an identity", response_model=None)
-async def retrieve_identity(kelpie: House, identity_id: IdentityPath) -> Answer:
-    return Answer(identity_shape(await kelpie.identities.get(identity_id)))
+async def retrieve_identity(api: CallerApi, identity_id: IdentityPath) -> JsonAnswer:
+    return JsonAnswer(identity_shape(await api.identities.get(identity_id)))
 
 
 @router.patch("/{identity_id}", summary="Change an identity", response_model=None)
-async def update_identity(kelpie: House, identity_id: IdentityPath, body: UpdateIdentity) -> Answer:
-    return Answer(identity_shape(await kelpie.identities.update(identity_id, identity_changes(body))))
+async def update_identity(api: CallerApi, identity_id: IdentityPath, body: UpdateIdentity) -> JsonAnswer:
+    return JsonAnswer(identity_shape(await api.identities.update(identity_id, identity_changes(body))))
 
 
 @router.delete("/{identity_id}", summary="Remove an identity", response_model=None)
-async def delete_identity(kelpie: House, identity_id: IdentityPath) -> Answer:
-    await kelpie.identities.delete(identity_id)
-    return Answer(None)
+async def delete_identity(api: CallerApi, identity_id: IdentityPath) -> JsonAnswer:
+    await api.identities.delete(identity_id)
+    return JsonAnswer(None)
 
 
 @router.put("/{identity_id}/properties", summary="Set an identity's properties", response_model=None)
-async def set_properties(kelpie: House, identity_id: IdentityPath, body: Properties) -> Answer:
-    return Answer(identity_shape(await kelpie.identities.set_properties(identity_id, properties_of(body))))
+async def set_properties(api: CallerApi, identity_id: IdentityPath, body: Properties) -> JsonAnswer:
+    return JsonAnswer(identity_shape(await api.identities.set_properties(identity_id, properties_of(body))))
 
 
 @router.get("/{identity_id}/blocks", summary="List an identity's blocks", response_model=None)
-async def list_identity_blocks(kelpie: House, identity_id: IdentityPath, page: Page50) -> Answer:
-    await kelpie.identities.get(identity_id)
+async def list_identity_blocks(api: CallerApi, identity_id: IdentityPath, page: Page50) -> JsonAnswer:
+    await api.identities.get(identity_id)
     query = BlockQuery(page=page, identity_id=identity_id, show_hidden=True)
-    return Answer([block_shape(block) for block in await kelpie.blocks.list(query)])
+    return JsonAnswer([block_shape(block) for block in await api.blocks.list(query)])
 
 
 @block_router.patch("/attach/{identity_id}", summary="Link an identity to a block", response_model=None)
-async def attach_to_block(kelpie: House, block_id: BlockPath, identity_id: IdentityPath) -> Answer:
-    return Answer(block_shape(await kelpie.identities.attach_to_block(block_id, identity_id)))
+async def attach_to_block(api: CallerApi, block_id: BlockPath, identity_id: IdentityPath) -> JsonAnswer:
+    return JsonAnswer(block_shape(await api.identities.attach_to_block(block_id, identity_id)))
 
 
 @block_router.patch("/detach/{identity_id}", summary="Take an identity off a block", response_model=None)
-async def detach_from_block(kelpie: House, block_id: BlockPath, identity_id: IdentityPath) -> Answer:
-    return Answer(block_shape(await kelpie.identities.detach_from_block(block_id, identity_id)))
+async def detach_from_block(api: CallerApi, block_id: BlockPath, identity_id: IdentityPath) -> JsonAnswer:
+    return JsonAnswer(block_shape(await api.identities.detach_from_block(block_id, identity_id)))

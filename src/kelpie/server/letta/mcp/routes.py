@@ -6,8 +6,8 @@ A record starts nothing: what speaks to a server is refused until there is somet
 from starlette.responses import Response
 
 from kelpie.core.errors import InvalidInput, NotFound
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 from kelpie.server.letta.mcp.body import (
     CreateServer,
@@ -26,61 +26,61 @@ old_router = resource("/tools/mcp/servers", "mcp-servers")
 
 
 @router.get("/", summary="List MCP servers", response_model=None)
-async def list_servers(kelpie: House) -> Answer:
-    return Answer([server_shape(server) for server in await kelpie.mcp_servers.list()])
+async def list_servers(api: CallerApi) -> JsonAnswer:
+    return JsonAnswer([server_shape(server) for server in await api.mcp_servers.list()])
 
 
 @router.post("/", summary="Register an MCP server, without starting it", response_model=None)
-async def create_server(kelpie: House, body: CreateServer) -> Answer:
-    return Answer(server_shape(await kelpie.mcp_servers.create(body.server_name, new_config(body.config))))
+async def create_server(api: CallerApi, body: CreateServer) -> JsonAnswer:
+    return JsonAnswer(server_shape(await api.mcp_servers.create(body.server_name, new_config(body.config))))
 
 
 @router.get("/{mcp_server_id}", summary="Read an MCP server", response_model=None)
-async def retrieve_server(kelpie: House, mcp_server_id: str) -> Answer:
-    return Answer(server_shape(await kelpie.mcp_servers.get(mcp_server_id)))
+async def retrieve_server(api: CallerApi, mcp_server_id: str) -> JsonAnswer:
+    return JsonAnswer(server_shape(await api.mcp_servers.get(mcp_server_id)))
 
 
 @router.patch("/{mcp_server_id}", summary="Change an MCP server", response_model=None)
-async def update_server(kelpie: House, mcp_server_id: str, body: UpdateServer) -> Answer:
-    server = await kelpie.mcp_servers.update(mcp_server_id, body.server_name, config_change(body.config))
-    return Answer(server_shape(server))
+async def update_server(api: CallerApi, mcp_server_id: str, body: UpdateServer) -> JsonAnswer:
+    server = await api.mcp_servers.update(mcp_server_id, body.server_name, config_change(body.config))
+    return JsonAnswer(server_shape(server))
 
 
 @router.delete("/{mcp_server_id}", summary="Remove an MCP server", status_code=204, response_model=None)
-async def delete_server(kelpie: House, mcp_server_id: str) -> Response:
+async def delete_server(api: CallerApi, mcp_server_id: str) -> Response:
     try:
-        await kelpie.mcp_servers.delete(mcp_server_id)
+        await api.mcp_servers.delete(mcp_server_id)
     except NotFound as error:
         raise InvalidInput("mcp_server_id", str(error)) from None  # Letta's clients expect 400 here
     return Response(status_code=204)
 
 
 @router.get("/{mcp_server_id}/tools", summary="List the tools stored for an MCP server", response_model=None)
-async def list_server_tools(mcp_server_id: str) -> Answer:
+async def list_server_tools(mcp_server_id: str) -> JsonAnswer:
     """None yet: they are stored when a server is spoken to. An unknown server has none either, as in Letta."""
-    return Answer([])
+    return JsonAnswer([])
 
 
 # --- the older API --------------------------------------------------------------------------------------------------
 
 
 @old_router.get("", summary="MCP servers by name", response_model=None)
-async def map_servers(kelpie: House) -> Answer:
-    return Answer({server.server_name: old_shape(server) for server in await kelpie.mcp_servers.list()})
+async def map_servers(api: CallerApi) -> JsonAnswer:
+    return JsonAnswer({server.server_name: old_shape(server) for server in await api.mcp_servers.list()})
 
 
 @old_router.put("", summary="Register an MCP server, without starting it", response_model=None)
-async def put_server(kelpie: House, body: OldServer) -> Answer:
-    _, servers = await kelpie.mcp_servers.add(body.server_name, old_config(body))
-    return Answer([old_shape(server) for server in servers])
+async def put_server(api: CallerApi, body: OldServer) -> JsonAnswer:
+    _, servers = await api.mcp_servers.add(body.server_name, old_config(body))
+    return JsonAnswer([old_shape(server) for server in servers])
 
 
 @old_router.patch("/{mcp_server_name}", summary="Change an MCP server by name", response_model=None)
-async def update_server_by_name(kelpie: House, mcp_server_name: str, body: OldChange) -> Answer:
-    server = await kelpie.mcp_servers.update_by_name(mcp_server_name, body.server_name, old_change(body))
-    return Answer(old_shape(server))
+async def update_server_by_name(api: CallerApi, mcp_server_name: str, body: OldChange) -> JsonAnswer:
+    server = await api.mcp_servers.update_by_name(mcp_server_name, body.server_name, old_change(body))
+    return JsonAnswer(old_shape(server))
 
 
 @old_router.delete("/{mcp_server_name}", summary="Remove an MCP server by name", response_model=None)
-async def delete_server_by_name(kelpie: House, mcp_server_name: str) -> Answer:
-    return Answer([old_shape(server) for server in await kelpie.mcp_servers.delete_by_name(mcp_server_name)])
+async def delete_server_by_name(api: CallerApi, mcp_server_name: str) -> JsonAnswer:
+    return JsonAnswer([old_shape(server) for server in await api.mcp_servers.delete_by_name(mcp_server_name)])

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.conversations.messages import MessageQuery
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import LIMIT_MAX, Order, message_cursor
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
@@ -31,14 +31,14 @@ router = resource("", "messages")
 
 @router.get("/messages/", summary="Read the messages of all agents", response_model=None)
 async def list_all_messages(
-    kelpie: House,
+    api: CallerApi,
     before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
     after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
     limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
     order: Annotated[Order, Query(description="Whether the newest or the oldest are picked.")] = "desc",
     conversation_id: str | None = None,
     include_return_message_types: Annotated[list[str] | None, Query()] = None,
-) -> Answer:
+) -> JsonAnswer:
     query = MessageQuery(
         limit=100 if limit is None else limit,
         after=message_cursor(after),
@@ -47,27 +47,27 @@ async def list_all_messages(
         conversation_id=conversation_of(conversation_id),
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
-    return Answer(messages(await kelpie.recall.list(query), View(types=types)))
+    return JsonAnswer(messages(await api.recall.list(query), View(types=types)))
 
 
 @router.post("/messages/search", summary="Search the messages of all agents", response_model=None)
-async def search_all_messages(kelpie: House, body: SearchMessages) -> Answer:
-    recalled = await kelpie.recall.search(search_of(body))
+async def search_all_messages(api: CallerApi, body: SearchMessages) -> JsonAnswer:
+    recalled = await api.recall.search(search_of(body))
     found = [found_shape(message) for message, _ in page_of(body, recalled.found)]
-    return Answer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
+    return JsonAnswer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
 
 
 @router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
-async def search_agent_messages(kelpie: House, body: SearchAgentMessages) -> Answer:
-    recalled, user = await kelpie.recall.search(search_of(body)), kelpie.caller.user_id
+async def search_agent_messages(api: CallerApi, body: SearchAgentMessages) -> JsonAnswer:
+    recalled, user = await api.recall.search(search_of(body)), api.caller.user_id
     places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
     found = [ranked_shape(message, hit, place, user) for place, (message, hit) in places]
-    return Answer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
+    return JsonAnswer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
 
 
 @router.post(
     "/agents/{agent_id}/messages/capture", summary="Store what was said elsewhere in a history", response_model=None
 )
-async def capture_messages(kelpie: House, agent_id: AgentPath, body: CaptureMessages) -> Answer:
-    kept = await kelpie.recall.add(agent_id, captured(body))
-    return Answer({"success": True, "messages_created": len(kept), "run_ids": []})
+async def capture_messages(api: CallerApi, agent_id: AgentPath, body: CaptureMessages) -> JsonAnswer:
+    kept = await api.recall.add(agent_id, captured(body))
+    return JsonAnswer({"success": True, "messages_created": len(kept), "run_ids": []})

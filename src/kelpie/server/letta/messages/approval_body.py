@@ -7,7 +7,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from kelpie.core.conversations.approvals import ClientTool
-from kelpie.core.conversations.messages import CallAnswer, Ruling, ToolReturn
+from kelpie.core.conversations.messages import ApprovalDecision, CallAnswer, ToolReturn
 from kelpie.core.errors import InvalidInput
 from kelpie.server.letta.messages.content_body import return_parts
 
@@ -63,7 +63,7 @@ class ClientToolBody(BaseModel):
     parameters: dict[str, Any] | None = Field(None, description="JSON schema of its arguments.")
 
 
-class Answering(BaseModel):
+class ApprovalFields(BaseModel):
     """The fields with which a message answers calls that wait."""
 
     approvals: Annotated[list[AnswerBody], Field(max_length=ANSWERS_MAX)] | None = None
@@ -80,10 +80,10 @@ class Answering(BaseModel):
         for answer in self.tool_returns or ():
             yield _returned(answer)
         if self.approvals is None and self.approve is not None:
-            yield Ruling(self.approval_request_id or "", self.approve, self.reason)
+            yield ApprovalDecision(self.approval_request_id or "", self.approve, self.reason)
 
 
-def _ruling(body: ApprovalBody) -> Ruling:
+def _ruling(body: ApprovalBody) -> ApprovalDecision:
     arguments = body.arguments
     if isinstance(arguments, str):
         try:
@@ -94,7 +94,7 @@ def _ruling(body: ApprovalBody) -> Ruling:
             raise InvalidInput("arguments", f"those for {body.tool_call_id[:80]} must be a JSON object")
     elif arguments is not None:
         arguments = orjson.dumps(arguments).decode()
-    return Ruling(body.tool_call_id, body.approve, body.reason, arguments)
+    return ApprovalDecision(body.tool_call_id, body.approve, body.reason, arguments)
 
 
 def _returned(body: ToolReturnBody) -> ToolReturn:

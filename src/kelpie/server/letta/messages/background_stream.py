@@ -6,26 +6,26 @@ from typing import Any
 
 from kelpie.core.conversations.runs import Run
 from kelpie.core.errors import KelpieError
-from kelpie.server.http.caller_api import House
+from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.shape import View
-from kelpie.server.letta.messages.stream_shape import Frames
+from kelpie.server.letta.messages.stream_shape import StreamFrames
 
 
-def following(kelpie: House, run: Run, *, include_pings: bool, after: int = 0) -> EventStream:
+def following(api: CallerApi, run: Run, *, include_pings: bool, after: int = 0) -> EventStream:
     """The stream of a background run, after the frame with this number."""
-    frames = Frames(run.agent_id, run.id, view_of(run.request_config), after)
-    world, settings = kelpie.world, kelpie.settings
+    frames = StreamFrames(run.agent_id, run.id, view_of(run.request_config), after)
+    world, settings = api.world, api.settings
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if include_pings else None
-    told = _frames(kelpie, run, frames, frames.opening(run.created_at) if include_pings else b"")
+    told = _frames(api, run, frames, frames.opening(run.created_at) if include_pings else b"")
     return EventStream(told, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s, greets=False)
 
 
-async def _frames(kelpie: House, run: Run, frames: Frames, opening: bytes) -> AsyncIterator[bytes]:
+async def _frames(api: CallerApi, run: Run, frames: StreamFrames, opening: bytes) -> AsyncIterator[bytes]:
     if opening:
         yield opening
     try:
-        async with aclosing(kelpie.streams.follow(run.id)) as events:
+        async with aclosing(api.streams.follow(run.id)) as events:
             async for event in events:
                 if data := b"".join(frames.of(event)):
                     yield data

@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kelpie.agent.turn.send_request import MAX_STEPS_DEFAULT, Send
-from kelpie.core.agents.turn_overrides import Override, Skill
+from kelpie.agent.turn.send_request import MAX_STEPS_DEFAULT, SendRequest
+from kelpie.core.agents.turn_overrides import Skill, TurnOverrides
 from kelpie.core.conversations.messages import NewMessage, Role
 from kelpie.core.errors import InvalidInput
 from kelpie.server.http.errors import Unprocessable
 from kelpie.server.letta.compatibility import unsupported
-from kelpie.server.letta.messages.approval_body import CLIENT_TOOLS_MAX, Answering, ClientToolBody, client_tools
+from kelpie.server.letta.messages.approval_body import CLIENT_TOOLS_MAX, ApprovalFields, ClientToolBody, client_tools
 from kelpie.server.letta.messages.content_body import Content, content_parts
 from kelpie.server.letta.messages.shape import View
 
@@ -20,7 +20,7 @@ SKILLS_MAX = 200
 SKILL_CHARS_MAX = 2_000
 
 
-class MessageBody(Answering):
+class MessageBody(ApprovalFields):
     """One message. Approvals and results of client tools have their own type."""
 
     model_config = ConfigDict(extra="ignore")
@@ -124,7 +124,7 @@ class ThreadSendBody(SendBody):
     streaming: bool = Field(True, description="Answer with server-sent events.")
 
 
-def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_DEFAULT) -> Send:
+def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_DEFAULT) -> SendRequest:
     """The command for the agent. Raises InvalidInput, or Unprocessable when options contradict each other."""
     if not streaming:
         _refuse_streaming_options(body)
@@ -140,7 +140,7 @@ def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_
     answers = tuple(answer for message in answering for answer in message.answers())
     if answering and not answers:
         raise InvalidInput("approvals", "answer at least one of the tool calls that wait")
-    return Send(
+    return SendRequest(
         messages,
         answers=answers,
         partial=any(message.partial for message in answering),
@@ -160,10 +160,10 @@ def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_
     )
 
 
-def _override(body: SendBody) -> Override | None:
+def _override(body: SendBody) -> TurnOverrides | None:
     skills = tuple(Skill(each.name, each.description, each.location) for each in body.client_skills or ())
     system = body.system if body.override_system is None else body.override_system
-    return Override(None, system, skills) if skills or system is not None else None
+    return TurnOverrides(None, system, skills) if skills or system is not None else None
 
 
 def new_message(body: MessageBody) -> NewMessage:

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from fastapi import HTTPException, Query
 from starlette.responses import Response
 
-from kelpie.agent.events.event_buffer import Turn
+from kelpie.agent.events.event_buffer import TurnStream
 from kelpie.agent.events.turn_events import Compacting, Lagged, MessageCommitted, TurnEnded
 from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
-from kelpie.server.http.caller_api import House
+from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.errors import Halfway, Unprocessable
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import LIMIT_MAX, Order
 from kelpie.server.http.path_ids import AgentPath, MessagePath
 from kelpie.server.http.router import resource
@@ -24,7 +24,7 @@ from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.background_stream import following
 from kelpie.server.letta.messages.body import SendBody, send_command
 from kelpie.server.letta.messages.shape import View, messages, wire_messages
-from kelpie.server.letta.messages.stream_shape import Frames, shown, stop_shape, told, usage_shape
+from kelpie.server.letta.messages.stream_shape import StreamFrames, shown, stop_shape, told, usage_shape
 
 router = resource("", "messages")
 
@@ -39,10 +39,10 @@ STREAMS: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/agents/{agent_id}/messages", summary="Send messages to an agent", responses=STREAMS, response_model=None)
-async def send_message(kelpie: House, agent_id: AgentPath, body: SendBody, sdk_v1: SdkV1) -> Response:
+async def send_message(api: CallerApi, agent_id: AgentPath, body: SendBody, sdk_v1: SdkV1) -> Response:
     if body.streaming and not sdk_v1:
         raise Unprocessable("streaming: only clients of SDK 1.x may ask for it here; use /messages/stream")
-    return await respond(kelpie, agent_id, body, streaming=body.streaming)
+    return await respond(api, agent_id, body, streaming=body.streaming)
 
 
 @router.post(
@@ -51,13 +51,13 @@ async def send_message(kelpie: House, agent_id: AgentPath, body: SendBody, sdk_v
     responses=STREAMS,
     response_model=None,
 )
-async def stream_message(kelpie: House, agent_id: AgentPath, body: SendBody) -> Response:
-    return await respond(kelpie, agent_id, body, streaming=True)
+async def stream_message(api: CallerApi, agent_id: AgentPath, body: SendBody) -> Response:
+    return await respond(api, agent_id, body, streaming=True)
 
 
 @router.get("/agents/{agent_id}/messages", summary="Read an agent's history", response_model=None)
 async def list_messages(
-    kelpie: House,
+    api: CallerApi,
     agent_id: AgentPath,
     before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
     after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
@@ -69,7 +69,7 @@ async def list_messages(
     assistant_message_tool_name: str = "send_message",
     assistant_message_tool_kwarg: str = "message",
     include_return_message_types: Annotated[list[str] | None, Query()] = None,
-) -> Answer:
+) -> JsonAnswer:
     query = MessageQuery(
         limit=100 if limit is None else limit,
         after=_cursor(after),
@@ -79,8 +79,8 @@ async def list_messages(
     )
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     view = View(use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg, types)
-    rows = await kelpie.histories.messages(agent_id, query)
-    return Answer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
+    rows = await api.histories.messages(agent_id, query)
+    return JsonAnswer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
 
 
 @router.patch("/agents/{agent_id}/messages/{message_id}", summary="Refused: messages stay as they are", deprecated=True)
@@ -89,28 +89,28 @@ async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
 
 
 @router.get("/messages/{message_id}", summary="Read one message", response_model=None)
-async def retrieve_message(kelpie: House, message_id: MessagePath) -> Answer:
-    return Answer(wire_messages(await kelpie.histories.message(message_id)))
+async def retrieve_message(api: CallerApi, message_id: MessagePath) -> JsonAnswer:
+    return JsonAnswer(wire_messages(await api.histories.message(message_id)))
 
 
 async def respond(
-    kelpie: House, agent_id: AgentId, body: SendBody, *, streaming: bool, conversation: str | None = None
+    api: CallerApi, agent_id: AgentId, body: SendBody, *, streaming: bool, conversation: str | None = None
 ) -> Response:
     """Hands messages to an agent and gives its answer, as a stream or whole.
 
     Whoever names the conversation has it alone: while it has a turn, another is refused. Raises what sending raises.
     """
-    send = send_command(body, streaming=streaming, max_steps=kelpie.settings.max_steps)
+    send = send_command(body, streaming=streaming, max_steps=api.settings.max_steps)
     if conversation is not None:
         send = replace(send, conversation=conversation, alone=True, run_type="send_conversation_message")
     if body.background:
-        run = await kelpie.streams.accept(agent_id, send)
-        return following(kelpie, run, include_pings=body.include_pings)
-    turn = await kelpie.sending.send(agent_id, send)
-    return _streamed(kelpie, agent_id, body, turn) if streaming else Answer(await _whole(turn, body.view))
+        run = await api.streams.accept(agent_id, send)
+        return following(api, run, include_pings=body.include_pings)
+    turn = await api.sending.send(agent_id, send)
+    return _streamed(api, agent_id, body, turn) if streaming else JsonAnswer(await _whole(turn, body.view))
 
 
-async def _whole(turn: Turn, view: View) -> dict[str, Any]:
+async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
     """The answer to a send that is not streamed. Raises what the turn failed with."""
     found: list[dict[str, Any]] = []
     began = False  # whether anything of the turn is in the history
@@ -140,16 +140,16 @@ async def _whole(turn: Turn, view: View) -> dict[str, Any]:
     raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")
 
 
-def _streamed(kelpie: House, agent_id: AgentId, body: SendBody, turn: Turn) -> EventStream:
-    frames = Frames(agent_id, turn.run_id, body.view)
-    world = kelpie.world
+def _streamed(api: CallerApi, agent_id: AgentId, body: SendBody, turn: TurnStream) -> EventStream:
+    frames = StreamFrames(agent_id, turn.run_id, body.view)
+    world = api.world
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
-    settings = kelpie.settings
+    settings = api.settings
     told = _until_left(turn, frames) if body.kelpie_stop_on_disconnect else _frames(turn, frames)
     return EventStream(told, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
-async def _until_left(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:
+async def _until_left(turn: TurnStream, frames: StreamFrames) -> AsyncIterator[bytes]:
     """The same for a client that wants the turn to end with its stream."""
     try:
         async with aclosing(_frames(turn, frames)) as told:
@@ -160,7 +160,7 @@ async def _until_left(turn: Turn, frames: Frames) -> AsyncIterator[bytes]:
             turn.cancellation.wish()
 
 
-async def _frames(turn: Turn, frames: Frames) -> AsyncGenerator[bytes, None]:
+async def _frames(turn: TurnStream, frames: StreamFrames) -> AsyncGenerator[bytes, None]:
     """What is there already goes out in one write: the busier the server, the fewer writes a turn needs."""
     pending = b""
     async with aclosing(turn.events()) as events:

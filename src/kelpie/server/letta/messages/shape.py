@@ -12,6 +12,7 @@ import orjson
 
 from kelpie.agent.prompt.summary import read_summary
 from kelpie.core.conversations.messages import (
+    ApprovalDecision,
     CallAnswer,
     HiddenReasoning,
     Image,
@@ -19,7 +20,6 @@ from kelpie.core.conversations.messages import (
     Part,
     Reasoning,
     Role,
-    Ruling,
     Text,
     ToolCall,
     ToolReturn,
@@ -199,7 +199,7 @@ def request_shape(row: Message) -> dict[str, Any]:
 def _answers(row: Message) -> dict[str, Any]:
     """What somebody said to calls that waited; the old single fields tell the first of it."""
     first = row.answers[0] if row.answers else None
-    ruling = first if isinstance(first, Ruling) else None
+    ruling = first if isinstance(first, ApprovalDecision) else None
     return _of_row(row, "approval_response_message", row.otid, row.name) | {
         "approvals": [_answer_shape(answer) for answer in row.answers],
         "approve": ruling.approve if ruling else None,

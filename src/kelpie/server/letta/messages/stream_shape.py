@@ -36,7 +36,7 @@ LAGGED = "This stream was read too slowly and has ended"
 CUT = "This stream is longer than what is kept of one"
 
 
-class Frames:
+class StreamFrames:
     """Makes the frames of one turn. It remembers which tool call a fragment belongs to, and how far it has counted.
 
     With `after`, frames are numbered, and those up to it are left out; number 1 is the ping that opens the stream.

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import Query
 
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
 from kelpie.server.letta.models.shape import embedding_shape, model_shape
 
@@ -14,16 +14,16 @@ router = resource("/models", "models")
 
 @router.get("/", summary="List language models", response_model=None)
 async def list_models(
-    kelpie: House,
+    api: CallerApi,
     provider_category: Annotated[list[str] | None, Query()] = None,
     provider_name: str | None = None,
     provider_type: str | None = None,
-) -> Answer:
+) -> JsonAnswer:
     """A kind of provider that the SDKs do not know is shown as `openai`, and found by its own name as well."""
-    return Answer(
+    return JsonAnswer(
         [
             shape
-            for model in await kelpie.models.list()
+            for model in await api.models.list()
             for shape in (model_shape(model),)
             if provider_category is None or shape["provider_category"] in provider_category
             if provider_name is None or shape["provider_name"] == provider_name
@@ -33,5 +33,5 @@ async def list_models(
 
 
 @router.get("/embedding", summary="List embedding models", response_model=None)
-async def list_embedding_models(kelpie: House) -> Answer:
-    return Answer([embedding_shape(model) for model in await kelpie.models.embeddings()])
+async def list_embedding_models(api: CallerApi) -> JsonAnswer:
+    return JsonAnswer([embedding_shape(model) for model in await api.models.embeddings()])

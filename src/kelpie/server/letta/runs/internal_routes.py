@@ -9,8 +9,8 @@ from kelpie.core.conversations.runs import Comparison, RunQuery, StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import RunId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, Order, limit_query, page_of
 from kelpie.server.http.router import resource
 from kelpie.server.letta.runs.routes import (
@@ -33,7 +33,7 @@ Count = Annotated[int | None, Query(ge=0, le=2**53)]
 
 @router.get("/", summary="List runs by what they did", response_model=None)
 async def list_runs_by_what_they_did(
-    kelpie: House,
+    api: CallerApi,
     run_id: str | None = None,
     agent_id: str | None = None,
     agent_ids: AgentIds = None,
@@ -60,7 +60,7 @@ async def list_runs_by_what_they_did(
     order: Order = "desc",
     order_by: Literal["created_at", "duration"] = "created_at",
     ascending: Annotated[bool, Query(deprecated=True)] = False,
-) -> Answer:
+) -> JsonAnswer:
     if (duration_value is None) != (duration_operator is None):
         raise InvalidInput("duration_value", "give it together with duration_operator, or neither of them")
     query = RunQuery(
@@ -83,4 +83,4 @@ async def list_runs_by_what_they_did(
         created_from=None if start_date is None else from_datetime(start_date),
         created_to=None if end_date is None else from_datetime(end_date),
     )
-    return Answer([run_shape(run) for run in await kelpie.runs.list(query)])
+    return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from kelpie.core.conversations.jobs import Job, JobQuery
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, Page100, limit_query, page_of
 from kelpie.server.http.path_ids import JobPath
 from kelpie.server.http.router import resource
@@ -40,37 +40,37 @@ def job_shape(job: Job) -> dict[str, Any]:
 
 @router.get("/", summary="List jobs", response_model=None)
 async def list_jobs(
-    kelpie: House,
+    api: CallerApi,
     page: Page100,
     source_id: str | None = None,
     active: Annotated[bool, Query(description="Only jobs that are not finished.")] = False,
-) -> Answer:
-    return Answer([job_shape(job) for job in await kelpie.jobs.list(JobQuery(page, source_id, active))])
+) -> JsonAnswer:
+    return JsonAnswer([job_shape(job) for job in await api.jobs.list(JobQuery(page, source_id, active))])
 
 
 @router.get("/active", summary="List jobs that are not finished", deprecated=True, response_model=None)
 async def list_active_jobs(
-    kelpie: House,
+    api: CallerApi,
     source_id: str | None = None,
     before: Before = None,
     after: After = None,
     limit: int | None = limit_query(50),
     ascending: bool = True,
-) -> Answer:
+) -> JsonAnswer:
     page = page_of(before, after, limit, "asc" if ascending else "desc")
-    return Answer([job_shape(job) for job in await kelpie.jobs.list(JobQuery(page, source_id, active=True))])
+    return JsonAnswer([job_shape(job) for job in await api.jobs.list(JobQuery(page, source_id, active=True))])
 
 
 @router.get("/{job_id}", summary="Read a job", response_model=None)
-async def retrieve_job(kelpie: House, job_id: JobPath) -> Answer:
-    return Answer(job_shape(await kelpie.jobs.get(job_id)))
+async def retrieve_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
+    return JsonAnswer(job_shape(await api.jobs.get(job_id)))
 
 
 @router.patch("/{job_id}/cancel", summary="Cancel a job", response_model=None)
-async def cancel_job(kelpie: House, job_id: JobPath) -> Answer:
-    return Answer(job_shape(await kelpie.jobs.cancel(job_id)))
+async def cancel_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
+    return JsonAnswer(job_shape(await api.jobs.cancel(job_id)))
 
 
 @router.delete("/{job_id}", summary="Remove a job's record", response_model=None)
-async def delete_job(kelpie: House, job_id: JobPath) -> Answer:
-    return Answer(job_shape(await kelpie.jobs.delete(job_id)))
+async def delete_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
+    return JsonAnswer(job_shape(await api.jobs.delete(job_id)))

@@ -7,8 +7,8 @@ from fastapi import Query
 from kelpie.core.conversations.runs import RunQuery, RunStatus, StepQuery, StopReason
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId, ConversationId, RunId
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import After, Before, Order, Page100, Page100Ascending, limit_query, page_of
 from kelpie.server.http.router import resource
 from kelpie.server.letta.messages.shape import messages
@@ -24,7 +24,7 @@ RUNS_MOST = 1000
 
 @router.get("/", summary="List runs", response_model=None)
 async def list_runs(
-    kelpie: House,
+    api: CallerApi,
     agent_id: str | None = None,
     agent_ids: AgentIds = None,
     statuses: Statuses = None,
@@ -37,7 +37,7 @@ async def list_runs(
     limit: int | None = limit_query(100, most=RUNS_MOST, least=1),
     order: Order = "desc",
     ascending: Annotated[bool, Query(deprecated=True)] = False,
-) -> Answer:
+) -> JsonAnswer:
     query = RunQuery(
         page=page_of(before, after, limit, "asc" if ascending else order),
         agent_ids=agents_of(agent_id, agent_ids),
@@ -47,55 +47,57 @@ async def list_runs(
         conversation_id=conversation_of(conversation_id),
         active=active,
     )
-    return Answer([run_shape(run) for run in await kelpie.runs.list(query)])
+    return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])
 
 
 @router.get("/active", summary="List runs that are not finished", deprecated=True, response_model=None)
-async def list_active_runs(kelpie: House, agent_id: str | None = None, background: bool | None = None) -> Answer:
+async def list_active_runs(api: CallerApi, agent_id: str | None = None, background: bool | None = None) -> JsonAnswer:
     query = RunQuery(agent_ids=agents_of(agent_id, None), background=background, active=True)
-    return Answer([run_shape(run) for run in await kelpie.runs.list(query)])
+    return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])
 
 
 @router.get("/{run_id}", summary="Read a run", response_model=None)
-async def retrieve_run(kelpie: House, run_id: str) -> Answer:
-    return Answer(run_shape(await kelpie.runs.get(RunId.parse(run_id))))
+async def retrieve_run(api: CallerApi, run_id: str) -> JsonAnswer:
+    return JsonAnswer(run_shape(await api.runs.get(RunId.parse(run_id))))
 
 
 @router.delete("/{run_id}", summary="Remove a run's record", response_model=None)
-async def delete_run(kelpie: House, run_id: str) -> Answer:
-    await kelpie.runs.delete(RunId.parse(run_id))
-    return Answer(None)
+async def delete_run(api: CallerApi, run_id: str) -> JsonAnswer:
+    await api.runs.delete(RunId.parse(run_id))
+    return JsonAnswer(None)
 
 
 @router.get("/{run_id}/messages", summary="List a run's messages", response_model=None)
-async def list_run_messages(kelpie: House, run_id: str, page: Page100Ascending) -> Answer:
-    return Answer(messages(await kelpie.runs.messages(RunId.parse(run_id), page)))
+async def list_run_messages(api: CallerApi, run_id: str, page: Page100Ascending) -> JsonAnswer:
+    return JsonAnswer(messages(await api.runs.messages(RunId.parse(run_id), page)))
 
 
 @router.get("/{run_id}/steps", summary="List a run's steps", response_model=None)
-async def list_run_steps(kelpie: House, run_id: str, page: Page100) -> Answer:
-    run = await kelpie.runs.get(RunId.parse(run_id))
-    found = await kelpie.runs.steps(StepQuery(page=page, run_id=run.id))
-    return Answer([step_shape(step, kelpie.caller.organization_id) for step in found])
+async def list_run_steps(api: CallerApi, run_id: str, page: Page100) -> JsonAnswer:
+    run = await api.runs.get(RunId.parse(run_id))
+    found = await api.runs.steps(StepQuery(page=page, run_id=run.id))
+    return JsonAnswer([step_shape(step, api.caller.organization_id) for step in found])
 
 
 @router.get("/{run_id}/usage", summary="Read a run's token counts", response_model=None)
-async def retrieve_run_usage(kelpie: House, run_id: str) -> Answer:
-    return Answer(run_usage((await kelpie.runs.get(RunId.parse(run_id))).usage))
+async def retrieve_run_usage(api: CallerApi, run_id: str) -> JsonAnswer:
+    return JsonAnswer(run_usage((await api.runs.get(RunId.parse(run_id))).usage))
 
 
 @router.get("/{run_id}/metrics", summary="Read a run's times", response_model=None)
-async def retrieve_run_metrics(kelpie: House, run_id: str) -> Answer:
-    run, tools_used = await kelpie.runs.metrics(RunId.parse(run_id))
-    return Answer(run_metrics(run, tools_used, kelpie.caller.organization_id))
+async def retrieve_run_metrics(api: CallerApi, run_id: str) -> JsonAnswer:
+    run, tools_used = await api.runs.metrics(RunId.parse(run_id))
+    return JsonAnswer(run_metrics(run, tools_used, api.caller.organization_id))
 
 
 @router.get("/{run_id}/trace", summary="Read a run's times as spans", response_model=None)
-async def retrieve_run_trace(kelpie: House, run_id: str, limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Answer:
-    run = await kelpie.runs.get(RunId.parse(run_id))
+async def retrieve_run_trace(
+    api: CallerApi, run_id: str, limit: Annotated[int, Query(ge=1, le=5000)] = 1000
+) -> JsonAnswer:
+    run = await api.runs.get(RunId.parse(run_id))
     page = page_of(None, None, limit, "asc")
-    spans: list[dict[str, Any]] = run_spans(run, await kelpie.runs.steps(StepQuery(page=page, run_id=run.id)))
-    return Answer(spans[:limit])
+    spans: list[dict[str, Any]] = run_spans(run, await api.runs.steps(StepQuery(page=page, run_id=run.id)))
+    return JsonAnswer(spans[:limit])
 
 
 def agents_of(agent_id: str | None, agent_ids: list[str] | None) -> tuple[AgentId, ...]:

@@ -10,8 +10,8 @@ from kelpie.core.conversations.runs import StepQuery
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import AgentId
 from kelpie.core.time import from_datetime
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50, Page100Ascending
 from kelpie.server.http.path_ids import StepPath
 from kelpie.server.http.router import resource
@@ -36,7 +36,7 @@ class Feedback(BaseModel):
 
 @router.get("/", summary="List steps", response_model=None)
 async def list_steps(
-    kelpie: House,
+    api: CallerApi,
     page: Page50,
     agent_id: str | None = None,
     model: str | None = None,
@@ -47,9 +47,9 @@ async def list_steps(
     has_feedback: bool | None = None,
     tags: Annotated[list[str] | None, Query(description="Steps with one of these tags.")] = None,
     project_id: str | None = None,
-) -> Answer:
+) -> JsonAnswer:
     if trace_ids:
-        return Answer([])  # no step has one: requests are told apart by X-Request-Id
+        return JsonAnswer([])  # no step has one: requests are told apart by X-Request-Id
     query = StepQuery(
         page=page,
         agent_id=None if agent_id is None else AgentId.parse(agent_id),
@@ -61,46 +61,46 @@ async def list_steps(
         created_from=None if start_date is None else from_datetime(start_date),
         created_to=None if end_date is None else from_datetime(end_date),
     )
-    return Answer([step_shape(step, kelpie.caller.organization_id) for step in await kelpie.runs.steps(query)])
+    return JsonAnswer([step_shape(step, api.caller.organization_id) for step in await api.runs.steps(query)])
 
 
 @router.get("/{step_id}", summary="Read a step", response_model=None)
-async def retrieve_step(kelpie: House, step_id: StepPath) -> Answer:
-    return Answer(step_shape(await kelpie.runs.step(step_id), kelpie.caller.organization_id))
+async def retrieve_step(api: CallerApi, step_id: StepPath) -> JsonAnswer:
+    return JsonAnswer(step_shape(await api.runs.step(step_id), api.caller.organization_id))
 
 
 @router.get("/{step_id}/metrics", summary="Read a step's times", response_model=None)
-async def retrieve_step_metrics(kelpie: House, step_id: StepPath) -> Answer:
-    return Answer(step_metrics(await kelpie.runs.step(step_id), kelpie.caller.organization_id))
+async def retrieve_step_metrics(api: CallerApi, step_id: StepPath) -> JsonAnswer:
+    return JsonAnswer(step_metrics(await api.runs.step(step_id), api.caller.organization_id))
 
 
 @router.get("/{step_id}/messages", summary="List a step's messages", response_model=None)
-async def list_step_messages(kelpie: House, step_id: StepPath, page: Page100Ascending) -> Answer:
-    return Answer(messages(await kelpie.runs.step_messages(step_id, page)))
+async def list_step_messages(api: CallerApi, step_id: StepPath, page: Page100Ascending) -> JsonAnswer:
+    return JsonAnswer(messages(await api.runs.step_messages(step_id, page)))
 
 
 @router.get("/{step_id}/trace", summary="Read what a step exchanged with its provider", response_model=None)
 @telemetry_router.get(
     "/{step_id}", summary="Read what a step exchanged with its provider", deprecated=True, response_model=None
 )
-async def retrieve_step_trace(kelpie: House, step_id: StepPath) -> Answer:
-    traced = await kelpie.runs.trace(step_id)
+async def retrieve_step_trace(api: CallerApi, step_id: StepPath) -> JsonAnswer:
+    traced = await api.runs.trace(step_id)
     if traced is None:
-        return Answer(None)
-    facts = kelpie.models.known(traced.agent.model.handle)
-    return Answer(trace_shape(traced, facts, kelpie.caller.organization_id))
+        return JsonAnswer(None)
+    facts = api.models.known(traced.agent.model.handle)
+    return JsonAnswer(trace_shape(traced, facts, api.caller.organization_id))
 
 
 @router.patch("/{step_id}/feedback", summary="Say what you think of a step", response_model=None)
-async def give_feedback(kelpie: House, step_id: StepPath, body: Feedback) -> Answer:
-    step = await kelpie.runs.judge(step_id, body.feedback, body.tags)
-    return Answer(step_shape(step, kelpie.caller.organization_id))
+async def give_feedback(api: CallerApi, step_id: StepPath, body: Feedback) -> JsonAnswer:
+    step = await api.runs.judge(step_id, body.feedback, body.tags)
+    return JsonAnswer(step_shape(step, api.caller.organization_id))
 
 
 @router.patch(
     "/{step_id}/transaction/{transaction_id}", summary="Note where a step was accounted for", response_model=None
 )
-async def set_transaction(kelpie: House, step_id: StepPath, transaction_id: str) -> Answer:
+async def set_transaction(api: CallerApi, step_id: StepPath, transaction_id: str) -> JsonAnswer:
     if len(transaction_id) > _TID_CHARS_MAX:
         raise InvalidInput("transaction_id", f"must have at most {_TID_CHARS_MAX} characters")
-    return Answer(step_shape(await kelpie.runs.set_transaction(step_id, transaction_id), kelpie.caller.organization_id))
+    return JsonAnswer(step_shape(await api.runs.set_transaction(step_id, transaction_id), api.caller.organization_id))

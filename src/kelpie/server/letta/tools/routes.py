@@ -6,8 +6,8 @@ from typing import Annotated
 from fastapi import Query
 
 from kelpie.core.errors import InvalidInput, NotFound
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import Page50
 from kelpie.server.http.path_ids import ToolPath
 from kelpie.server.http.router import resource
@@ -32,67 +32,67 @@ agent_router = resource("/agents/{agent_id}/tools", "tools")
 
 
 @router.post("/", summary="Register a tool, or renew the one of that name", response_model=None)
-async def create_tool(kelpie: House, body: CreateTool, project_id: Project = None) -> Answer:
-    return Answer(tool_shape(await kelpie.tools.create(new_tool(body, project_id))))
+async def create_tool(api: CallerApi, body: CreateTool, project_id: Project = None) -> JsonAnswer:
+    return JsonAnswer(tool_shape(await api.tools.create(new_tool(body, project_id))))
 
 
 @router.put("/", summary="Register a tool, or renew the one of that name", response_model=None)
-async def upsert_tool(kelpie: House, body: CreateTool, project_id: Project = None) -> Answer:
-    return Answer(tool_shape(await kelpie.tools.upsert(new_tool(body, project_id))))
+async def upsert_tool(api: CallerApi, body: CreateTool, project_id: Project = None) -> JsonAnswer:
+    return JsonAnswer(tool_shape(await api.tools.upsert(new_tool(body, project_id))))
 
 
 @router.get("/", summary="List tools", response_model=None)
-async def list_tools(kelpie: House, query: Filters, page: Page50) -> Answer:
-    return Answer([tool_shape(tool) for tool in await kelpie.tools.list(replace(query, page=page))])
+async def list_tools(api: CallerApi, query: Filters, page: Page50) -> JsonAnswer:
+    return JsonAnswer([tool_shape(tool) for tool in await api.tools.list(replace(query, page=page))])
 
 
 @router.get("/count", summary="Count tools", response_model=None)
 async def count_tools(
-    kelpie: House,
+    api: CallerApi,
     query: Filters,
     exclude_letta_tools: Annotated[
         bool | None, Query(description="Without the tools that come with the server.")
     ] = False,
-) -> Answer:
-    return Answer(await kelpie.tools.count(replace(query, exclude_letta=bool(exclude_letta_tools))))
+) -> JsonAnswer:
+    return JsonAnswer(await api.tools.count(replace(query, exclude_letta=bool(exclude_letta_tools))))
 
 
 @router.post("/search", summary="Find tools by words and meaning", response_model=None)
-async def search_tools(kelpie: House, body: SearchTools) -> Answer:
-    searched = await kelpie.tools.search(wanted_tools(body))
-    return Answer([hit_shape(hit) for hit in searched.found], headers=how_shape(searched.mode, searched.lacking))
+async def search_tools(api: CallerApi, body: SearchTools) -> JsonAnswer:
+    searched = await api.tools.search(wanted_tools(body))
+    return JsonAnswer([hit_shape(hit) for hit in searched.found], headers=how_shape(searched.mode, searched.lacking))
 
 
 @router.post("/generate-schema", summary="The JSON schema that source code would get", response_model=None)
-async def generate_schema(body: Code) -> Answer:
+async def generate_schema(body: Code) -> JsonAnswer:
     if body.source_type not in (None, "python", "typescript"):
         raise InvalidInput("source_type", f"'{body.source_type[:80]}' is neither python nor typescript")
     read = schema_from_typescript if body.source_type == "typescript" else schema_from_source
     try:
-        return Answer(read(body.code))
+        return JsonAnswer(read(body.code))
     except InvalidInput as error:
         raise InvalidInput("code" if error.field == "source_code" else error.field, error.remedy) from error
 
 
 @router.post("/add-base-tools", summary="Restore the tools that come with the server", response_model=None)
-async def add_base_tools(kelpie: House) -> Answer:
-    return Answer([tool_shape(tool) for tool in await kelpie.tools.ensure_builtins()])
+async def add_base_tools(api: CallerApi) -> JsonAnswer:
+    return JsonAnswer([tool_shape(tool) for tool in await api.tools.ensure_builtins()])
 
 
 @router.get("/{tool_id}", summary="Read a tool", response_model=None)
-async def retrieve_tool(kelpie: House, tool_id: ToolPath) -> Answer:
-    return Answer(tool_shape(await kelpie.tools.get(tool_id)))
+async def retrieve_tool(api: CallerApi, tool_id: ToolPath) -> JsonAnswer:
+    return JsonAnswer(tool_shape(await api.tools.get(tool_id)))
 
 
 @router.patch("/{tool_id}", summary="Change a tool", response_model=None)
-async def update_tool(kelpie: House, tool_id: ToolPath, body: UpdateTool) -> Answer:
-    return Answer(tool_shape(await kelpie.tools.update(tool_id, tool_changes(body))))
+async def update_tool(api: CallerApi, tool_id: ToolPath, body: UpdateTool) -> JsonAnswer:
+    return JsonAnswer(tool_shape(await api.tools.update(tool_id, tool_changes(body))))
 
 
 @router.delete("/{tool_id}", summary="Remove a tool from everywhere", response_model=None)
-async def delete_tool(kelpie: House, tool_id: ToolPath) -> Answer:
+async def delete_tool(api: CallerApi, tool_id: ToolPath) -> JsonAnswer:
     try:
-        await kelpie.tools.delete(tool_id)
+        await api.tools.delete(tool_id)
     except NotFound as error:
         raise InvalidInput("tool_id", str(error)) from None  # Letta's clients expect 400 here
-    return Answer(None)
+    return JsonAnswer(None)

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kelpie.agent.resources.manual_tool_runs import Tried
+from kelpie.agent.resources.manual_tool_runs import ManualToolResult
 from kelpie.core.tools.tools import NewTool
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import date
@@ -55,15 +55,15 @@ class Arguments(BaseModel):
 
 
 @router.post("/run", summary="Run a source that is not stored", response_model=None)
-async def run_source(kelpie: House, body: RunTool) -> Answer:
-    tried = await kelpie.trials.attempt(_tool(body), body.name, body.args, body.env_vars or {})
-    return Answer(_message_shape(tried, kelpie.world.clock.now()))
+async def run_source(api: CallerApi, body: RunTool) -> JsonAnswer:
+    tried = await api.trials.attempt(_tool(body), body.name, body.args, body.env_vars or {})
+    return JsonAnswer(_message_shape(tried, api.world.clock.now()))
 
 
 @agent_router.post("/{tool_name}/run", summary="Run a tool of an agent", response_model=None)
-async def run_tool(kelpie: House, agent_id: AgentPath, tool_name: str, body: Arguments) -> Answer:
-    tried = await kelpie.trials.run(agent_id, tool_name, body.args)
-    return Answer(
+async def run_tool(api: CallerApi, agent_id: AgentPath, tool_name: str, body: Arguments) -> JsonAnswer:
+    tried = await api.trials.run(agent_id, tool_name, body.args)
+    return JsonAnswer(
         {
             "status": _status(tried),
             "func_return": tried.value,
@@ -90,7 +90,7 @@ def _tool(body: RunTool) -> NewTool:
     )
 
 
-def _message_shape(tried: Tried, now: int) -> dict[str, Any]:
+def _message_shape(tried: ManualToolResult, now: int) -> dict[str, Any]:
     outcome = tried.outcome
     result = {
         "tool_return": outcome.text,
@@ -115,7 +115,7 @@ def _message_shape(tried: Tried, now: int) -> dict[str, Any]:
     }
 
 
-def _status(tried: Tried) -> str:
+def _status(tried: ManualToolResult) -> str:
     return "success" if tried.outcome.ok else "error"
 
 

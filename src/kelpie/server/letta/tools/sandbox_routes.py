@@ -6,8 +6,8 @@ from fastapi import Query
 from starlette.responses import Response
 
 from kelpie.core.tools.sandbox_configs import SandboxType
-from kelpie.server.http.caller_api import House
-from kelpie.server.http.json_answer import Answer
+from kelpie.server.http.caller_api import CallerApi
+from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import LIMIT_MAX, page_of
 from kelpie.server.http.path_ids import SandboxPath, SandboxVariablePath
 from kelpie.server.http.router import resource
@@ -28,36 +28,36 @@ After = Annotated[str | None, Query(description="Only items that were made after
 
 
 @router.post("/", summary="Make a sandbox configuration, or change the one of its kind", response_model=None)
-async def create_config(kelpie: House, body: SandboxBody) -> Answer:
+async def create_config(api: CallerApi, body: SandboxBody) -> JsonAnswer:
     kind = sandbox_type(body.config)
-    return Answer(config_shape(await kelpie.sandbox_configs.put(kind, body.config.model_dump())))
+    return JsonAnswer(config_shape(await api.sandbox_configs.put(kind, body.config.model_dump())))
 
 
 @router.get("/", summary="List sandbox configurations", response_model=None)
 async def list_configs(
-    kelpie: House, limit: Limit = 1000, after: After = None, sandbox_type: SandboxType | None = None
-) -> Answer:
-    found = await kelpie.sandbox_configs.list(page_of(None, after, limit, "asc"))
-    return Answer([config_shape(one) for one in found if sandbox_type in (None, one.type)])
+    api: CallerApi, limit: Limit = 1000, after: After = None, sandbox_type: SandboxType | None = None
+) -> JsonAnswer:
+    found = await api.sandbox_configs.list(page_of(None, after, limit, "asc"))
+    return JsonAnswer([config_shape(one) for one in found if sandbox_type in (None, one.type)])
 
 
 @router.post("/local/default", summary="The local configuration, made if there is none", response_model=None)
-async def default_local(kelpie: House) -> Answer:
-    made = await kelpie.sandbox_configs.ensure(SandboxType.local, LocalSandbox().model_dump())
-    return Answer(config_shape(made))
+async def default_local(api: CallerApi) -> JsonAnswer:
+    made = await api.sandbox_configs.ensure(SandboxType.local, LocalSandbox().model_dump())
+    return JsonAnswer(config_shape(made))
 
 
 @router.post("/local", summary="Make or change the local configuration", response_model=None)
-async def put_local(kelpie: House, body: LocalSandbox) -> Answer:
-    return Answer(config_shape(await kelpie.sandbox_configs.put(SandboxType.local, body.model_dump())))
+async def put_local(api: CallerApi, body: LocalSandbox) -> JsonAnswer:
+    return JsonAnswer(config_shape(await api.sandbox_configs.put(SandboxType.local, body.model_dump())))
 
 
 @router.patch(
     "/environment-variable/{env_var_id}", summary="Change an environment variable of a sandbox", response_model=None
 )
-async def update_variable(kelpie: House, env_var_id: SandboxVariablePath, body: UpdateVariable) -> Answer:
+async def update_variable(api: CallerApi, env_var_id: SandboxVariablePath, body: UpdateVariable) -> JsonAnswer:
     changes = body.model_dump(exclude_none=True)
-    return Answer(variable_shape(await kelpie.sandbox_configs.update_variable(env_var_id, changes)))
+    return JsonAnswer(variable_shape(await api.sandbox_configs.update_variable(env_var_id, changes)))
 
 
 @router.delete(
@@ -66,16 +66,16 @@ async def update_variable(kelpie: House, env_var_id: SandboxVariablePath, body: 
     status_code=204,
     response_model=None,
 )
-async def delete_variable(kelpie: House, env_var_id: SandboxVariablePath) -> Response:
-    await kelpie.sandbox_configs.delete_variable(env_var_id)
+async def delete_variable(api: CallerApi, env_var_id: SandboxVariablePath) -> Response:
+    await api.sandbox_configs.delete_variable(env_var_id)
     return Response(status_code=204)
 
 
 @router.patch("/{sandbox_config_id}", summary="Replace a sandbox configuration", response_model=None)
-async def update_config(kelpie: House, sandbox_config_id: SandboxPath, body: SandboxBody) -> Answer:
+async def update_config(api: CallerApi, sandbox_config_id: SandboxPath, body: SandboxBody) -> JsonAnswer:
     kind = sandbox_type(body.config)
-    updated = await kelpie.sandbox_configs.update(sandbox_config_id, kind, body.config.model_dump())
-    return Answer(config_shape(updated))
+    updated = await api.sandbox_configs.update(sandbox_config_id, kind, body.config.model_dump())
+    return JsonAnswer(config_shape(updated))
 
 
 @router.delete(
@@ -84,8 +84,8 @@ async def update_config(kelpie: House, sandbox_config_id: SandboxPath, body: San
     status_code=204,
     response_model=None,
 )
-async def delete_config(kelpie: House, sandbox_config_id: SandboxPath) -> Response:
-    await kelpie.sandbox_configs.delete(sandbox_config_id)
+async def delete_config(api: CallerApi, sandbox_config_id: SandboxPath) -> Response:
+    await api.sandbox_configs.delete(sandbox_config_id)
     return Response(status_code=204)
 
 
@@ -95,10 +95,10 @@ async def delete_config(kelpie: House, sandbox_config_id: SandboxPath) -> Respon
     response_model=None,
 )
 async def list_variables(
-    kelpie: House, sandbox_config_id: SandboxPath, limit: Limit = 1000, after: After = None
-) -> Answer:
-    found = await kelpie.sandbox_configs.variables(sandbox_config_id, page_of(None, after, limit, "asc"))
-    return Answer([variable_shape(one) for one in found])
+    api: CallerApi, sandbox_config_id: SandboxPath, limit: Limit = 1000, after: After = None
+) -> JsonAnswer:
+    found = await api.sandbox_configs.variables(sandbox_config_id, page_of(None, after, limit, "asc"))
+    return JsonAnswer([variable_shape(one) for one in found])
 
 
 @router.post(
@@ -106,6 +106,6 @@ async def list_variables(
     summary="Give a sandbox an environment variable",
     response_model=None,
 )
-async def create_variable(kelpie: House, sandbox_config_id: SandboxPath, body: CreateVariable) -> Answer:
-    made = await kelpie.sandbox_configs.add_variable(sandbox_config_id, body.key, body.value, body.description)
-    return Answer(variable_shape(made))
+async def create_variable(api: CallerApi, sandbox_config_id: SandboxPath, body: CreateVariable) -> JsonAnswer:
+    made = await api.sandbox_configs.add_variable(sandbox_config_id, body.key, body.value, body.description)
+    return JsonAnswer(variable_shape(made))

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 SCRIPTS = (
     *LINES,
@@ -16,13 +16,13 @@ SCRIPTS = (
 AGENTS = 3
 
 
-class Everything(Play):
+class AllFaults(ServerScenario):
     async def act(self) -> None:
         await self.register_outside()
         await self.make_agents(AGENTS, types=self.all_types, tools=["outside"])
         await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(2):
             await person.pause()
             lines = SCRIPTS[(number + 3 * turn) % len(SCRIPTS)]
@@ -32,7 +32,7 @@ class Everything(Play):
 
 EVERYTHING = scenario(
     "everything-at-once",
-    Everything,
+    AllFaults,
     faults=(
         Aim(Fault.storage_latency, "database.write", rate=0.05),
         Aim(Fault.network_delay, "network.client", rate=0.02),

@@ -5,16 +5,16 @@ from dataclasses import replace
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 MODEL_S = 20.0
 STEPS_MAX = 3  # of the longest script
 SPARE_S = 60.0  # for the processor that is not there, and for the turn before ours
 
 
-class WrongTime(Play):
+class ClockFaults(ServerScenario):
     """Each person has an agent, the model is silent now and then, and the power fails in the middle."""
 
     async def act(self) -> None:
@@ -22,11 +22,11 @@ class WrongTime(Play):
         talking = (self._talk(person, number) for number, person in enumerate(self.people(2)))
         await together((*talking, self._cut(self.person("operator"))))
 
-    async def _cut(self, operator: Person) -> None:
+    async def _cut(self, operator: ScenarioClient) -> None:
         await operator.pause(4.0)
         await self.stage.restart()  # with another skew
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(4):
             heard = await person.say(self.agents[number], *LINES[(number + turn) % len(LINES)], stream=turn % 2 == 1)
             took_s = (heard.said.returned_s or 0.0) - heard.said.called_s
@@ -36,7 +36,7 @@ class WrongTime(Play):
 
 CLOCKS = scenario(
     "clock-jumps",
-    WrongTime,
+    ClockFaults,
     faults=(
         Aim(Fault.clock_jump, "clock.now", rate=0.05),
         Aim(Fault.clock_skew, "clock.boot", rate=0.7),

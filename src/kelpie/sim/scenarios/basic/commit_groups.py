@@ -2,13 +2,13 @@
 truth about its own commit."""
 
 from kelpie.sim.faults import Aim, Fault
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 AGENTS = 4
 
 
-class Together(Play):
+class CommitGroups(ServerScenario):
     """Every agent is spoken to at the same moment; a slow disk lets their commits meet."""
 
     async def act(self) -> None:
@@ -17,13 +17,13 @@ class Together(Play):
         for _ in range(2):
             await together(self._talk(person, agent_id) for person, agent_id in zip(people, self.agents, strict=True))
 
-    async def _talk(self, person: Person, agent_id: str) -> None:
+    async def _talk(self, person: ScenarioClient, agent_id: str) -> None:
         await person.say(agent_id, "remember {token} and the others")
 
 
 DISK_FULL = scenario(
     "disk-full-in-a-commit-group",
-    Together,
+    CommitGroups,
     faults=(
         Aim(Fault.disk_full, "journal.group", rate=0.15),
         Aim(Fault.disk_full, "journal.open", rate=0.05),

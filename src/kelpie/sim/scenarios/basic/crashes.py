@@ -8,14 +8,14 @@ list visits each.
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 BEFORE, AFTER = Fault.crash_before_write, Fault.crash_after_write
 TRIES_MAX = 5
 
 
-class EveryKindOfCommit(Play):
+class EveryKindOfCommit(ServerScenario):
     """One agent and one message after the other, so that the visits of each point can be counted.
 
     The messages make, in this order: open step / open step step / open reply result step / open reply result result
@@ -40,7 +40,7 @@ class EveryKindOfCommit(Play):
         await super().settle()
 
 
-class Anywhere(Play):
+class Anywhere(ServerScenario):
     """People who talk to the same agents while the power fails wherever it likes; who hears nothing tries again."""
 
     async def act(self) -> None:
@@ -48,7 +48,7 @@ class Anywhere(Play):
         await self.make_agents(2, tools=["outside"])
         await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         lines = (*LINES, ('call outside {"mark": "{token}"}', "remember {token} was outside"))[number + 1]
         for _ in range(TRIES_MAX):
             await person.pause()

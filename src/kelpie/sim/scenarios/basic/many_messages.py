@@ -6,9 +6,9 @@ from dataclasses import replace
 from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Heard, Person
+from kelpie.sim.scenarios.fixtures.clients import Heard, ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 MAILBOX = 3
 CROWD = 7
@@ -18,7 +18,7 @@ TRIES_MAX = 60
 STEP_S = 0.05
 
 
-class OneAgent(Play):
+class OneAgent(ServerScenario):
     """A crowd speaks to one agent in a fixed order; who finds the mailbox full waits as long as he is told to."""
 
     async def act(self) -> None:
@@ -30,7 +30,7 @@ class OneAgent(Play):
             raise Broken("the mailbox is bounded", f"{CROWD} messages at once, and none was refused")
         self._first_come_first_served(first)
 
-    async def _call(self, first: list[Heard], person: Person, agent_id: str, number: int) -> None:
+    async def _call(self, first: list[Heard], person: ScenarioClient, agent_id: str, number: int) -> None:
         await asyncio.sleep(number * STEP_S / CROWD)
         heard = await person.say(agent_id, "remember {token} was here")
         first.append(heard)
@@ -51,7 +51,7 @@ class OneAgent(Play):
             raise Broken("first come, first served", f"called in the order of {[said.token for said in served]}")
 
 
-class ManyAgents(Play):
+class ManyAgents(ServerScenario):
     """More agents than may be hot: each is put away for another one and loaded again while messages come."""
 
     async def act(self) -> None:
@@ -64,12 +64,12 @@ class ManyAgents(Play):
         if claims <= AGENTS:
             raise Broken("agents are put away and loaded again", f"{AGENTS} agents were loaded {claims} times")
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(2):
             await person.pause(2.0)
             await self._until_heard(person, self.agents[(number * 2 + turn * 3) % AGENTS])
 
-    async def _until_heard(self, person: Person, agent_id: str) -> None:
+    async def _until_heard(self, person: ScenarioClient, agent_id: str) -> None:
         for _ in range(TRIES_MAX):
             heard = await person.say(agent_id, "remember {token} visited")
             if heard.acknowledged:

@@ -6,22 +6,22 @@ from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 PATIENCE = replace(SETTINGS, model_timeout_s=30.0)
 PLACE = "network.provider"
 
 
-class Talking(Play):
+class ModelFaults(ServerScenario):
     """Three people, some streaming, some not. A first step that failed leaves nothing in the history."""
 
     async def act(self) -> None:
         await self.make_agents(2)
         await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(2):
             await person.pause()
             lines = LINES[(number + turn) % len(LINES)]
@@ -36,7 +36,7 @@ class Talking(Play):
 
 LLM_FAULTS = scenario(
     "llm-faults",
-    Talking,
+    ModelFaults,
     faults=(
         Aim(Fault.llm_timeout, "llm.reply", rate=0.04),
         Aim(Fault.llm_timeout, "llm.stream", rate=0.06),
@@ -55,7 +55,7 @@ LLM_FAULTS = scenario(
 
 NETWORK = scenario(
     "network-to-the-model",
-    Talking,
+    ModelFaults,
     faults=(
         Aim(Fault.network_packet_loss, PLACE, rate=0.03),
         Aim(Fault.network_delay, PLACE, rate=0.05),

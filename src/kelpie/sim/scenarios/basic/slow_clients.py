@@ -4,20 +4,20 @@ from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 PLACE = "network.client"
 
 
-class Leaving(Play):
+class SlowClients(ServerScenario):
     """People who stream tokens over bad lines. Nothing else fails, so every turn that began must be completed."""
 
     async def act(self) -> None:
         await self.make_agents(2)
         await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(2):
             await person.pause()
             lines = LINES[(number + turn) % len(LINES)]
@@ -43,7 +43,7 @@ class Leaving(Play):
 
 CLIENTS = scenario(
     "clients-slow-or-vanishing",
-    Leaving,
+    SlowClients,
     faults=(
         Aim(Fault.slow_client, "client.read", rate=0.2),
         Aim(Fault.vanishing_client, "client.request", rate=0.1),

@@ -1,21 +1,21 @@
 """Conversations while the disk misbehaves: writes and reads that fail, at the gate and inside the journal's commits."""
 
 from kelpie.sim.faults import Aim, Fault
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 MESSAGES = 2
 LINES = ((), ("remember {token} likes tea",), ("remember {token} first", "remember {token} second"))
 
 
-class Conversations(Play):
+class StorageFaults(ServerScenario):
     """Three people talk to three agents, one after the other, streaming now and then."""
 
     async def act(self) -> None:
         await self.make_agents(3)
         await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(MESSAGES):
             await person.pause()
             agent_id = self.agents[(number + turn) % len(self.agents)]
@@ -25,7 +25,7 @@ class Conversations(Play):
 
 CONVERSATIONS = scenario(
     "conversations-under-storage-faults",
-    Conversations,
+    StorageFaults,
     faults=(
         Aim(Fault.storage_write_fail, "database.begin", rate=0.04),
         Aim(Fault.storage_write_fail, "database.statement", rate=0.004),

@@ -11,22 +11,24 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.node import Node
 from kelpie.sim.network.http_client import SimClient
 from kelpie.sim.network.http_server import Server
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, boot
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TRIES_MAX = 30
 BOOT_TRIES_MAX = 20
 
 
-class Rivals(Play):
+class TwoServers(ServerScenario):
     """Both servers are asked to work for the same agents at the same time."""
 
     async def act(self) -> None:
         await self.make_agents(2)
         rival = await self._second()
         there = [
-            Person(self.stage, f"rival-{n}", self.heard, SimClient(f"rival-{n}", lambda: rival, self.stage.faults))
+            ScenarioClient(
+                self.stage, f"rival-{n}", self.heard, SimClient(f"rival-{n}", lambda: rival, self.stage.faults)
+            )
             for n in range(2)
         ]
         here = self.people(2)
@@ -51,7 +53,7 @@ class Rivals(Play):
             node.crash()
         raise Broken("the node comes up", "the rival could not be booted")
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         """Says something until it is acknowledged; whoever is fenced may try again."""
         for _ in range(TRIES_MAX):
             await person.pause(2.0)
@@ -62,7 +64,7 @@ class Rivals(Play):
 
 RIVALS = scenario(
     "two-servers-one-disk",
-    Rivals,
+    TwoServers,
     faults=(
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),

@@ -10,10 +10,10 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.ports.embedder import HANDLE
-from kelpie.sim.runs.machine import Stage
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.index_checks import Index, all_embedded, index_is_whole
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 
 ROUNDS = 3
@@ -22,12 +22,12 @@ MODELS = (HANDLE, *OTHERS)
 TOOLS = ("archival_memory_insert", "archival_memory_search", "conversation_search")
 
 
-class Shelves(Play):
+class Shelves(ServerScenario):
     """Three people; each has an archive, all of them write to and look into the first one."""
 
     changes_models = False
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.shelves: list[str] = []
         self.told: dict[str, tuple[str, Fate]] = {}  # text -> where it was put, and what became of it
@@ -41,7 +41,7 @@ class Shelves(Play):
             self.shelves.append(made["id"])
         await together(self._work(person, number) for number, person in enumerate(self.people(3)))
 
-    async def _work(self, person: Person, number: int) -> None:
+    async def _work(self, person: ScenarioClient, number: int) -> None:
         for turn in range(ROUNDS):
             await person.pause()
             shelf = self.shelves[number if person.tosses(0.6) else 0]
@@ -54,7 +54,7 @@ class Shelves(Play):
             if person.tosses(0.2) and fate is Fate.done:
                 await self._remove(person, shelf, texts[0])
 
-    async def _put(self, person: Person, shelf: str, texts: list[str]) -> Fate:
+    async def _put(self, person: ScenarioClient, shelf: str, texts: list[str]) -> Fate:
         bodies = [{"text": text, "tags": ["memo"]} for text in texts]
         if len(texts) == 1:
             response = await person.ask("POST", f"/v1/archives/{shelf}/passages", bodies[0])
@@ -64,7 +64,7 @@ class Shelves(Play):
         self.told |= dict.fromkeys(texts, (shelf, fate))
         return fate
 
-    async def _finds(self, person: Person, shelf: str, text: str) -> None:
+    async def _finds(self, person: ScenarioClient, shelf: str, text: str) -> None:
         """Everything that was put away is found at once, by its words and by what it means."""
         for mode in ("hybrid", "fts", "vector"):
             body = {"query": text, "archive_id": shelf, "limit": 100, "search_mode": mode}
@@ -92,7 +92,7 @@ class Shelves(Play):
         if told["search_mode"] != "fts" or "search_note" not in told:
             raise Broken("a search without meaning says so", f"{mode} was answered with {told}")
 
-    async def _remove(self, person: Person, shelf: str, text: str) -> None:
+    async def _remove(self, person: ScenarioClient, shelf: str, text: str) -> None:
         listed = await person.ask("POST", "/v1/passages/search", {"archive_id": shelf, "limit": 100})
         rows = [each["passage"] for each in listed.json()] if listed is not None and listed.status == 200 else []
         for row in rows:

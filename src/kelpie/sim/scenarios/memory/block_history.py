@@ -10,10 +10,10 @@ from typing import Any
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.disk import Disk
-from kelpie.sim.runs.machine import Stage
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 FIRST = "begun"
 KEPT = 8
@@ -72,10 +72,10 @@ class Restored:
     value: str
 
 
-class BlockHistory(Play):
+class BlockHistory(ServerScenario):
     """Three agents append, one person writes anew, two bring versions back."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.appended: list[tuple[str, str, str]] = []  # the line, agent and run of what was acknowledged
         self.written: list[str] = []
@@ -98,7 +98,7 @@ class BlockHistory(Play):
             )
         )
 
-    async def _talk(self, person: Person, agent_id: str) -> None:
+    async def _talk(self, person: ScenarioClient, agent_id: str) -> None:
         for number in range(ROUNDS):
             await person.pause()
             heard = await person.say(agent_id, APPEND, stream=bool(number % 2))
@@ -106,14 +106,14 @@ class BlockHistory(Play):
                 run_id = next(message["run_id"] for message in heard.messages if message.get("run_id"))
                 self.appended.append((value.rpartition("\n")[2], agent_id, run_id))
 
-    async def _write(self, person: Person) -> None:
+    async def _write(self, person: ScenarioClient) -> None:
         for number in range(ROUNDS):
             await person.pause(2.0)
             value = f"anew {number}"
             await person.insist("PATCH", self.path, {"value": value})
             self.written.append(value)
 
-    async def _undo(self, person: Person) -> None:
+    async def _undo(self, person: ScenarioClient) -> None:
         for _ in range(ROUNDS):
             await person.pause(2.0)
             listed = await person.insist("GET", f"{self.path}/history?limit={KEPT}")

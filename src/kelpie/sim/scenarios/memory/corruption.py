@@ -11,9 +11,9 @@ from typing import Any
 from kelpie.search.text.segment_queue import LOOSE_MAX
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.runs.machine import Stage
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario
+from kelpie.sim.runs.machine import Machine
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario
 from kelpie.sim.scenarios.memory.archives import TOOLS
 
 MESSAGES = 3
@@ -40,10 +40,10 @@ CELLS = {
 }
 
 
-class Corruption(Play):
+class Corruption(ServerScenario):
     """One person, two agents; between the messages the disk rots, and the power is cut so that nothing is held."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.flipped: list[tuple[str, str, int, bytes, bytes]] = []  # table, column, row, before, after
         self._rng = stage.loop.rng("rot")
@@ -59,7 +59,7 @@ class Corruption(Play):
             await self.stage.restart()
             await self._looks(person, turn)
 
-    async def _fill_shelf(self, person: Person) -> None:
+    async def _fill_shelf(self, person: ScenarioClient) -> None:
         """An archive that is large enough for its text index to have segments."""
         made = await person.ask("POST", "/v1/archives/", {"name": "shelf"})
         if made is not None and made.status == 200:
@@ -86,7 +86,7 @@ class Corruption(Play):
         kind = "BLOB" if table.startswith("search_") else "TEXT"
         self.stage.disk.query(f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE {key} = ?", value, rowid)
 
-    async def _looks(self, person: Person, turn: int) -> None:
+    async def _looks(self, person: ScenarioClient, turn: int) -> None:
         """Everybody looks at everything; what is seen is true, or says that it is damaged."""
         for agent_id in self.agents:
             heard = await person.say(agent_id, FIND, RECALL)
@@ -106,7 +106,7 @@ class Corruption(Play):
                 raise Broken("a damaged row hides no other", f"{mode}: {response}")
             self._all_true(each["passage"]["text"] for each in response.json())
 
-    async def _looks_at_block(self, person: Person, agent_id: str) -> None:
+    async def _looks_at_block(self, person: ScenarioClient, agent_id: str) -> None:
         """In a list and in the prompt it is true or says that it is damaged; alone it is refused; so is a version."""
         secret = self.secrets[agent_id]
         listed = await person.ask("GET", f"/v1/agents/{agent_id}/core-memory/blocks")

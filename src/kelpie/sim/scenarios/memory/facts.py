@@ -3,23 +3,23 @@ is learnt twice, and how far was looked is never ahead of what is stored."""
 
 from typing import Any
 
-from kelpie.sim.checks.client_history import Fate, Said
+from kelpie.sim.checks.client_history import ClientMessage, Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 3
 
 
-class Learners(Play):
+class FactLearning(ServerScenario):
     """Two people, each with an agent that learns."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
-        self.talked: list[Said] = []
+        self.talked: list[ClientMessage] = []
 
     async def act(self) -> None:
         await self.make_agents(2, types=("letta_v1_agent", "memgpt_agent"))
@@ -29,10 +29,10 @@ class Learners(Play):
         await together(self._talk(person, agent) for person, agent in zip(people, self.agents, strict=True))
         self.talked = [heard.said for heard in self.heard]
 
-    async def _learns(self, person: Person, agent_id: str, settings: dict[str, Any] | None) -> None:
+    async def _learns(self, person: ScenarioClient, agent_id: str, settings: dict[str, Any] | None) -> None:
         await person.insist("PATCH", f"/v1/agents/{agent_id}", {"kelpie_facts": settings})
 
-    async def _talk(self, person: Person, agent_id: str) -> None:
+    async def _talk(self, person: ScenarioClient, agent_id: str) -> None:
         for turn in range(ROUNDS):
             await person.pause(4.0)
             await person.say(agent_id, *LINES[turn % len(LINES)], stream=person.tosses(0.5))
@@ -59,7 +59,7 @@ class Learners(Play):
 
 LEARNING = scenario(
     "facts-under-faults",
-    Learners,
+    FactLearning,
     faults=(
         Aim(Fault.llm_timeout, "llm.reply", rate=0.05),
         Aim(Fault.llm_malformed, "llm.body", rate=0.05),

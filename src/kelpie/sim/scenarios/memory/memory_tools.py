@@ -11,9 +11,9 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.embedder import HANDLE
 from kelpie.sim.scenarios.basic.crashes import cuts
-from kelpie.sim.scenarios.fixtures.clients import Heard, Person
+from kelpie.sim.scenarios.fixtures.clients import Heard, ScenarioClient
 from kelpie.sim.scenarios.fixtures.index_checks import Index, all_embedded, index_is_whole
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.memory.archives import TOOLS, Shelves
 
 MESSAGES = 3
@@ -24,7 +24,7 @@ SCRIPTS = ((STORE, FIND), (STORE, RECALL), (f"{STORE} & {FIND}",), (RECALL, STOR
 WORDS = "full_text"
 
 
-class Recollection(Play):
+class MemoryTools(ServerScenario):
     """Two people talk to two agents that store and search."""
 
     def __init__(self, stage: Any) -> None:
@@ -35,7 +35,7 @@ class Recollection(Play):
         await self.make_agents(2, types=("letta_v1_agent", "memgpt_v2_agent"), tools=TOOLS)
         await together(self._talk(person, number) for number, person in enumerate(self.people(2)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(MESSAGES):
             await person.pause()
             agent_id = self.agents[(number + turn) % 2]
@@ -75,7 +75,7 @@ class Recollection(Play):
             raise Broken("a tool's passage is there once", f"{sorted(stored.values())}")
 
 
-class Blind(Recollection):
+class Blind(MemoryTools):
     """The search by meaning fails again and again, for agents and for people."""
 
     async def act(self) -> None:
@@ -85,7 +85,7 @@ class Blind(Recollection):
         self.by_words += shelves.without_meaning
 
     def check(self) -> None:
-        Play.check(self)
+        ServerScenario.check(self)
         index_is_whole(self.stage.disk)
         fired = self.stage.faults.fired(Fault.vector_search_fail)
         if fired and not self.by_words:
@@ -94,7 +94,7 @@ class Blind(Recollection):
 
 MEMORY_CRASHES = scenario(
     "memory-crashes",
-    Recollection,
+    MemoryTools,
     plots=(*cuts("open", 2), *cuts("step", 1, 3, 4, 6)),
     swarm=(Fault.storage_write_fail, Fault.storage_busy, Fault.crash_after_write, Fault.llm_malformed),
     quiet_s=180.0,

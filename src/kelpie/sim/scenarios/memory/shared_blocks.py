@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from kelpie.sim.checks.linearizability import UNKNOWN, Log, Operation, Register, check
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.prompts import prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 FIRST = "nothing yet"
 
@@ -30,7 +30,7 @@ class Shown:
     notice: str | None
 
 
-class SharedBlocks(Play):
+class SharedBlocks(ServerScenario):
     """Two agents write both blocks; one only looks at 'log' after their edits, one at 'notice' after those of people.
 
     Each block is told to as few as possible, because every edit an agent hears of makes it look at all.
@@ -48,11 +48,11 @@ class SharedBlocks(Play):
         talking = (self._talk(person, number) for number, person in enumerate(people[:2]))
         await together((*talking, self._edit(people[2]), self._edit_rarely(people[3])))
 
-    async def _make_block(self, maker: Person, label: str) -> str:
+    async def _make_block(self, maker: ScenarioClient, label: str) -> str:
         body = {"label": label, "value": FIRST, "description": FIRST}
         return (await maker.insist("POST", "/v1/blocks/", body))["id"]
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         append = 'call core_memory_append {"label": "log", "content": "{token}"}'
         rewrite = 'call memory_rethink {"label": "notice", "new_memory": "by {token}"}'
         for line in (append, f"{append} & {rewrite}"):
@@ -60,7 +60,7 @@ class SharedBlocks(Play):
             await self._say(person, self.agents[number], line)
             await self._say(person, self.agents[2])
 
-    async def _say(self, person: Person, agent_id: str, *lines: str) -> None:
+    async def _say(self, person: ScenarioClient, agent_id: str, *lines: str) -> None:
         heard = await person.say(agent_id, *lines)
         said, text = heard.said, " ".join(lines)
         if "core_memory_append" in text:
@@ -72,20 +72,20 @@ class SharedBlocks(Play):
             done = heard.results("memory_rethink")
             self._record("notice", "write", f"by {said.token}", said.called_s, None if done else UNKNOWN)
 
-    async def _edit(self, person: Person) -> None:
+    async def _edit(self, person: ScenarioClient) -> None:
         for number in range(3):
             await person.pause()
             await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
             await self._say(person, self.agents[3])
 
-    async def _edit_rarely(self, person: Person) -> None:
+    async def _edit_rarely(self, person: ScenarioClient) -> None:
         for number in range(2):
             await self._look(person)
             await person.pause(4.0)
             await self._patch(person, "description" if number % 2 else "value", f"{person.name} {number}")
         await self._look(person)
 
-    async def _patch(self, person: Person, field: str, value: str) -> None:
+    async def _patch(self, person: ScenarioClient, field: str, value: str) -> None:
         """Asks again until it is acknowledged, as a person would; the first try may have worked already."""
         key = "notice" if field == "value" else field
         called_s = self.stage.loop.time()
@@ -100,7 +100,7 @@ class SharedBlocks(Play):
             called_s = self.stage.loop.time()
         raise Broken("the server recovers", f"an edit of the {field} was never acknowledged")
 
-    async def _look(self, person: Person) -> None:
+    async def _look(self, person: ScenarioClient) -> None:
         for label in self.blocks:
             called_s = self.stage.loop.time()
             response = await person.ask("GET", f"/v1/blocks/{self.blocks[label]}")

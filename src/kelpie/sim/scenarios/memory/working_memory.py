@@ -11,8 +11,8 @@ from typing import Any
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 
 ROUNDS = 3
@@ -29,7 +29,7 @@ _LOSSES = {
 }
 
 
-class Workings(Play):
+class WorkingMemoryUse(ServerScenario):
     """One agent counts for everybody, another one's memory is taken, wrecked and brought back again and again."""
 
     def __init__(self, stage: Any) -> None:
@@ -43,11 +43,11 @@ class Workings(Play):
         counting = (self._count(person, counter, number) for number, person in enumerate(self.people(2)))
         await together((*counting, self._expire(self.person("forgetful"), counter), self._keep(ward)))
 
-    async def _send(self, person: Person, agent_id: str, line: str) -> Response | None:
+    async def _send(self, person: ScenarioClient, agent_id: str, line: str) -> Response | None:
         self.said += 1
         return await person.ask("POST", f"/v1/agents/{agent_id}/messages", {"input": f"note {self.said}\n{line}"})
 
-    async def _count(self, person: Person, agent_id: str, number: int) -> None:
+    async def _count(self, person: ScenarioClient, agent_id: str, number: int) -> None:
         for turn in range(ROUNDS):
             await person.pause()
             if (number + turn) % 2:
@@ -58,7 +58,7 @@ class Workings(Play):
                 done = answer is not None and answer.status == 200 and b'"status":"success"' in answer.body
                 self.fates.append(Fate.done if done else Fate.unknown)
 
-    async def _expire(self, person: Person, agent_id: str) -> None:
+    async def _expire(self, person: ScenarioClient, agent_id: str) -> None:
         """Sets an entry with an end and looks at it until long after."""
         path, gone = f"/v1/agents/{agent_id}/working-memory/soon", False
         if fate_of(await person.ask("PUT", path, {"value": 1, "ttl_seconds": TTL_S})) is not Fate.done:
@@ -90,14 +90,14 @@ class Workings(Play):
             if after not in allowed:
                 raise Broken("a restore is whole or not at all", f"{agent_id}, {fate}: {after} is none of {allowed}")
 
-    async def _live(self, person: Person, agent_id: str, turn: int) -> None:
+    async def _live(self, person: ScenarioClient, agent_id: str, turn: int) -> None:
         place = f"/v1/agents/{agent_id}"
         await self._send(person, agent_id, f'call {_TOOLS[0]} {{"key": "ticks", "append": {turn}}}')
         await person.ask("PUT", f"{place}/working-memory/k{turn % 2}", {"value": {"turn": turn}})
         await person.ask("POST", f"{place}/archival-memory", {"text": f"passage {turn}", "tags": ["t"]})
         await person.ask("PATCH", f"{place}/core-memory/blocks/human", {"description": f"after {turn}"})
 
-    async def _checkpoint(self, person: Person, agent_id: str) -> Any:
+    async def _checkpoint(self, person: ScenarioClient, agent_id: str) -> Any:
         """Asks until it is given: a turn that a crash cut short comes to its end first."""
         for _ in range(TRIES_MAX):
             answer = await person.ask("GET", f"/v1/agents/{agent_id}/memory/checkpoint")
@@ -135,7 +135,7 @@ def _content(document: Any) -> str:
 
 WORKINGS = scenario(
     "working-memory-and-checkpoints",
-    Workings,
+    WorkingMemoryUse,
     faults=(
         Aim(Fault.storage_write_fail, "database.begin", rate=0.03),
         Aim(Fault.storage_write_fail, "database.statement", rate=0.005),

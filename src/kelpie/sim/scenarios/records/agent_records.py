@@ -14,8 +14,8 @@ from kelpie.sim.checks.references import dangling
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 from kelpie.sim.scenarios.records.tool_records import Thing
 
@@ -64,7 +64,7 @@ class Book:
     values: dict[str, Entry] = field(default_factory=dict[str, Entry])  # block id -> its value
 
 
-class Households(Play):
+class AgentRecords(ServerScenario):
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)
         self.books: list[Book] = []
@@ -73,14 +73,14 @@ class Households(Play):
         await self.make_agents(1)
         await together(self._live(person, number) for number, person in enumerate(self.people(PEOPLE)))
 
-    async def _live(self, person: Person, number: int) -> None:
+    async def _live(self, person: ScenarioClient, number: int) -> None:
         book = Book()
         self.books.append(book)
         for turn in range(ROUNDS):
             await person.pause()
             await self._round(person, book, f"thing_{number}_{turn}")
 
-    async def _round(self, person: Person, book: Book, name: str) -> None:
+    async def _round(self, person: ScenarioClient, book: Book, name: str) -> None:
         source = f'def {name}(x: int) -> int:\n    """Do.\n\n    Args:\n        x: the x\n    """\n    return x\n'
         memory = {"memory_blocks": [{"label": "human", "value": name}]}
         agent = await self._make(person, book, "agent", "/v1/agents/", name, {"name": name, **memory})
@@ -105,7 +105,7 @@ class Households(Play):
             if person.tosses(0.4):
                 await self._remove(person, book, kind, thing, path)
 
-    async def _make(self, person: Person, book: Book, kind: str, path: str, name: str, body: Any) -> Thing:
+    async def _make(self, person: ScenarioClient, book: Book, kind: str, path: str, name: str, body: Any) -> Thing:
         response = await person.ask("POST", path, body)
         thing = Thing(name, fate_of(response))
         book.things.append((kind, thing))
@@ -116,7 +116,7 @@ class Households(Play):
                 raise Broken("what is acknowledged can be read", f"{kind} {thing}: {there.status}")
         return thing
 
-    async def _change_value(self, person: Person, book: Book, block_id: str) -> None:
+    async def _change_value(self, person: ScenarioClient, book: Book, block_id: str) -> None:
         for value in ("1", "2"):
             response = await person.ask("PATCH", f"/v1/blocks/{block_id}", {"value": value})
             book.values[block_id].tell(fate_of(response), value)
@@ -126,7 +126,7 @@ class Households(Play):
             if seen is not None and seen.status == 200 and seen.json()["value"] not in book.values[block_id].can_be:
                 raise Broken("a value is as its client was told", f"{seen.json()['value']}: {book.values[block_id]}")
 
-    async def _link(self, person: Person, book: Book, way: str, kind: str, agent_id: str, other: str) -> None:
+    async def _link(self, person: ScenarioClient, book: Book, way: str, kind: str, agent_id: str, other: str) -> None:
         """Hangs it on the agent and, sometimes, takes it off again."""
         if not agent_id or not other:
             return
@@ -145,7 +145,7 @@ class Households(Play):
         if shown.count(other) != value:
             raise Broken("an answer shows what was written", f"{kind} {other} {value}: {shown}")
 
-    async def _gather(self, person: Person, book: Book, agent_id: str, name: str) -> None:
+    async def _gather(self, person: ScenarioClient, book: Book, agent_id: str, name: str) -> None:
         """A group with a block of its own."""
         label = f"{name}_shared"
         body = {"agent_ids": [agent_id], "description": name}
@@ -162,7 +162,7 @@ class Households(Play):
         if person.tosses(0.4):
             await self._remove(person, book, "group", group, "/v1/groups")
 
-    async def _talk(self, person: Person, book: Book, agent_id: str, name: str) -> None:
+    async def _talk(self, person: ScenarioClient, book: Book, agent_id: str, name: str) -> None:
         """A conversation with a block of its own, and another that is forked from it."""
         path = f"/v1/conversations/?agent_id={agent_id}"
         body = {"summary": name, "isolated_block_labels": ["human"]}
@@ -172,7 +172,7 @@ class Households(Play):
             if person.tosses(0.5):
                 await self._remove(person, book, "conversation", made, "/v1/conversations")
 
-    async def _remove(self, person: Person, book: Book, kind: str, thing: Thing, path: str) -> None:
+    async def _remove(self, person: ScenarioClient, book: Book, kind: str, thing: Thing, path: str) -> None:
         if not thing.id:
             return
         thing.removed = fate_of(await person.ask("DELETE", f"{path}/{thing.id}"))
@@ -217,7 +217,7 @@ class Households(Play):
 
 HOUSEHOLDS = scenario(
     "crud-under-storage-faults",
-    Households,
+    AgentRecords,
     faults=(
         Aim(Fault.storage_write_fail, "database.begin", rate=0.05),
         Aim(Fault.storage_write_fail, "database.statement", rate=0.005),

@@ -13,8 +13,8 @@ from typing import Any
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.http_client import Response
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.storage.archives.removal import PIECE
 
 ROUNDS = 2
@@ -68,7 +68,7 @@ class Shelf:
     removed: Fate = Fate.refused
 
 
-class Records(Play):
+class ArchiveRecords(ServerScenario):
     """Four people; two of them share each of the first agents, and all of them the diary of the last."""
 
     def __init__(self, stage: Any) -> None:
@@ -80,7 +80,7 @@ class Records(Play):
         await self.make_agents(3)
         await together(self._work(person, number) for number, person in enumerate(self.people(4)))
 
-    async def _work(self, person: Person, number: int) -> None:
+    async def _work(self, person: ScenarioClient, number: int) -> None:
         agent_id = self.agents[number % 2]
         for turn in range(ROUNDS):
             await person.pause()
@@ -96,7 +96,7 @@ class Records(Play):
                     shelf.removed = fate_of(await person.ask("DELETE", f"/v1/archives/{shelf.id}"))
                     await self._gone(person, shelf)
 
-    async def _make(self, person: Person, name: str) -> Shelf:
+    async def _make(self, person: ScenarioClient, name: str) -> Shelf:
         response = await person.ask("POST", "/v1/archives/", {"name": name})
         shelf = Shelf(name, fate_of(response))
         if response is not None and shelf.made is Fate.done:
@@ -104,35 +104,35 @@ class Records(Play):
         self.shelves.append(shelf)
         return shelf
 
-    async def _fill(self, person: Person, shelf: Shelf) -> None:
+    async def _fill(self, person: ScenarioClient, shelf: Shelf) -> None:
         texts = [{"text": f"{shelf.name} {number}", "tags": [shelf.name]} for number in range(shelf.size)]
         response = await person.ask("POST", f"/v1/archives/{shelf.id}/passages/batch", {"passages": texts})
         shelf.filled = fate_of(response)
 
-    async def _tell(self, person: Person, text: str) -> None:
+    async def _tell(self, person: ScenarioClient, text: str) -> None:
         """Into the diary, whose archive is made by whoever comes first."""
         body = {"text": text, "tags": ["memo"]}
         self.told[text] = fate_of(await person.ask("POST", f"/v1/agents/{self.agents[2]}/archival-memory", body))
 
-    async def _know(self, person: Person, agent_id: str, number: int) -> None:
+    async def _know(self, person: ScenarioClient, agent_id: str, number: int) -> None:
         body: Mapping[str, Any] = {"identifier_key": KEY, "name": f"name {number}", "identity_type": "user"}
         response = await person.ask("PUT", "/v1/identities/", {**body, "agent_ids": [agent_id]})
         if response is not None and response.status == 200 and person.tosses(0.3):
             await person.ask("DELETE", f"/v1/identities/{response.json()['id']}")
 
-    async def _find(self, person: Person, shelf: Shelf) -> None:
+    async def _find(self, person: ScenarioClient, shelf: Shelf) -> None:
         found = await self._search(person, shelf)
         if found is not None and shelf.filled is not Fate.unknown and found != self._filled(shelf):
             raise Broken("what is acknowledged is found", f"{found} passages of {shelf}")
 
-    async def _gone(self, person: Person, shelf: Shelf) -> None:
+    async def _gone(self, person: ScenarioClient, shelf: Shelf) -> None:
         response = await person.ask("GET", f"/v1/archives/{shelf.id}")
         if shelf.removed is Fate.done and response is not None and response.status == 200:
             raise Broken("what was removed is gone", f"{shelf}")
         if shelf.removed is Fate.refused and response is not None and response.status == 404:
             raise Broken("what is refused is not done", f"{shelf}")
 
-    async def _search(self, person: Person, shelf: Shelf) -> int | None:
+    async def _search(self, person: ScenarioClient, shelf: Shelf) -> int | None:
         body = {"query": shelf.name, "tags": [shelf.name], "archive_id": shelf.id, "limit": FOUND_MAX}
         response = await person.ask("POST", "/v1/passages/search", body)
         return None if response is None or response.status != 200 else len(response.json())
@@ -179,7 +179,7 @@ class Records(Play):
 
 RECORDS = scenario(
     "records-under-storage-faults",
-    Records,
+    ArchiveRecords,
     faults=(
         Aim(Fault.storage_write_fail, "database.begin", rate=0.05),
         Aim(Fault.storage_write_fail, "database.statement", rate=0.01),

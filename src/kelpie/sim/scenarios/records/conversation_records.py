@@ -10,9 +10,9 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 from kelpie.storage.runs.traces import DROP_EVERY
 
@@ -54,7 +54,7 @@ class Thread:
     removed: Fate = Fate.refused
 
 
-class Threads(Play):
+class ConversationRecords(ServerScenario):
     """Three people; all of them share the first agent, and each has a say with the second."""
 
     def __init__(self, stage: Any) -> None:
@@ -65,7 +65,7 @@ class Threads(Play):
         await self.make_agents(2)
         await together(self._work(person, number) for number, person in enumerate(self.people(3)))
 
-    async def _work(self, person: Person, number: int) -> None:
+    async def _work(self, person: ScenarioClient, number: int) -> None:
         for turn in range(ROUNDS):
             agent_id = self.agents[(number + turn) % 2]
             await person.say(agent_id)
@@ -79,7 +79,7 @@ class Threads(Play):
                 if person.tosses(0.5):
                     thread.removed = fate_of(await person.ask("DELETE", f"/v1/conversations/{thread.id}"))
 
-    async def _open(self, person: Person, agent_id: str, summary: str) -> Thread:
+    async def _open(self, person: ScenarioClient, agent_id: str, summary: str) -> Thread:
         body = {"summary": summary, "isolated_block_labels": ["human"]}
         response = await person.ask("POST", f"/v1/conversations/?agent_id={agent_id}", body)
         thread = Thread(summary, fate_of(response))
@@ -88,14 +88,14 @@ class Threads(Play):
         self.threads.append(thread)
         return thread
 
-    async def _read(self, person: Person, thread: Thread) -> None:
+    async def _read(self, person: ScenarioClient, thread: Thread) -> None:
         response = await person.ask("GET", f"/v1/conversations/{thread.id}")
         if response is None or response.status >= 500:
             return
         if response.status != 200 or response.json()["summary"] != thread.summary:
             raise Broken("a conversation that was opened can be read", f"{thread}: {response.status}")
 
-    async def _share(self, person: Person, number: int, turn: int) -> None:
+    async def _share(self, person: ScenarioClient, number: int, turn: int) -> None:
         """A group of both agents with a block of its own; a refused part leaves nothing of it."""
         label = f"shared {number} {turn}"
         block = await person.ask("POST", "/v1/blocks/", {"label": label, "value": "v"})
@@ -107,7 +107,7 @@ class Threads(Play):
             await person.ask("PATCH", f"/v1/groups/{group.json()['id']}", {"agent_ids": self.agents[:1]})
             await person.ask("DELETE", f"/v1/groups/{group.json()['id']}")
 
-    async def _judge(self, person: Person, agent_id: str) -> None:
+    async def _judge(self, person: ScenarioClient, agent_id: str) -> None:
         steps = await person.ask("GET", f"/v1/steps/?agent_id={agent_id}&limit=1")
         if steps is not None and steps.status == 200 and steps.json():
             body = {"feedback": "positive", "tags": ["good"]}
@@ -137,7 +137,7 @@ class Threads(Play):
 
 THREADS = scenario(
     "threads-under-storage-faults",
-    Threads,
+    ConversationRecords,
     faults=(
         Aim(Fault.storage_write_fail, "database.begin", rate=0.05),
         Aim(Fault.storage_write_fail, "database.statement", rate=0.01),

@@ -8,8 +8,8 @@ from typing import Any
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.network import ConnectionLost
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 3
 TOKEN_S = 300.0
@@ -29,14 +29,14 @@ class Held:
     ended_s: float = float("inf")
 
 
-class Credentials(Play):
+class Credentials(ServerScenario):
     async def act(self) -> None:
         self.held: list[Held] = []
         await self.make_agents(1)
         operators = [self.person(f"operator-{number}") for number in range(2)]
         await together((*(self._operate(one) for one in operators), self._visit(self.person("page-maker"))))
 
-    async def _operate(self, operator: Person) -> None:
+    async def _operate(self, operator: ScenarioClient) -> None:
         for number in range(ROUNDS):
             body = {"name": f"{operator.name} {number}", "scopes": ["read"]}
             made = await operator.insist("POST", "/v1/kelpie/keys", body)
@@ -50,7 +50,7 @@ class Credentials(Play):
                 self.stage.crash()
             await using
 
-    async def _revoke(self, operator: Person, key: Held) -> None:
+    async def _revoke(self, operator: ScenarioClient, key: Held) -> None:
         """Asks until it is certain; a key that is gone already was revoked by an answer that got lost."""
         key.ending_s = self.stage.loop.time()
         for _ in range(TRIES_MAX):
@@ -74,7 +74,7 @@ class Credentials(Play):
                 raise Broken("a key to read writes nothing", f"{key.id} was answered {status}")
         await self._show(forged, f"{name}-forger")
 
-    async def _visit(self, maker: Person) -> None:
+    async def _visit(self, maker: ScenarioClient) -> None:
         """A page with a token for a few minutes."""
         policy = [{"type": "agent", "id": self.agents[0], "access": ["read_agent"]}]
         asked_s = self.stage.loop.time()

@@ -11,9 +11,9 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.index_checks import index_is_whole
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.sim.scenarios.records.archive_records import Fate, fate_of
 
 ROUNDS = 2
@@ -49,7 +49,7 @@ class Thing:
         return (0,) if self.removed is Fate.done else (0, 1)
 
 
-class Toolboxes(Play):
+class ToolRecords(ServerScenario):
     """Four people and one agent, whose tools they all are."""
 
     def __init__(self, stage: Any) -> None:
@@ -63,7 +63,7 @@ class Toolboxes(Play):
         await self.make_agents(1)
         await together(self._work(person, number) for number, person in enumerate(self.people(4)))
 
-    async def _work(self, person: Person, number: int) -> None:
+    async def _work(self, person: ScenarioClient, number: int) -> None:
         for turn in range(ROUNDS):
             name = f"thing_{number}_{turn}"
             await person.pause()
@@ -72,7 +72,7 @@ class Toolboxes(Play):
             await self._variable(person, name)
             await self._deploy(person, name)
 
-    async def _make(self, person: Person, path: str, name: str, body: Any, kept: list[Thing]) -> Thing:
+    async def _make(self, person: ScenarioClient, path: str, name: str, body: Any, kept: list[Thing]) -> Thing:
         response = await person.ask("POST", path, body)
         thing = Thing(name, fate_of(response))
         if response is not None and thing.made is Fate.done:
@@ -81,7 +81,7 @@ class Toolboxes(Play):
         kept.append(thing)
         return thing
 
-    async def _tool(self, person: Person, name: str) -> None:
+    async def _tool(self, person: ScenarioClient, name: str) -> None:
         source = f'def {name}(x: int) -> int:\n    """Do.\n\n    Args:\n        x: the x\n    """\n    return x\n'
         tool = await self._make(person, "/v1/tools/", name, {"source_code": source}, self.tools)
         rule = {"requires_approval": True}
@@ -97,7 +97,7 @@ class Toolboxes(Play):
                 tool.removed = fate_of(await person.ask("DELETE", f"/v1/tools/{tool.id}"))
                 await self._finds(person, tool, name)
 
-    async def _finds(self, person: Person, tool: Thing, words: str, **body: Any) -> None:
+    async def _finds(self, person: ScenarioClient, tool: Thing, words: str, **body: Any) -> None:
         """What is acknowledged is found at once, whichever way it is looked for, and what is removed no more."""
         for mode in ("fts", "hybrid"):
             response = await person.ask("POST", "/v1/tools/search", {"query": words, "search_mode": mode, **body})
@@ -107,7 +107,7 @@ class Toolboxes(Play):
             if (tool.id in found) != (tool.removed is not Fate.done):
                 raise Broken("a tool is found as long as it is there", f"{tool} by {words} ({mode}): {found}")
 
-    async def _server(self, person: Person, name: str) -> None:
+    async def _server(self, person: ScenarioClient, name: str) -> None:
         await person.ask("POST", "/v1/mcp-servers/", {"server_name": SHARED, "config": STDIO})
         body = {"server_name": name, "config": STDIO}
         server = await self._make(person, "/v1/mcp-servers/", name, body, self.servers)
@@ -117,7 +117,7 @@ class Toolboxes(Play):
             if person.tosses(0.5):
                 server.removed = fate_of(await person.ask("DELETE", f"/v1/mcp-servers/{server.id}"))
 
-    async def _variable(self, person: Person, name: str) -> None:
+    async def _variable(self, person: ScenarioClient, name: str) -> None:
         response = await person.ask("POST", "/v1/sandbox-config/local/default")
         if response is None or response.status != 200:
             return
@@ -126,7 +126,7 @@ class Toolboxes(Play):
         if person.tosses(0.3):
             await person.ask("DELETE", path)
 
-    async def _deploy(self, person: Person, name: str) -> None:
+    async def _deploy(self, person: ScenarioClient, name: str) -> None:
         body = [{"label": f"label{number}", "deployment_id": name, **TEMPLATE} for number in range(BATCH)]
         path = "/v1/_internal_templates"
         batch = await self._make(person, f"{path}/blocks/batch", name, body, self.batches)
@@ -164,7 +164,7 @@ class Toolboxes(Play):
 
 TOOLBOXES = scenario(
     "toolboxes-under-storage-faults",
-    Toolboxes,
+    ToolRecords,
     faults=(
         Aim(Fault.storage_write_fail, "database.begin", rate=0.05),
         Aim(Fault.storage_write_fail, "database.statement", rate=0.01),

@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from kelpie.sim.faults import SIZES, Aim, Fault
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
 from kelpie.sim.scenarios.fixtures.invariants import views_are_current
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.fixtures.prompts import Prompt, prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TYPES = ("letta_v1_agent", "memgpt_v2_agent")
 EDITORS_AT_ONCE = 2  # few: every edit that an agent hears of makes it look at all
@@ -26,10 +26,10 @@ def {name}() -> str:
     return ""
 '''
 
-Editor = Callable[[Person], Awaitable[None]]
+Editor = Callable[[ScenarioClient], Awaitable[None]]
 
 
-class Doubts(Play):
+class UnknownOutcomes(ServerScenario):
     """Two agents with a shared block and a shared tool. Each editor changes a thing of its own, then speaks to one."""
 
     async def act(self) -> None:
@@ -44,13 +44,13 @@ class Doubts(Play):
         works = [editor(person) for editor, person in zip(chosen, self.people(EDITORS_AT_ONCE), strict=True)]
         await together((*works, self._talk(self.person("talker"))))
 
-    async def _block(self, maker: Person, label: str, value: str) -> str:
+    async def _block(self, maker: ScenarioClient, label: str, value: str) -> str:
         return (await maker.insist("POST", "/v1/blocks/", {"label": label, "value": value}))["id"]
 
-    async def _tool(self, maker: Person, name: str) -> str:
+    async def _tool(self, maker: ScenarioClient, name: str) -> str:
         return (await maker.insist("POST", "/v1/tools/", {"source_code": SOURCE.format(name=name)}))["id"]
 
-    async def _begin(self, maker: Person) -> None:
+    async def _begin(self, maker: ScenarioClient) -> None:
         """How everything was made, and that both agents are awake."""
         for key, value in (("notice", "notice 0"), ("pin", None), (SPARE, "As it was made."), (LENT, LENT)):
             self.edits.began(key, value)
@@ -59,7 +59,7 @@ class Doubts(Play):
         )
         await together(maker.say(agent_id) for agent_id in self.agents)
 
-    async def _talk(self, person: Person) -> None:
+    async def _talk(self, person: ScenarioClient) -> None:
         for turn in range(3):
             await person.pause()
             await person.say(self.agents[turn % 2], stream=person.tosses(0.3))
@@ -69,7 +69,7 @@ class Doubts(Play):
 
     # --- the editors ---------------------------------------------------------------------------------------------
 
-    async def _rewrite(self, person: Person) -> None:
+    async def _rewrite(self, person: ScenarioClient) -> None:
         """The value of a shared block, by two requests at once: the first answer counts."""
         for number in range(1, ROUNDS + 1):
             await person.pause()
@@ -78,7 +78,7 @@ class Doubts(Play):
             await together(self.edits.make(one, edit, "PATCH", path, body) for one in (person, self.person("twin")))
             await person.say(self.agents[number % 2])
 
-    async def _pin(self, person: Person) -> None:
+    async def _pin(self, person: ScenarioClient) -> None:
         """A block that hangs on the first agent now and then; the last one is deleted while it hangs there."""
         for number in range(1, ROUNDS + 1):
             pin = await self._block(person, "pin", f"pin {number}")
@@ -92,7 +92,7 @@ class Doubts(Play):
                 await self.edits.make(person, off, "PATCH", f"{way}/detach/{pin}", gone=404)
             await person.say(self.agents[0])
 
-    async def _describe(self, person: Person) -> None:
+    async def _describe(self, person: ScenarioClient) -> None:
         """What a shared tool says of itself."""
         for number in range(1, ROUNDS + 1):
             await person.pause()
@@ -101,7 +101,7 @@ class Doubts(Play):
             await self.edits.make(person, edit, "PATCH", f"/v1/tools/{self.tools[SPARE]}", {"json_schema": schema})
             await person.say(self.agents[number % 2])
 
-    async def _lend(self, person: Person) -> None:
+    async def _lend(self, person: ScenarioClient) -> None:
         """A tool that the second agent has now and then; in the end it is deleted."""
         tool_id = self.tools[LENT]
         for _ in range(ROUNDS - 1):
@@ -112,7 +112,7 @@ class Doubts(Play):
         await self.edits.make(person, self.edits.call(LENT, None), "DELETE", f"/v1/tools/{tool_id}", gone=400)
         await person.say(self.agents[1])
 
-    async def _instruct(self, person: Person) -> None:
+    async def _instruct(self, person: ScenarioClient) -> None:
         """The instructions of the first agent."""
         for number in range(1, ROUNDS + 1):
             await person.pause()
@@ -135,7 +135,7 @@ class Doubts(Play):
         return shown
 
 
-class CutOff(Play):
+class CutOff(ServerScenario):
     """One agent writes into a block while an operator cuts its turns off; another one has the block in its prompt.
 
     Nothing else makes the other one look again, so it is asked after every cut.
@@ -151,17 +151,17 @@ class CutOff(Play):
             await maker.say(self.agents[1])
             views_are_current(self.stage.disk, self.stage.llm.seen, self.agents[1:])
 
-    async def _write(self, writer: Person) -> None:
+    async def _write(self, writer: ScenarioClient) -> None:
         await writer.say(self.agents[0], 'call core_memory_append {"label": "log", "content": "{token}"}')
 
-    async def _cut(self, operator: Person) -> None:
+    async def _cut(self, operator: ScenarioClient) -> None:
         await operator.pause(1.5)
         await operator.insist("POST", f"/v1/agents/{self.agents[0]}/restart")
 
 
 DOUBTS = scenario(
     "edits-in-doubt",
-    Doubts,
+    UnknownOutcomes,
     faults=(
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.2),
         Aim(Fault.storage_busy, "database.begin", rate=0.05),

@@ -12,8 +12,8 @@ from typing import Any
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, TRIES_MAX, cuts
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.tools.calls.stable_ids import stable_uuid
 
 ASK = "send_message_to_agent_and_wait_for_reply"
@@ -29,7 +29,7 @@ def call(name: str, **arguments: Any) -> str:
     return f"call {name} {json.dumps(arguments)}"
 
 
-class Correspondence(Play):
+class AgentMessages(ServerScenario):
     """Three agents that know each other, a fourth with a companion, and a group of two of them."""
 
     def __init__(self, stage: Any) -> None:
@@ -71,20 +71,20 @@ class Correspondence(Play):
         self.marks += 1
         return f"mark-{self.marks}."
 
-    async def _asks(self, person: Person, one: str, other: str) -> None:
+    async def _asks(self, person: ScenarioClient, one: str, other: str) -> None:
         """One asks the other, who asks back, which must be refused; and both may do so at the same moment."""
         for _ in range(ROUNDS):
             back = call(ASK, message=self._mark(), other_agent_id=one)
             await self._insists(person, one, call(ASK, message=f"{self._mark()}\n{back}", other_agent_id=other))
 
-    async def _writes(self, person: Person, one: str, first: str, second: str) -> None:
+    async def _writes(self, person: ScenarioClient, one: str, first: str, second: str) -> None:
         """One writes to two others without waiting, and is written to by one of them."""
         both = " & ".join(call(TELL, message=self._mark(), other_agent_id=other) for other in (first, second))
         answer = call(TELL, message=self._mark(), other_agent_id=one)
         lines = (both, call(TELL, message=f"{self._mark()}\n{answer}", other_agent_id=first))
         await self._insists(person, one, *lines)
 
-    async def _asks_all(self, person: Person, one: str, stopped: str) -> None:
+    async def _asks_all(self, person: ScenarioClient, one: str, stopped: str) -> None:
         """One asks everybody while one of them is stopped, and once more when it is not."""
         operator = self.person("operator")
         await operator.insist("POST", f"/v1/agents/{stopped}/stop")
@@ -92,18 +92,18 @@ class Correspondence(Play):
         await operator.insist("POST", f"/v1/agents/{stopped}/start")
         await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
 
-    async def _insists(self, person: Person, agent_id: str, *lines: str) -> None:
+    async def _insists(self, person: ScenarioClient, agent_id: str, *lines: str) -> None:
         """Whoever hears nothing says it again, but not for ever."""
         for _ in range(TRIES_MAX):
             if (await person.say(agent_id, *lines)).acknowledged:
                 return
             await person.pause()
 
-    async def _talks(self, person: Person) -> None:
+    async def _talks(self, person: ScenarioClient) -> None:
         for _ in range(2 * ROUNDS):
             await person.say(self.watched, f"remember {self._mark()}", stream=person.tosses(0.3))
 
-    async def _meets(self, person: Person) -> None:
+    async def _meets(self, person: ScenarioClient) -> None:
         for _ in range(ROUNDS):
             said = await person.ask("POST", f"/v1/groups/{self.group}/messages", {"input": self._mark()})
             if said is not None and said.status not in (200, 409, 429, 503):
@@ -171,7 +171,7 @@ class Correspondence(Play):
 
 CORRESPONDENCE = scenario(
     "agents-write-to-each-other",
-    Correspondence,
+    AgentMessages,
     plots=(
         *cuts("open", 3, 9),
         *cuts("step", 2, 5, 9),

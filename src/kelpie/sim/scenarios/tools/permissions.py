@@ -12,11 +12,11 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.network.outgoing_http import Answer, Asked
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
 from kelpie.sim.ports.cells import CPU_US
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.external_service import BEGUN, HOST
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 LANES = 3
 ROUNDS = 4
@@ -30,7 +30,7 @@ BY_KIND = {"allow": ["kind:builtin"]}
 FREE = {"allow": ["*"], "deny": []}
 
 
-class Watchful(Play):
+class ChangingPermissions(ServerScenario):
     """Three people make the agent call; an owner forbids and permits, and raises the limits."""
 
     def __init__(self, stage: Any) -> None:
@@ -40,7 +40,7 @@ class Watchful(Play):
         self.calls_max = FIRST_CALLS
         stage.world.internet.host(HOST, self._arrives)
 
-    async def _arrives(self, asked: Asked, answer: Answer) -> None:
+    async def _arrives(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
         self.begun.append((float(asked.headers[BEGUN]), json.loads(asked.body)["mark"]))
         await self.outside(asked, answer)
 
@@ -63,7 +63,7 @@ class Watchful(Play):
         )
         await self._permit(owner)
 
-    async def _talk(self, person: Person, number: int, lane: str | None) -> None:
+    async def _talk(self, person: ScenarioClient, number: int, lane: str | None) -> None:
         for turn in range(ROUNDS):
             await person.pause(6.0)
             marks = [f"{number}-{turn}-{each}" for each in range(3)]
@@ -71,7 +71,7 @@ class Watchful(Play):
             script = (f"{first} & {others[0]}", others[1], "remember something")
             await person.say(self.agents[0], *script, stream=person.tosses(0.5), conversation=lane)
 
-    async def _rule(self, owner: Person) -> None:
+    async def _rule(self, owner: ScenarioClient) -> None:
         for _ in range(BANS):
             await owner.pause(8.0)
             if owner.tosses(0.5):
@@ -86,11 +86,11 @@ class Watchful(Play):
             self.calls_max += RAISE_CALLS
             await self._limit(owner)
 
-    async def _permit(self, owner: Person) -> None:
+    async def _permit(self, owner: ScenarioClient) -> None:
         await owner.insist("PATCH", f"/v1/agents/{self.agents[0]}", {"kelpie_permissions": FREE})
         await owner.insist("PUT", "/v1/kelpie/policy", {})
 
-    async def _limit(self, owner: Person) -> None:
+    async def _limit(self, owner: ScenarioClient) -> None:
         cpu_s = (self.calls_max + 2) * CPU_US / 1_000_000
         limits = {"tool_calls_per_hour": self.calls_max, "cpu_seconds_per_hour": cpu_s}
         await owner.insist("PATCH", f"/v1/agents/{self.agents[0]}", {"kelpie_limits": limits})
@@ -128,7 +128,7 @@ class Watchful(Play):
 
 PERMITS = scenario(
     "permissions-race-calls",
-    Watchful,
+    ChangingPermissions,
     faults=(
         Aim(Fault.crash_before_write, "journal.result", rate=0.03),
         Aim(Fault.crash_after_write, "journal.result", rate=0.03),

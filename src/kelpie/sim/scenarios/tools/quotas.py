@@ -18,11 +18,11 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.cells import CPU_US, Inside
 from kelpie.sim.ports.clock import START
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 HOUR_S = 3600
 HOURS = 2
@@ -58,10 +58,10 @@ class Ran:
     ended_s: float
 
 
-class Allowances(Play):
+class HourlyQuotas(ServerScenario):
     """Two agents, who talks to them, and an owner who makes their tool anew."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.ran: list[Ran] = []
         self.known: list[tuple[float, int]] = []  # when a version of the tool was acknowledged
@@ -117,21 +117,21 @@ class Allowances(Play):
             await asyncio.sleep(1.0)
         raise Broken("every run ends", f"something went on for {WAITS_MAX} s")
 
-    async def _lanes(self, owner: Person, agent_id: str) -> list[str | None]:
+    async def _lanes(self, owner: ScenarioClient, agent_id: str) -> list[str | None]:
         path, body = f"/v1/conversations/?agent_id={agent_id}", {"isolated_block_labels": []}
         return [None, *[(await owner.insist("POST", path, body))["id"] for _ in range(LANES - 1)]]
 
-    async def _limit(self, owner: Person, limits: dict[str, Any] | None) -> None:
+    async def _limit(self, owner: ScenarioClient, limits: dict[str, Any] | None) -> None:
         for agent_id in self.agents:
             await owner.insist("PATCH", f"/v1/agents/{agent_id}", {"kelpie_limits": limits})
 
-    async def _renew(self, owner: Person) -> None:
+    async def _renew(self, owner: ScenarioClient) -> None:
         version = len(self.known)
         source, sure = SOURCE.format(version=version), {"deterministic": True}
         await owner.insist("PUT", "/v1/tools/", {"source_code": source, "kelpie_sandbox": sure})
         self.known.append((self._now_s(), version))
 
-    async def _own(self, owner: Person) -> None:
+    async def _own(self, owner: ScenarioClient) -> None:
         """Uses the tool by hand, and makes it anew now and then."""
         for agent_id in self.agents:
             await owner.pause(10.0)
@@ -145,7 +145,7 @@ class Allowances(Play):
             if owner.tosses(0.3):
                 await self._renew(owner)
 
-    async def _talk(self, person: Person, agent_id: str, lane: str | None) -> None:
+    async def _talk(self, person: ScenarioClient, agent_id: str, lane: str | None) -> None:
         await person.pause(10.0)
         asked_s, word = self._now_s(), person.picks(("one", "two"))
         calls = f'call {NAME} {{"word": "{word}"}} & call {NAME} {{"word": "{word}"}}'
@@ -211,7 +211,7 @@ class Allowances(Play):
 ALLOWANCES = replace(
     scenario(
         "limits-and-kept-results",
-        Allowances,
+        HourlyQuotas,
         faults=(
             Aim(Fault.crash_before_write, "journal.result", rate=0.04),
             Aim(Fault.crash_after_write, "journal.result", rate=0.04),

@@ -13,7 +13,7 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.cells import Inside
 from kelpie.sim.ports.disk import Disk
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.cell_errands import (
     LEDGER,
     NOTES,
@@ -27,10 +27,10 @@ from kelpie.sim.scenarios.fixtures.cell_errands import (
     line,
 )
 from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
 from kelpie.sim.scenarios.fixtures.prompts import element
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 3
 CANCELS = 3
@@ -42,10 +42,10 @@ TOOLS = ("errand", WITH_TOOLS, "outside")
 BARRED = 2  # the agent that may not use the tool 'outside'
 
 
-class Callbacks(Play):
+class ToolCallbacks(ServerScenario):
     """Three agents that run errands, three people who send them, and one who cancels."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.errands = Errands(stage.loop)
         self.marks = 0
@@ -78,7 +78,7 @@ class Callbacks(Play):
     def _step(self, verb: Verb, whom: str, *lines: str) -> list[str]:
         return [verb, whom, self._mark(), *lines]
 
-    async def _send(self, person: Person, number: int) -> None:
+    async def _send(self, person: ScenarioClient, number: int) -> None:
         own, other = self.agents[number], self.agents[(number + 1) % 3]
         for _ in range(ROUNDS):
             await person.pause(2.0)
@@ -99,7 +99,7 @@ class Callbacks(Play):
                 chosen.append(self._step(Verb.linger, own))
             await person.say(own, line(chosen, with_tools=person.tosses(0.3)), stream=person.tosses(0.3))
 
-    async def _cancel(self, person: Person) -> None:
+    async def _cancel(self, person: ScenarioClient) -> None:
         for _ in range(CANCELS):
             await person.pause(4.0)
             answer = await person.ask("POST", f"/v1/agents/{person.picks(self.agents)}/messages/cancel", {})
@@ -239,7 +239,7 @@ class Callbacks(Play):
 CALLBACKS = replace(
     scenario(
         "code-that-calls-back",
-        Callbacks,
+        ToolCallbacks,
         faults=(
             Aim(Fault.process_crash, "cells.calling", rate=0.1),
             Aim(Fault.process_timeout, "cells.calling", rate=0.03),

@@ -18,11 +18,11 @@ from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.cells import Inside
 from kelpie.sim.ports.database import SimDatabase
 from kelpie.sim.ports.packages import PLACE, SAID, SimPackages
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.fixtures.cell_setup import boot_with_cells
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS, RunningKelpie
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 from kelpie.world.world import World
 
 VERSIONS = 5
@@ -53,10 +53,10 @@ class Version:
     refused: bool = False
 
 
-class Renewals(Play):
+class ToolChanges(ServerScenario):
     """Two agents that call one tool, somebody who makes it anew, and others whose tools need the same packages."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.shelf = stage.disk.shelf
         self.versions: list[Version] = []
@@ -95,7 +95,7 @@ class Renewals(Play):
             )
         )
 
-    async def _renew(self, owner: Person, package: str) -> str:
+    async def _renew(self, owner: ScenarioClient, package: str) -> str:
         """Registers the next version; gives the tool's id, or nothing when it was refused or nobody knows."""
         version = Version(len(self.versions), self.stage.loop.time())
         self.versions.append(version)
@@ -108,7 +108,7 @@ class Renewals(Play):
         self._is_told_truly(answer, version.asked_s, package)
         return ""
 
-    async def _own(self, owner: Person, tool_id: str) -> None:
+    async def _own(self, owner: ScenarioClient, tool_id: str) -> None:
         for _ in range(VERSIONS):
             await owner.pause(4.0)
             if owner.tosses(0.4):
@@ -119,7 +119,7 @@ class Renewals(Play):
             pass
         await self._attach(owner)
 
-    async def _attach(self, owner: Person) -> None:
+    async def _attach(self, owner: ScenarioClient) -> None:
         """Sees to it that both agents have the tool, if there is one."""
         found = await owner.insist("GET", f"/v1/tools/?name={NAME}")
         for agent_id in self.agents if found else ():
@@ -127,14 +127,14 @@ class Renewals(Play):
             if answer is not None and answer.status == 400:
                 raise Broken("a tool is attached", f"{answer.body!r}")
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(CALLS):
             await person.pause(3.0)
             mark = f"{number}-{turn}"
             self.called[mark] = self.stage.loop.time()
             await person.say(self.agents[number], f'call {NAME} {{"mark": "{mark}"}}')
 
-    async def _register(self, person: Person, number: int) -> None:
+    async def _register(self, person: ScenarioClient, number: int) -> None:
         for turn, package in enumerate(SETS):
             await person.pause(1.0)
             source = SOURCE.format(name=f"other_{number}_{turn}", version=0)
@@ -203,7 +203,7 @@ async def boot_with_packages(world: World, settings: Settings) -> RunningKelpie:
 RENEWALS = replace(
     scenario(
         "tools-made-anew",
-        Renewals,
+        ToolChanges,
         faults=(
             Aim(Fault.process_crash, PLACE, rate=0.25),
             Aim(Fault.crash_before_write, PLACE, rate=0.1, times_max=2),

@@ -18,10 +18,10 @@ from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.ports.disk import Disk
 from kelpie.sim.scenarios.basic.crashes import cuts
 from kelpie.sim.scenarios.fixtures.approval_records import Lane, Request, taken, waiting
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import SETTINGS
 from kelpie.sim.scenarios.fixtures.server_scenario import scenario
-from kelpie.sim.scenarios.turns.approvals import Deciding
+from kelpie.sim.scenarios.turns.approvals import Approvals
 
 WAITS_S = 20
 SWEPT_WITHIN_S = 40.0  # after its time is over, when all is well
@@ -59,8 +59,8 @@ class Denials:
             return
 
 
-class Expiring(Deciding):
-    """The people of `Deciding`, slower; an operator who cuts the power and stops agents when something expires."""
+class ExpiringApprovals(Approvals):
+    """The people of `Approvals`, slower; an operator who cuts the power and stops agents when something expires."""
 
     asks_within_s = 30.0
 
@@ -72,30 +72,30 @@ class Expiring(Deciding):
     def meddling(self) -> Iterable[Awaitable[None]]:
         return (*super().meddling(), self._operate(self.person("operator")))
 
-    async def _operate(self, operator: Person) -> None:
+    async def _operate(self, operator: ScenarioClient) -> None:
         for _ in range(4):
             await self.denials.next()
             deed = operator.picks((self._cut, self._stop, self._cancel_denial, None))
             if deed is not None:
                 await deed(operator)
 
-    async def _cut(self, operator: Person) -> None:
+    async def _cut(self, operator: ScenarioClient) -> None:
         await operator.pause(0.3)
         await self.stage.restart()
 
-    async def _stop(self, operator: Person) -> None:
+    async def _stop(self, operator: ScenarioClient) -> None:
         agent_id = operator.picks(self.agents)
         await operator.insist("POST", f"/v1/agents/{agent_id}/stop")
         await operator.pause(WAITS_S)
         await operator.insist("POST", f"/v1/agents/{agent_id}/start")
 
-    async def _cancel_denial(self, operator: Person) -> None:
+    async def _cancel_denial(self, operator: ScenarioClient) -> None:
         """Ends the denial, which is a run like any other, and perhaps not the wait."""
         latest = "SELECT agent_id, id FROM runs WHERE metadata LIKE ? ORDER BY rowid DESC LIMIT 1"
         for agent_id, run_id in self.stage.disk.query(latest, _OURS):
             await operator.ask("POST", f"/v1/agents/{agent_id}/messages/cancel", {"run_ids": [run_id]})
 
-    async def decide(self, person: Person, lane: Lane) -> None:
+    async def decide(self, person: ScenarioClient, lane: Lane) -> None:
         for _ in range(LOOKS):
             await person.pause(10.0)
             request = waiting(self.stage.disk, lane)
@@ -106,7 +106,7 @@ class Expiring(Deciding):
                 await self._wait(person, request, moment)
                 await self._do(person, lane, request)
 
-    async def _wait(self, person: Person, request: Request, moment: str) -> None:
+    async def _wait(self, person: ScenarioClient, request: Request, moment: str) -> None:
         if moment == "soon":
             await person.pause(3.0)
         elif moment == "with the denial":
@@ -117,7 +117,7 @@ class Expiring(Deciding):
             await asyncio.sleep(max(0.0, over_s - now_s - 0.5))
             await person.pause()
 
-    async def _do(self, person: Person, lane: Lane, request: Request) -> None:
+    async def _do(self, person: ScenarioClient, lane: Lane, request: Request) -> None:
         way = person.picks(WAYS)
         if way == "cancel":
             await self._cancel(person, lane)
@@ -154,7 +154,7 @@ class Expiring(Deciding):
 
 EXPIRING = scenario(
     "waits-that-expire",
-    Expiring,
+    ExpiringApprovals,
     faults=(
         Aim(Fault.storage_write_fail, "journal.open", rate=0.05),
         Aim(Fault.storage_write_fail, "journal.answers", rate=0.1),

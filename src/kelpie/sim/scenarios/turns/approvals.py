@@ -17,9 +17,9 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, cuts
 from kelpie.sim.scenarios.fixtures.approval_records import Lane, Request, Waits, Word, kept, waiting
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TYPES = ("letta_v1_agent", "memgpt_agent")
 APPENDS = {
@@ -44,7 +44,7 @@ _MAY_BE_TOLD = (*REFUSALS, 503)
 _STOPPED = re.compile(rb'"stop_reason":\s*"(\w+)"')
 
 
-class Deciding(Play):
+class Approvals(ServerScenario):
     """Two agents, one of them in two conversations; each conversation has somebody who asks and two who decide."""
 
     asks_within_s = 2.0
@@ -73,13 +73,13 @@ class Deciding(Play):
         """What others do meanwhile."""
         return (self._empty(self.person("emptier"), self.agents[1]),)
 
-    async def ask(self, person: Person, lane: Lane, number: int) -> None:
+    async def ask(self, person: ScenarioClient, lane: Lane, number: int) -> None:
         for turn in range(ROUNDS):
             await person.pause(self.asks_within_s)
             await self._say(person, lane, LINES[(number + turn) % len(LINES)])
 
     async def _say(
-        self, person: Person, lane: Lane, lines: Sequence[str] = (), answers: Sequence[Mapping[str, Any]] = ()
+        self, person: ScenarioClient, lane: Lane, lines: Sequence[str] = (), answers: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         said = [line.replace("{append}", self.append) for line in lines]
         stream = person.tosses(0.5)
@@ -93,7 +93,7 @@ class Deciding(Play):
             answers=answers,
         )
 
-    async def _empty(self, person: Person, agent_id: str) -> None:
+    async def _empty(self, person: ScenarioClient, agent_id: str) -> None:
         if not person.tosses(0.5):
             return
         await person.pause(6.0)
@@ -104,7 +104,7 @@ class Deciding(Play):
 
     # --- what is said to calls that wait -------------------------------------------------------------------------
 
-    async def decide(self, person: Person, lane: Lane) -> None:
+    async def decide(self, person: ScenarioClient, lane: Lane) -> None:
         for _ in range(LOOKS):
             await person.pause(1.5)
             request = waiting(self.stage.disk, lane)
@@ -118,7 +118,7 @@ class Deciding(Play):
             else:
                 await self.answer(person, lane, request, way)
 
-    async def answer(self, person: Person, lane: Lane, request: Request, way: str) -> None:
+    async def answer(self, person: ScenarioClient, lane: Lane, request: Request, way: str) -> None:
         answers = [self._opinion(person, call) for call in request.calls]
         if way == "part":
             await self._send(person, lane, [person.picks(answers)], partial=True)
@@ -138,7 +138,7 @@ class Deciding(Play):
             if way == "twice":
                 await self._send(person, lane, answers)
 
-    def _opinion(self, person: Person, call: Mapping[str, Any]) -> dict[str, Any]:
+    def _opinion(self, person: ScenarioClient, call: Mapping[str, Any]) -> dict[str, Any]:
         mark = json.loads(call["arguments"])["mark"]
         if call["awaits"] == "client" and person.tosses(0.8):
             told = f"{person.name} fetched {mark}"
@@ -155,7 +155,7 @@ class Deciding(Play):
         return words
 
     async def _send(
-        self, person: Person, lane: Lane, answers: Sequence[Mapping[str, Any]], *, partial: bool = False
+        self, person: ScenarioClient, lane: Lane, answers: Sequence[Mapping[str, Any]], *, partial: bool = False
     ) -> None:
         words = self._note(lane, answers)
         body: dict[str, Any] = {
@@ -180,7 +180,7 @@ class Deciding(Play):
         for word in words:
             word.acknowledged = status_for(reason) is RunStatus.completed
 
-    async def _cancel(self, person: Person, lane: Lane) -> int | None:
+    async def _cancel(self, person: ScenarioClient, lane: Lane) -> int | None:
         told = await person.ask("POST", lane.cancel, {})
         if told is not None and told.status not in (200, 409, 503):
             raise Broken("a cancel is answered", f"{lane.cancel}: {told.status} {told.body!r}")
@@ -202,7 +202,7 @@ class Deciding(Play):
                     raise Broken("no conversation is bricked", f"{lane}: {heard.status} {heard.trouble}")
         await super().settle()
 
-    async def _end(self, guest: Person, lane: Lane, request: Request, *, cancelling: bool) -> None:
+    async def _end(self, guest: ScenarioClient, lane: Lane, request: Request, *, cancelling: bool) -> None:
         """Ends what still waits, as an operator would: by what the server tells of it."""
         if lane.conversation is None:
             path = f"/v1/agents/{lane.agent_id}?include=agent.pending_approval"
@@ -228,7 +228,7 @@ class Deciding(Play):
 
 WAITING = scenario(
     "calls-that-wait",
-    Deciding,
+    Approvals,
     faults=(
         *(Aim(fault, "journal.step", rate=0.3, times_max=1) for fault in (BEFORE, AFTER)),
         *(Aim(fault, "journal.result", rate=0.15, times_max=1) for fault in (BEFORE, AFTER)),

@@ -9,20 +9,20 @@ from typing import Any
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.network.network import ConnectionLost
-from kelpie.sim.network.outgoing_http import Answer, Asked
-from kelpie.sim.runs.machine import Stage
+from kelpie.sim.network.outgoing_http import OutgoingRequest, OutgoingResponse
+from kelpie.sim.runs.machine import Machine
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import PATIENCE_S, Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import PATIENCE_S, ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 BELL = "bell.sim"
 READS_MAX = 60
 
 
-class Behind(Play):
+class BackgroundRunScenario(ServerScenario):
     """People who send in the background, lose their streams and take them up again, while others read along."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
         self.accepted: dict[str, str] = {}  # run -> the token of its message
         self.shown: dict[str, dict[int, str]] = {}  # run -> number -> frame
@@ -35,7 +35,7 @@ class Behind(Play):
         await self.make_agents(2)
         await together(self._send(person, number) for number, person in enumerate(self.people(3)))
 
-    async def _send(self, person: Person, number: int) -> None:
+    async def _send(self, person: ScenarioClient, number: int) -> None:
         for turn in range(2):
             await person.pause()
             token = self.stage.history.token()
@@ -51,7 +51,7 @@ class Behind(Play):
             self.accepted[run_id] = token
             await self._read(person, run_id)
 
-    async def _accepted(self, person: Person, agent_id: str, body: dict[str, Any]) -> str:
+    async def _accepted(self, person: ScenarioClient, agent_id: str, body: dict[str, Any]) -> str:
         """Sends until a run is told; sending it again under its id doubles nothing."""
         if person.tosses(0.5):
             return (await person.insist("POST", f"/v1/agents/{agent_id}/messages/async", body))["id"]
@@ -75,7 +75,7 @@ class Behind(Play):
     def _text(self, token: str, lines: tuple[str, ...]) -> str:
         return "\n".join([token, *lines]).replace("{token}", token)
 
-    async def _read(self, person: Person, run_id: str) -> None:
+    async def _read(self, person: ScenarioClient, run_id: str) -> None:
         """Reads a stream until its end is there, from wherever it may break off, or from anywhere before."""
         for _ in range(READS_MAX):
             await self.stage.up()
@@ -89,7 +89,7 @@ class Behind(Play):
                 pass
             await person.pause()
 
-    async def _read_once(self, person: Person, run_id: str, after: int) -> bool:
+    async def _read_once(self, person: ScenarioClient, run_id: str, after: int) -> bool:
         body = {"starting_after": after, "include_pings": person.tosses(0.5)}
         async with (
             asyncio.timeout(PATIENCE_S),
@@ -116,7 +116,7 @@ class Behind(Play):
         if known.setdefault(number, told) != told:
             raise Broken("a frame keeps its number", f"{run_id} {number}: {known[number]} and then {told}")
 
-    async def _ring(self, asked: Asked, answer: Answer) -> None:
+    async def _ring(self, asked: OutgoingRequest, answer: OutgoingResponse) -> None:
         run_id = json.loads(asked.body)["run_id"]
         found = self.stage.disk.query("SELECT completed_at FROM runs WHERE id = ?", run_id)
         if not found or found[0][0] is None:
@@ -171,7 +171,7 @@ async def _nothing() -> AsyncIterator[Any]:
 
 BACKGROUND = scenario(
     "background-runs-and-readers",
-    Behind,
+    BackgroundRunScenario,
     faults=(
         Aim(Fault.storage_write_fail, "database.commit", rate=0.02, times_max=3),
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.02, times_max=3),

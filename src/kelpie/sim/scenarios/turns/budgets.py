@@ -12,9 +12,9 @@ from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.storage_faults import LINES
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.kelpie_node import MODEL, SETTINGS
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 LANES = 3
 ROUNDS = 3
@@ -23,7 +23,7 @@ RAISE_TOKENS = 2_000
 PRICE_USD = 1.0  # a million tokens, so that a token costs a millionth of a dollar
 
 
-class Spenders(Play):
+class BudgetedAgents(ServerScenario):
     """Three people, each in a conversation of their own; a fourth raises the budget now and then."""
 
     def __init__(self, stage: Any) -> None:
@@ -43,7 +43,7 @@ class Spenders(Play):
         self._is_within()
         await self._set(owner, None)
 
-    async def _talk(self, person: Person, lane: str | None) -> None:
+    async def _talk(self, person: ScenarioClient, lane: str | None) -> None:
         for turn in range(ROUNDS):
             await person.pause(4.0)
             stream = person.tosses(0.5)
@@ -51,13 +51,13 @@ class Spenders(Play):
             if heard.said.fate is Fate.failed and heard.status == 200 and not heard.trouble:
                 self._is_within()
 
-    async def _raise(self, owner: Person) -> None:
+    async def _raise(self, owner: ScenarioClient) -> None:
         for _ in range(2):
             await owner.pause(20.0)
             self.tokens += RAISE_TOKENS
             await self._set(owner, {"tokens": self.tokens, "usd": 1.0})
 
-    async def _set(self, owner: Person, budget: dict[str, Any] | None) -> None:
+    async def _set(self, owner: ScenarioClient, budget: dict[str, Any] | None) -> None:
         await owner.insist("PATCH", f"/v1/agents/{self.agents[0]}", {"kelpie_budget": budget})
 
     def _used(self) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ class Spenders(Play):
 
 BUDGETS = scenario(
     "budgets-under-crashes",
-    Spenders,
+    BudgetedAgents,
     faults=(
         Aim(Fault.crash_before_write, "journal.step", rate=0.04),
         Aim(Fault.crash_after_write, "journal.step", rate=0.04),

@@ -8,8 +8,8 @@ from typing import Any
 from kelpie.core.conversations.runs import UNFINISHED
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TURNS = 4
 CANCELS = 6
@@ -32,7 +32,7 @@ class Ended:
     steps: int
 
 
-class Impatient(Play):
+class CancelledRuns(ServerScenario):
     """People who talk, some of them in the background, and people who do not want to hear the end of it."""
 
     async def act(self) -> None:
@@ -43,7 +43,7 @@ class Impatient(Play):
         cancelling = (self._cancel(self.person(f"canceller-{i}"), agent) for i, agent in enumerate(self.agents))
         await together((*talking, *cancelling))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(TURNS):
             await person.pause(0.5)
             agent_id, lines = self.agents[(number + turn) % 3], LINES[(number + turn) % len(LINES)]
@@ -51,11 +51,11 @@ class Impatient(Play):
                 await self._leave(person, agent_id)
             await person.say(agent_id, *lines, stream=person.tosses(0.5), tokens=person.tosses(0.5))
 
-    async def _leave(self, person: Person, agent_id: str) -> None:
+    async def _leave(self, person: ScenarioClient, agent_id: str) -> None:
         """Sends something in the background and does not wait for it."""
         await person.ask("POST", f"/v1/agents/{agent_id}/messages/async", {"input": "remember somebody came by"})
 
-    async def _cancel(self, person: Person, agent_id: str) -> None:
+    async def _cancel(self, person: ScenarioClient, agent_id: str) -> None:
         for _ in range(CANCELS):
             await person.pause(1.0)
             path, body = await self._target(person, agent_id)
@@ -67,7 +67,7 @@ class Impatient(Play):
             told: dict[str, str] = answer.json()
             self.ended += [self._look(run_id) for run_id, word in told.items() if word == "cancelled"]
 
-    async def _target(self, person: Person, agent_id: str) -> tuple[str, Any]:
+    async def _target(self, person: ScenarioClient, agent_id: str) -> tuple[str, Any]:
         if person.tosses(0.3):
             return f"/v1/conversations/default/cancel?agent_id={agent_id}", None
         if person.tosses(0.5):
@@ -108,7 +108,7 @@ class Impatient(Play):
 
 CANCELLING = scenario(
     "cancel-races-everything",
-    Impatient,
+    CancelledRuns,
     faults=(
         Aim(Fault.llm_timeout, "llm.reply", rate=0.05),
         Aim(Fault.storage_write_fail, "journal.close", rate=0.1),

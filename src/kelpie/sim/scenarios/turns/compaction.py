@@ -12,8 +12,8 @@ from typing import Any
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.scripted_model import sums_up
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 WINDOW = 5_000
 FILLER = "so it goes on and on " * 60  # about 300 tokens
@@ -21,7 +21,7 @@ TURNS = 9
 MODES = ("sliding_window", "all", "self_compact_sliding_window", "self_compact_all")
 
 
-class Windows(Play):
+class SmallWindows(ServerScenario):
     """Two agents, each spoken to by two people; one of them now and then asks for a compaction."""
 
     async def act(self) -> None:
@@ -33,7 +33,7 @@ class Windows(Play):
             await maker.insist("PATCH", f"/v1/agents/{agent_id}", body)
         await together(self._talk(person, number) for number, person in enumerate(self.people(4)))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         agent_id = self.agents[number % 2]
         for _ in range(TURNS):
             await person.pause()
@@ -77,7 +77,7 @@ def _asked_in(body: Mapping[str, Any]) -> None:
 
 WINDOWS = scenario(
     "small-context-windows",
-    Windows,
+    SmallWindows,
     faults=(
         Aim(Fault.llm_malformed, "llm.overflow", rate=0.05),
         Aim(Fault.llm_malformed, "llm.summary_fails", rate=0.2),

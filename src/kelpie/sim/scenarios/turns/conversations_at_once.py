@@ -13,11 +13,11 @@ from typing import Any
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Heard, Person
+from kelpie.sim.scenarios.fixtures.clients import Heard, ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import Edits
 from kelpie.sim.scenarios.fixtures.invariants import appended_by
 from kelpie.sim.scenarios.fixtures.prompts import Prompt, prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 DEFAULT = "default"
 FIRST = "as it was"
@@ -26,7 +26,7 @@ LONG = tuple(f'call outside {{"mark": "{{token}} {number}"}}' for number in rang
 _RUN = re.compile(r"run-[0-9a-f-]{36}")
 
 
-class Lanes(Play):
+class ConversationsAtOnce(ServerScenario):
     """Two talk in a conversation with copies of its own, two in others; one forks, and one edits."""
 
     def __init__(self, stage: Any) -> None:
@@ -59,22 +59,22 @@ class Lanes(Play):
         )
         await together((*talks, self._fork(people[4]), self._edit(people[5])))
 
-    async def _open(self, maker: Person, labels: list[str]) -> str:
+    async def _open(self, maker: ScenarioClient, labels: list[str]) -> str:
         path = f"/v1/conversations/?agent_id={self.agent}"
         return (await maker.insist("POST", path, {"isolated_block_labels": labels}))["id"]
 
-    async def _talk(self, person: Person, conversation: str, rounds: int) -> None:
+    async def _talk(self, person: ScenarioClient, conversation: str, rounds: int) -> None:
         for number in range(rounds):
             await person.pause()
             await self._say(person, conversation, LINES[number])
             if person.tosses(0.2):
                 await person.say(self.agent)  # to the agent itself, where it waits in the queue
 
-    async def _say(self, person: Person, conversation: str, lines: tuple[str, ...] = ()) -> Heard:
+    async def _say(self, person: ScenarioClient, conversation: str, lines: tuple[str, ...] = ()) -> Heard:
         stream = person.tosses(0.5)
         return await person.say(self.agent, *lines, stream=stream, tokens=stream, conversation=conversation)
 
-    async def _fork(self, person: Person) -> None:
+    async def _fork(self, person: ScenarioClient) -> None:
         """A fork of what is being talked in, a fork of that, and one that is deleted while it answers."""
         await person.pause(2.0)
         first = await self._forked(person, self.own)
@@ -84,7 +84,7 @@ class Lanes(Play):
         third = await self._forked(person, DEFAULT)
         await together((self._say(person, third, LONG), self._delete(person, third)))
 
-    async def _forked(self, person: Person, origin: str) -> str:
+    async def _forked(self, person: ScenarioClient, origin: str) -> str:
         whose = f"?agent_id={self.agent}" if origin == DEFAULT else ""
         made = (await person.insist("POST", f"/v1/conversations/{origin}/fork{whose}"))["id"]
         self.origins[made] = (origin, self.stage.loop.time())
@@ -92,12 +92,12 @@ class Lanes(Play):
             self.apart.add(made)
         return made
 
-    async def _delete(self, person: Person, conversation: str) -> None:
+    async def _delete(self, person: ScenarioClient, conversation: str) -> None:
         await person.pause(3.0)
         self.stage.history.removed.add(conversation)
         await person.ask("DELETE", f"/v1/conversations/{conversation}")
 
-    async def _edit(self, person: Person) -> None:
+    async def _edit(self, person: ScenarioClient) -> None:
         for number in range(2):
             await person.pause()
             for key, path in (("own", f"/v1/blocks/{self.copies['note']}"), ("agent", f"/v1/blocks/{self.note}")):
@@ -200,7 +200,7 @@ class Lanes(Play):
 
 LANES = scenario(
     "lanes-of-one-agent",
-    Lanes,
+    ConversationsAtOnce,
     faults=(
         Aim(Fault.storage_write_fail, "database.begin", rate=0.02),
         Aim(Fault.storage_write_fail, "database.commit", rate=0.02),

@@ -4,14 +4,14 @@ what was cut off has ended, and whoever is still there takes the next message.
 
 from dataclasses import dataclass
 
-from kelpie.sim.checks.client_history import Fate, Said
+from kelpie.sim.checks.client_history import ClientMessage, Fate
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.scenarios.basic.all_faults import SCRIPTS
-from kelpie.sim.scenarios.fixtures.clients import Person
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
 from kelpie.sim.scenarios.fixtures.edits import NEVER, Edits
 from kelpie.sim.scenarios.fixtures.prompts import prompts
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TURNS = 3
 
@@ -23,7 +23,7 @@ class Reset:
     acknowledged_s: float
 
 
-class Removals(Play):
+class Deletions(ServerScenario):
     """The first two agents are deleted while they are spoken to, the history of the other two is emptied twice."""
 
     async def act(self) -> None:
@@ -37,13 +37,13 @@ class Removals(Play):
         emptying = (self._empty(self.person(f"emptier-{number}"), self.agents[number]) for number in (2, 3))
         await together((*talking, *deleting, *emptying))
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(TURNS):
             await person.pause()
             lines = SCRIPTS[(number + turn + 1) % len(SCRIPTS)]
             await person.say(self.agents[number], *lines, stream=person.tosses(0.4), tokens=person.tosses(0.5))
 
-    async def _delete(self, person: Person, agent_id: str) -> None:
+    async def _delete(self, person: ScenarioClient, agent_id: str) -> None:
         await person.pause(4.0)
         self.stage.history.removed.add(agent_id)
         edit = self.edits.call(agent_id, None)
@@ -51,7 +51,7 @@ class Removals(Play):
         self.deleted_s[agent_id] = edit.acknowledged_s
         await person.say(agent_id)
 
-    async def _empty(self, person: Person, agent_id: str) -> None:
+    async def _empty(self, person: ScenarioClient, agent_id: str) -> None:
         for _ in range(2):
             await person.pause(3.0)
             edit = self.edits.call(agent_id, None)
@@ -94,7 +94,7 @@ class Removals(Play):
             if heard.status not in (404, 503, None):
                 raise Broken("a deleted agent is gone as a whole", f"{heard.said.token} got {heard.status}")
 
-    def _is_forgotten(self, said: Said) -> None:
+    def _is_forgotten(self, said: ClientMessage) -> None:
         """What was over before the history was emptied is no longer there; what was not may be or not."""
         resets = [reset for reset in self.resets if reset.agent_id == said.agent_id]
         kept = self.stage.disk.query("SELECT 1 FROM messages WHERE role = 'user' AND content LIKE ?", f"%{said.token}%")
@@ -106,7 +106,7 @@ class Removals(Play):
 
 REMOVALS = scenario(
     "delete-and-reset",
-    Removals,
+    Deletions,
     faults=(
         Aim(Fault.storage_latency, "database.write", rate=0.1),
         Aim(Fault.storage_latency, "database.read", rate=0.1),

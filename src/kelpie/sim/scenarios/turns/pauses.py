@@ -8,8 +8,8 @@ from typing import Any
 from kelpie.core.time import MICROS_PER_SECOND
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 TYPES = ("memgpt_agent", "memgpt_v2_agent")
 PAUSE = "pause_heartbeats"
@@ -27,7 +27,7 @@ class Rest:
     boot: int
 
 
-class Weary(Play):
+class PausingAgents(ServerScenario):
     async def act(self) -> None:
         self.count = 0
         await self.make_agents(2, types=TYPES, tools=[PAUSE])
@@ -35,7 +35,7 @@ class Weary(Play):
             self._live(person, agent_id) for person, agent_id in zip(self.people(2), self.agents, strict=True)
         )
 
-    async def _live(self, person: Person, agent_id: str) -> None:
+    async def _live(self, person: ScenarioClient, agent_id: str) -> None:
         for number in range(ROUNDS):
             await person.pause()
             rest = await self._rest(person, agent_id, MINUTES[number])
@@ -45,14 +45,14 @@ class Weary(Play):
             await asyncio.sleep(rest.over_s - self.stage.loop.time() + 1.0 if rest else MINUTE_S)
             await self._work(person, agent_id, rest)
 
-    async def _send(self, person: Person, agent_id: str, line: str) -> tuple[str, dict[str, Any] | None]:
+    async def _send(self, person: ScenarioClient, agent_id: str, line: str) -> tuple[str, dict[str, Any] | None]:
         """Sends a message with a mark of its own; the answer is None when it is not known or was a failure."""
         self.count += 1
         mark = f"nap-{self.count}-x"
         answer = await person.ask("POST", f"/v1/agents/{agent_id}/messages", {"input": f"{mark}\n{line}"})
         return mark, answer.json() if answer is not None and answer.status == 200 else None
 
-    async def _rest(self, person: Person, agent_id: str, minutes: int) -> Rest | None:
+    async def _rest(self, person: ScenarioClient, agent_id: str, minutes: int) -> Rest | None:
         after = 'call core_memory_append {"label": "human", "content": "never"}'
         mark, answer = await self._send(person, agent_id, f'call {PAUSE} {{"minutes": {minutes}}} & {after}')
         if answer is None:
@@ -65,7 +65,7 @@ class Weary(Play):
             raise Broken("a pause is stored as it was asked for", f"{mark}: {minutes} minutes are {begin} to {end}")
         return Rest(minutes, self.stage.loop.time() + minutes * MINUTE_S, self.stage.boots)
 
-    async def _work(self, person: Person, agent_id: str, rest: Rest | None) -> None:
+    async def _work(self, person: ScenarioClient, agent_id: str, rest: Rest | None) -> None:
         began_s = self.stage.loop.time()
         append = f'"label": "human", "content": "work {self.count}", "request_heartbeat": true'
         mark, answer = await self._send(person, agent_id, f"call core_memory_append {{{append}}}")
@@ -93,7 +93,7 @@ class Weary(Play):
 
 RESTS = scenario(
     "pauses-and-clocks",
-    Weary,
+    PausingAgents,
     faults=(
         Aim(Fault.clock_jump, "clock.now", rate=0.03),
         Aim(Fault.clock_skew, "clock.boot", rate=0.5),

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario, together
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario, together
 
 ROUNDS = 2
 
@@ -20,7 +20,7 @@ class Rest:
     until_s: float = float("inf")
 
 
-class Operated(Play):
+class StartedAndStoppedAgents(ServerScenario):
     async def act(self) -> None:
         self.rests: list[Rest] = []
         await self.make_agents(2)
@@ -32,7 +32,7 @@ class Operated(Play):
         for operator, agent_id in zip(operators, self.agents, strict=True):
             await operator.say(agent_id)
 
-    async def _operate(self, operator: Person, agent_id: str) -> None:
+    async def _operate(self, operator: ScenarioClient, agent_id: str) -> None:
         for number in range(ROUNDS):
             await operator.pause(2.0)
             await operator.insist("POST", f"/v1/agents/{agent_id}/stop")
@@ -51,7 +51,7 @@ class Operated(Play):
             if operator.tosses(0.5):
                 await operator.insist("POST", f"/v1/agents/{agent_id}/restart")
 
-    async def _talk(self, person: Person, number: int) -> None:
+    async def _talk(self, person: ScenarioClient, number: int) -> None:
         for turn in range(3):
             await person.pause(1.5)
             await person.say(self.agents[(number + turn) % 2], "remember {token} came by", stream=person.tosses(0.3))
@@ -66,7 +66,7 @@ class Operated(Play):
                 await operator.insist("POST", f"/v1/agents/{rest.agent_id}/start")
         await super().settle()
 
-    async def _answers_409(self, operator: Person, agent_id: str) -> None:
+    async def _answers_409(self, operator: ScenarioClient, agent_id: str) -> None:
         heard = await operator.say(agent_id)
         if heard.status != 409:
             raise Broken("a stopped agent answers 409", f"{agent_id} answered {heard.status}")
@@ -87,7 +87,7 @@ class Operated(Play):
 
 LIFECYCLE = scenario(
     "stop-start-restart",
-    Operated,
+    StartedAndStoppedAgents,
     faults=(
         Aim(Fault.storage_write_fail, "database.commit", rate=0.03),
         Aim(Fault.storage_write_fail, "database.acknowledge", rate=0.03),

@@ -13,8 +13,8 @@ from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.scripted_model import token_of
 from kelpie.sim.scenarios.basic.crashes import AFTER, BEFORE, cuts
-from kelpie.sim.scenarios.fixtures.clients import Person
-from kelpie.sim.scenarios.fixtures.server_scenario import Play, scenario
+from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
+from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenario
 
 SEARCH, INSERT, REPLACE, OUTSIDE = "conversation_search", "memory_insert", "memory_replace", "outside"
 ALL = frozenset({SEARCH, INSERT, REPLACE, OUTSIDE})
@@ -78,7 +78,7 @@ OWED = Act(
 )
 
 
-class Rulings(Play):
+class ToolRuleScenario(ServerScenario):
     """Two agents and one message after the other, so that the visits of each point can be counted."""
 
     def __init__(self, stage: Any) -> None:
@@ -96,7 +96,7 @@ class Rulings(Play):
         await self._say(person, owing, OWED, stream=True)
 
     async def _say(
-        self, person: Person, agent_id: str, act: Act, *, stream: bool = False, tokens: bool = False
+        self, person: ScenarioClient, agent_id: str, act: Act, *, stream: bool = False, tokens: bool = False
     ) -> None:
         heard = await person.say(agent_id, *act.lines, stream=stream, tokens=tokens)
         self.acts[heard.said.token] = act
@@ -152,7 +152,7 @@ _AGAIN = (
 
 RULINGS = scenario(
     "tool-rules-and-crashes",
-    Rulings,
+    ToolRuleScenario,
     plots=(
         *cuts("open", 1, 2, 3),
         *cuts("step", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
