@@ -1,1 +1,1 @@
-"""Who may come in, and whose rows they see: users, organisations, identities, keys, tokens and the password."""
+"""Authentication and authorization: users, organizations, identities, keys, tokens and the password."""

@@ -1,1 +1,1 @@
-"""Virtual actors: one handler per key, loaded on first use, put away when idle. Knows nothing of agents."""
+"""Virtual actors: one handler per key, loaded on first use, unloaded when idle. Knows nothing of agents."""

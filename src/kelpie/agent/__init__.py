@@ -1,1 +1,1 @@
-"""The loop in small pieces: one loop for every agent type, one path for streaming and not streaming."""
+"""Agents at work: one loop for every agent type, one path for streaming and not streaming."""

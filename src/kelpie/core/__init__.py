@@ -1,1 +1,1 @@
-"""The nouns of the domain and the error tree: pure values, no I/O, no async."""
+"""Values of the domain and the error tree: pure, no I/O, no async."""

@@ -1,1 +1,1 @@
-"""What an agent remembers in its prompt: blocks, the ways to edit their text, and how the model is shown them."""
+"""Memory of agents: blocks and their edits, archives, working memory, facts, and the search in them."""

@@ -1,1 +1,1 @@
-"""What Kelpie tells its operators about itself."""
+"""Logs for operators: structured events, redaction of secrets, and how a line is written."""
