@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kelpie.core.lifecycle import MOVES, State
-from kelpie.core.runs import RUN_MOVES, RunStatus, StopReason, status_for
+from kelpie.core.agents.activation_state import MOVES, State
+from kelpie.core.conversations.runs import RUN_MOVES, RunStatus, StopReason, status_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 
