@@ -16,9 +16,9 @@ from tests.conformance.letta_routes import FILES, MCP, MEANING, SCHEDULES, Route
 
 PAGE = Path(__file__).parents[2] / "docs" / "letta-compatibility.md"
 SECTION = re.compile(r"(?<=^## Routes\n).*?(?=^## )", re.MULTILINE | re.DOTALL)
-COMES_WITH = {
-    MEANING: "search by meaning",
-    MCP: "the MCP client",
+AREAS = {
+    MEANING: "search administration",
+    MCP: "MCP client",
     FILES: "files, agent files, templates, providers over the API, chat completions",
     SCHEDULES: "schedules and batches",
 }
@@ -55,20 +55,24 @@ def render() -> str:
     return "\n".join(
         (
             "",
-            f"Letta 0.16.8 and its cloud had {len(routes)} routes. **{len(here)} are here ({_share(here, routes)})**,",
-            f"each asked for by a test; {len(later)} come later and {len(not_meant)} are not meant to come. Of the",
-            f"{len(methods)} methods of the Python client, **{len(works)} work ({_share(works, methods)})**; the tests",
-            "call every one, with both clients, and check the answer against the client's own model. A route that is",
-            "not here answers 501 with the reason. `/latest/…` is another name for `/v1/…`. A running server shows all",
-            "parameters at `/docs`.",
+            f"Letta 0.16.8 and its cloud had {len(routes)} routes.",
+            f"**Kelpie supports {len(here)} ({_share(here, routes)})**; a test calls each of them.",
+            f"{len(later)} are not available yet and {len(not_meant)} are not planned.",
+            f"Of the {len(methods)} methods of the Python client, **{len(works)} work ({_share(works, methods)})**.",
+            "The tests call each of them, with the synchronous and the asynchronous client, and check every response",
+            "against the client's own model.",
             "",
-            "### Here",
+            "A route of Letta 0.16.8 that Kelpie does not support returns 501 and the reason. The exception is",
+            "`GET /v1/messages/batches`, which returns 422. Other unknown routes return 404. `/latest/…` is another",
+            "name for `/v1/…`. A running server documents all parameters at `/docs`.",
+            "",
+            "### Supported",
             "",
             "| Route | What it does | Client |",
             "|---|---|---|",
             *(f"| `{r.name}` | {_about(by_shape, r)} | {_client(r)} |" for r in here),
             "",
-            "### Additions of Kelpie",
+            "### Kelpie extensions",
             "",
             "| Route | What it does |",
             "|---|---|",
@@ -77,13 +81,13 @@ def render() -> str:
                 for (method, path), about in sorted(own.items(), key=_by_path)
             ),
             "",
-            "### Later",
+            "### Not available yet",
             "",
-            "| Route | Client | Comes with |",
+            "| Route | Client | Area |",
             "|---|---|---|",
-            *(f"| `{r.name}` | {_client(r)} | {COMES_WITH[r.later]} |" for r in later if r.later is not None),
+            *(f"| `{r.name}` | {_client(r)} | {AREAS[r.later]} |" for r in later if r.later is not None),
             "",
-            "### Not meant to come",
+            "### Not planned",
             "",
             "| Route | Why |",
             "|---|---|",
