@@ -19,7 +19,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -145,7 +145,7 @@ async def on_our_own(only: list[str]) -> dict[str, Any]:
 
 async def beside(tree: Path, only: list[str], rounds: int) -> dict[str, Any]:
     """This checkout and another one, measured in turns."""
-    found: dict[str, dict[str, list[dict[str, float]]]] = {}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for delay_ms, parts in ((0.0, AT_ONCE), (200.0, AFTER_A_WHILE)):
         chosen = [part for name, part in parts.items() if not only or name in only]
         if not chosen:
@@ -169,11 +169,28 @@ async def beside(tree: Path, only: list[str], rounds: int) -> dict[str, Any]:
     return {operation: compared(rows["here"], rows["there"]) for operation, rows in found.items()}
 
 
-def compared(here: list[dict[str, float]], there: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+def compared(here: list[dict[str, Any]], there: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """The median of every figure on both sides, and their ratio."""
-    medians = [{name: median(row[name] for row in rows) for name in rows[0]} for rows in (here, there)]
-    ratio = {name: round(value / medians[1][name], 3) for name, value in medians[0].items() if medians[1][name]}
-    return {"here": medians[0], "there": medians[1], "ratio": ratio}
+    ours, theirs = _medians(here), _medians(there)
+    return {
+        "here": ours,
+        "there": theirs,
+        "ratio": {name: round(ours[name] / theirs[name], 3) for name in ours if name in theirs},
+    }
+
+
+def _medians(rows: list[dict[str, Any]]) -> dict[str, float]:
+    flat = [dict(_figures(row)) for row in rows]
+    return {name: round(median(row[name] for row in flat), 3) for name in flat[0] if all(row[name] for row in flat)}
+
+
+def _figures(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    """The figures of a row; those of a row within it have its name before theirs."""
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from _figures(value, f"{before}{name}.")
+        else:
+            yield before + name, value
 
 
 async def elsewhere(options: argparse.Namespace) -> dict[str, Any]:
