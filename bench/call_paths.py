@@ -46,7 +46,6 @@ of other packages are looked through. What runs while a module is imported does 
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -56,7 +55,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import ne
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -66,7 +65,8 @@ TRACED = Path(__file__).parent / "load" / "traced_server.py"
 READY_S = 120.0
 POLL_S = 0.02
 QUIET_S = 0.5  # a request is over when the server has started no function for so long
-WAIT_MS = 1500  # of the model, in the turn that is killed
+WAIT_MS = 1500  # of the model, in the turn that is killed and in the same turn when it goes on
+START_QUIET_S = QUIET_S + 2 * WAIT_MS / 1000
 MODEL = "openai/gpt-4o-mini"
 TOP = 15
 TOOL = '''
@@ -106,7 +106,7 @@ class Traced:
         )
         self.http = httpx.Client(timeout=READY_S, trust_env=False)
 
-    def wait(self) -> "Traced":
+    def wait(self) -> Self:
         """Until the server has noted its address, which it does once it serves."""
         started = time.monotonic()
         while time.monotonic() - started < READY_S and self._process.poll() is None:
@@ -117,6 +117,15 @@ class Traced:
             time.sleep(POLL_S)
         raise SystemExit("the server did not start")
 
+    def __enter__(self) -> Self:
+        return self.wait()
+
+    def __exit__(self, *_: object) -> None:
+        """Stops the server, unless it was killed."""
+        self._process.terminate()
+        self._process.wait(READY_S)
+        self.http.close()
+
     def records(self, work: Callable[[], object]) -> Records:
         """What the server does for this work."""
         self._command("record")
@@ -124,17 +133,15 @@ class Traced:
         return self.end(QUIET_S)
 
     def end(self, quiet_s: float) -> Records:
-        return self._command(f"end {quiet_s}")
+        """What was recorded until the server started no function for so long."""
+        found = self._command(f"end {quiet_s}")
+        if found is None:
+            raise SystemExit("the server did not come to rest")
+        return found
 
     def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
+        self._process.kill()
         self._process.wait()
-        self.http.close()
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(60)
-        self.http.close()
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         answer = self.http.post(path, json=body)
@@ -146,7 +153,7 @@ class Traced:
         blocks = [{"label": "human", "value": "Name: Bob"}, {"label": "persona", "value": "I help."}]
         return self.post("/v1/agents/", {"model": MODEL, "memory_blocks": blocks, **fields})["id"]
 
-    def _command(self, line: str) -> Records:
+    def _command(self, line: str) -> Records | None:
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
@@ -225,36 +232,29 @@ PATHS = (*SERVED, "start", "recovery")
 def start(model_url: str) -> Records:
     """A second start of a server that was stopped in order, after one turn."""
     with tempfile.TemporaryDirectory() as data_dir:
-        first = Traced(data_dir, model_url).wait()
-        agent = first.new_agent(tools=["archival_memory_insert"])
-        first.post(f"/v1/agents/{agent}/messages", {"input": insert(0)})
-        first.stop()
-        second = Traced(data_dir, model_url, record=True).wait()
-        found = second.end(QUIET_S)
-        second.stop()
-    return found
+        with Traced(data_dir, model_url) as first:
+            agent = first.new_agent(tools=["archival_memory_insert"])
+            first.post(f"/v1/agents/{agent}/messages", {"input": insert(0)})
+        with Traced(data_dir, model_url, record=True) as second:
+            return second.end(START_QUIET_S)
 
 
 def recovery(model_url: str) -> Records:
     """A start after a server was killed when a turn had committed its tool call and waited for the answer."""
     with tempfile.TemporaryDirectory() as data_dir:
-        first = Traced(data_dir, model_url).wait()
-        agent = first.new_agent(tools=["archival_memory_insert"])
-        first.post(f"/v1/agents/{agent}/messages", {"input": insert(0)})
-        body = {"input": f"{insert(1)} wait_ms={WAIT_MS}", "background": True}
-        with first.http.stream("POST", f"/v1/agents/{agent}/messages/stream", json=body) as stream:
-            for line in stream.iter_lines():
-                if "tool_return_message" in line:
-                    break
-            else:
-                raise SystemExit("the turn ended before the server was killed")
-            first.kill()
-        second = Traced(data_dir, model_url, record=True).wait()
-        found = second.end(QUIET_S + 2 * WAIT_MS / 1000)  # the model lets the resumed turn wait as well
-        runs = second.http.get("/v1/runs/", params={"agent_id": agent}).json()
-        second.stop()
-        if [run["status"] for run in runs] != ["completed"] * 2:
-            raise SystemExit(f"the turn was not taken up again: {runs}")
+        with Traced(data_dir, model_url) as first:
+            agent = first.new_agent(tools=["archival_memory_insert"])
+            first.post(f"/v1/agents/{agent}/messages", {"input": insert(0)})
+            body = {"input": f"{insert(1)} wait_ms={WAIT_MS}", "background": True}
+            with first.http.stream("POST", f"/v1/agents/{agent}/messages/stream", json=body) as stream:
+                if not any("tool_return_message" in line for line in stream.iter_lines()):
+                    raise SystemExit("the turn ended before the server was killed")
+                first.kill()
+        with Traced(data_dir, model_url, record=True) as second:
+            found = second.end(START_QUIET_S)
+            runs = second.http.get("/v1/runs/", params={"agent_id": agent}).json()
+    if [run["status"] for run in runs] != ["completed"] * 2:
+        raise SystemExit(f"the turn was not taken up again: {runs}")
     return found
 
 
@@ -373,13 +373,9 @@ def main() -> None:
     model_url = f"http://127.0.0.1:{port}/v1"
     found: dict[str, list[Records]] = {}
     try:
-        with tempfile.TemporaryDirectory() as data_dir:
-            server = Traced(data_dir, model_url).wait()
-            try:
-                for name in (name for name in SERVED if name in options.path):
-                    found[name] = SERVED[name](server, options.repeats)
-            finally:
-                server.stop()
+        with tempfile.TemporaryDirectory() as data_dir, Traced(data_dir, model_url) as server:
+            for name in (name for name in SERVED if name in options.path):
+                found[name] = SERVED[name](server, options.repeats)
         if {"start", "recovery"} & {*options.path}:
             found["start"] = [start(model_url) for _ in range(options.repeats)]
         if "recovery" in options.path:

@@ -4,7 +4,8 @@
 
 The arguments are those of the command `kelpie`, which runs in this process. Standard input takes one command a line:
 `record` forgets what was recorded and begins anew; `end SECONDS` waits until the server has started no function for
-that long, stops recording and prints one line of JSON. With `--record` the server records from its first function on.
+that long, stops recording and prints one line of JSON, which is `null` when the server did not come to rest. With
+`--record` the server records from its first function on.
 """
 
 import dis
@@ -20,6 +21,7 @@ from types import CodeType, FrameType
 from typing import Any, TextIO
 
 POLL_S = 0.01
+REST_S_MAX = 60.0
 # An event loop runs tasks above these frames. What stands below them started the loop, and called none of the tasks.
 _LOOPS = tuple(str(Path("asyncio", name)) for name in ("runners.py", "base_events.py", "events.py"))
 
@@ -50,12 +52,14 @@ class Recorder:
         self._newest = time.monotonic()
         self._recording = True
 
-    def end(self, quiet_s: float) -> list[dict[str, Any]]:
-        while time.monotonic() - self._newest < quiet_s:
+    def end(self, quiet_s: float) -> list[dict[str, Any]] | None:
+        """What was recorded; None when the server did not come to rest."""
+        asked = time.monotonic()
+        while (now := time.monotonic()) - self._newest < quiet_s and now - asked < REST_S_MAX:
             time.sleep(POLL_S)
         self._recording = False
         self._outermost = {}
-        return self._records
+        return self._records if now - self._newest >= quiet_s else None
 
     def _watch(self, frame: FrameType, event: str, _argument: object) -> None:
         if not self._recording or event != "call":
@@ -71,8 +75,11 @@ class Recorder:
         worker = id(outermost) not in self._outermost and threading.get_ident() == threading.main_thread().ident
         if worker or any(function == "<module>" for _, function in stack):
             return  # a task that ran before, or an import
+        if not begins:
+            self._records.append({"module": module})
+            return
         self._newest = time.monotonic()
-        self._records.append({"module": module, "stack": stack} if begins else {"module": module})
+        self._records.append({"module": module, "stack": stack})
 
     def _stack(self, frame: FrameType) -> tuple[list[tuple[str, str]], FrameType]:
         """The functions of the package on the stack, the newest first, down to the event loop, and the last frame."""
@@ -108,7 +115,7 @@ def _obey(recorder: Recorder, answers: TextIO) -> None:
         command, *arguments = line.split()
         if command == "record":
             recorder.record()
-            found: list[dict[str, Any]] = []
+            found = None
         else:
             found = recorder.end(float(arguments[0]))
         print(json.dumps(found), file=answers, flush=True)
