@@ -2,7 +2,8 @@
 
 Answers after `--delay-ms`, or after what the newest `wait_ms=` of the prompt says. The answer tells when its first byte
 was written, on the machine's monotonic clock, so that a measurement can begin there. `GET /asked` tells how many bytes
-the newest prompt had. Prints its port. Only for benchmarks.
+the newest prompt had. A user message that begins with `!call NAME {JSON}` is answered with a call of that tool. Prints
+its port. Only for benchmarks.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import re
 import time
 
 _WAIT, _DIGITS = b"wait_ms=", re.compile(rb"\d+")
+_CALL, _NAMED = b"!call ", re.compile(r"!call (?P<name>\w+) (?P<arguments>\{.*?\})", re.DOTALL)
 MODELS = json.dumps({"object": "list", "data": [{"id": "gpt-4o-mini", "object": "model"}]}).encode()
 
 
@@ -21,17 +23,21 @@ def _response(body: bytes, kind: str = "application/json") -> bytes:
     return head.encode() + body
 
 
-def _completion(text: str) -> bytes:
-    message = {"role": "assistant", "content": text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+def _completion(text: str, calls: list[dict[str, object]]) -> bytes:
+    message = (
+        {"role": "assistant", "content": None, "tool_calls": calls} if calls else {"role": "assistant", "content": text}
+    )
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     return json.dumps({"id": "x", "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
 
 
-def _chunks(text: str) -> list[bytes]:
-    deltas = [{"role": "assistant", "content": ""}, *({"content": word + " "} for word in text.split())]
+def _chunks(text: str, calls: list[dict[str, object]]) -> list[bytes]:
+    deltas: list[dict[str, object]] = [{"role": "assistant", "content": ""}]
+    deltas.extend({"tool_calls": [call | {"index": 0}]} for call in calls)
+    deltas.extend({"content": word + " "} for word in ([] if calls else text.split()))
     lines: list[dict[str, object]] = [{"choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
-    lines.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    lines.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"}]})
     lines.append({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}})
     return [b"data: " + json.dumps({"id": "x", **line}).encode() + b"\n\n" for line in lines] + [b"data: [DONE]\n\n"]
 
@@ -41,6 +47,18 @@ def _wait_s(body: bytes, delay_s: float) -> float:
         return delay_s
     digits = _DIGITS.match(body, at + len(_WAIT))
     return int(digits[0]) / 1000 if digits else delay_s
+
+
+def _calls(body: bytes) -> list[dict[str, object]]:
+    """The call that the newest message asks for, when it is a user's."""
+    if _CALL not in body:
+        return []
+    newest = json.loads(body)["messages"][-1]
+    wanted = _NAMED.match(str(newest["content"])) if newest["role"] == "user" else None
+    if wanted is None:
+        return []
+    function = {"name": wanted["name"], "arguments": wanted["arguments"]}
+    return [{"id": f"call_{time.monotonic_ns()}", "type": "function", "function": function}]
 
 
 class _Asked:
@@ -70,16 +88,16 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
                 continue
             _Asked.body_bytes = length
             await asyncio.sleep(_wait_s(body, delay_s))
-            text = f"at={time.monotonic_ns()} and some words more"
+            text, calls = f"at={time.monotonic_ns()} and some words more", _calls(body)
             if b'"stream":true' in body:
                 writer.write(
                     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
                 )
-                for chunk in _chunks(text):
+                for chunk in _chunks(text, calls):
                     writer.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
                 writer.write(b"0\r\n\r\n")
             else:
-                writer.write(_response(_completion(text)))
+                writer.write(_response(_completion(text, calls)))
             await writer.drain()
     writer.close()
 

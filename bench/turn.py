@@ -6,7 +6,12 @@
     python bench/turn.py --only growth       measures some parts only: making, growth, talking, listing, all_at_once,
                                              slow_model
 
-Prints JSON. The rows named `letta` are what Letta 0.16.8 cost on such a machine (2 cores).
+    python bench/turn.py --tree DIR          compares this checkout with another one in one run, both on the packages
+                                             installed here: a server of each, which take turns part by part, so that
+                                             both are as disturbed by what else the machine does; --rounds of them
+
+Prints JSON. The rows named `letta` are what Letta 0.16.8 cost on such a machine (2 cores). With --tree, `here` and
+`there` are medians of the rounds, and `ratio` is here divided by there.
 """
 
 import argparse
@@ -14,14 +19,18 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 from load.growth import growth
 from load.server import LeanClient, Server, Started, measure, row
 from load.streams import first_events
 
+HERE = Path(__file__).parent.parent
 LETTA: dict[str, dict[str, float]] = {
     "create_agent": {"cpu_ms": 53, "p50_ms": 69, "p99_ms": 100},
     "send_one_agent": {"cpu_ms": 300, "p50_ms": 329, "p99_ms": 1093},
@@ -134,6 +143,56 @@ async def on_our_own(only: list[str]) -> dict[str, Any]:
     return out | {"load_average_after": {"1_5_15_min": os.getloadavg()}}
 
 
+async def beside(tree: Path, only: list[str], rounds: int) -> dict[str, Any]:
+    """This checkout and another one, measured in turns."""
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for delay_ms, parts in ((0.0, AT_ONCE), (200.0, AFTER_A_WHILE)):
+        chosen = [part for name, part in parts.items() if not only or name in only]
+        if not chosen:
+            continue
+        houses = {"here": Started(delay_ms, HERE), "there": Started(delay_ms, tree)}
+        try:
+            servers: dict[str, Server] = {}
+            for name, house in houses.items():
+                await house.ready_s()
+                servers[name] = Server(house.url, house.process.pid, "openai/gpt-4o-mini")
+            for number in range(rounds):
+                order = [*servers] if number % 2 == 0 else [*reversed(servers)]
+                for part, name in product(chosen, order):
+                    for operation, measured in (await part(servers[name])).items():
+                        found.setdefault(operation, {"here": [], "there": []})[name].append(measured)
+            for server in servers.values():
+                await server.http.aclose()
+        finally:
+            for house in houses.values():
+                house.stop()
+    return {operation: compared(rows["here"], rows["there"]) for operation, rows in found.items()}
+
+
+def compared(here: list[dict[str, Any]], there: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """The median of every figure on both sides, and their ratio."""
+    ours, theirs = _medians(here), _medians(there)
+    return {
+        "here": ours,
+        "there": theirs,
+        "ratio": {name: round(ours[name] / theirs[name], 3) for name in ours if name in theirs},
+    }
+
+
+def _medians(rows: list[dict[str, Any]]) -> dict[str, float]:
+    flat = [dict(_figures(row)) for row in rows]
+    return {name: round(median(row[name] for row in flat), 3) for name in flat[0] if all(row[name] for row in flat)}
+
+
+def _figures(row: dict[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    """The figures of a row; those of a row within it have its name before theirs."""
+    for name, value in row.items():
+        if isinstance(value, dict):
+            yield from _figures(value, f"{before}{name}.")
+        else:
+            yield before + name, value
+
+
 async def elsewhere(options: argparse.Namespace) -> dict[str, Any]:
     server = Server(options.url, options.pid, options.model)
     out: dict[str, Any] = {}
@@ -149,7 +208,12 @@ def main() -> None:
     parser.add_argument("--pid", type=int)
     parser.add_argument("--model", default="openai/gpt-4o-mini")
     parser.add_argument("--only", nargs="*", default=[], choices=[*AT_ONCE, *AFTER_A_WHILE], metavar="PART")
+    parser.add_argument("--tree", type=Path, metavar="DIR")
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    if options.tree is not None:
+        print(json.dumps(asyncio.run(beside(options.tree.resolve(), options.only, options.rounds)), indent=1))
+        return
     found = asyncio.run(elsewhere(options) if options.url else on_our_own(options.only))
     print(json.dumps({name: {"here": row, "letta": LETTA.get(name)} for name, row in found.items()}, indent=1))
 

@@ -136,10 +136,10 @@ def quantiles(times_ms: list[float]) -> dict[str, float]:
 
 
 class Started:
-    """A Kelpie of our own with its model, both gone at the end."""
+    """A Kelpie of our own with its model, both gone at the end; from another checkout when its folder is given."""
 
-    def __init__(self, delay_ms: float) -> None:
-        self.model, model_port = _telling([str(FAKE_MODEL), "--delay-ms", str(delay_ms)])
+    def __init__(self, delay_ms: float, tree: Path | None = None) -> None:
+        self.model, model_port = telling([str(FAKE_MODEL), "--delay-ms", str(delay_ms)])
         self.model_url = f"http://127.0.0.1:{model_port}/v1"
         self._data = tempfile.TemporaryDirectory()
         self.database_file = Path(self._data.name) / "kelpie.db"
@@ -152,6 +152,8 @@ class Started:
             "OPENAI_BASE_URL": self.model_url,
             "OPENAI_API_KEY": "none",
         }
+        if tree is not None:
+            env["PYTHONPATH"] = str(tree / "src")  # goes before what is installed
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "kelpie.cli.main", "server", "start", "--foreground"], env=env
@@ -184,7 +186,7 @@ class StartedBare:
     def __init__(self, house: Started) -> None:
         asked = httpx.get(house.model_url.replace("/v1", "/asked")).json()
         size = str(asked["body_bytes"])
-        self.process, port = _telling([str(FAKE_BARE), "--model-url", house.model_url, "--body-bytes", size])
+        self.process, port = telling([str(FAKE_BARE), "--model-url", house.model_url, "--body-bytes", size])
         self.url = f"http://127.0.0.1:{port}"
 
     def stop(self) -> None:
@@ -192,7 +194,7 @@ class StartedBare:
         self.process.wait(30)
 
 
-def _telling(arguments: list[str]) -> tuple[subprocess.Popen[str], int]:
+def telling(arguments: list[str]) -> tuple[subprocess.Popen[str], int]:
     """A process of our own, and the port that it tells."""
     process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
