@@ -55,4 +55,4 @@ def _event(line: str) -> dict[str, Any] | None:
         event = json.loads(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and {"time", "level", "room", "event"} <= event.keys() else None
+    return event if isinstance(event, dict) and {"time", "level", "event"} <= event.keys() else None

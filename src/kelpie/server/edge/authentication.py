@@ -43,7 +43,12 @@ class AuthenticationMiddleware:
             except KelpieError as error:
                 told = errors.answer(error)
                 if told.status_code >= 500:
-                    _log.error("nobody could be let in", status=told.status_code, exc_info=error)
+                    _log.error(
+                        "authentication_failed",
+                        "Authentication failed: the key store cannot be read",
+                        status=told.status_code,
+                        exc_info=error,
+                    )
                 await told(scope, receive, send)
                 return
         await self._app(scope, receive, send)

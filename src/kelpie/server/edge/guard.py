@@ -72,13 +72,22 @@ class RequestLog:
                 )
             raise
         except Exception:  # the last one who can answer: what nobody expected is logged and told as a 500
-            _log.exception("request failed", method=scope["method"], path=scope["path"])
+            _log.exception(
+                "request_crashed", "Request ended by an unexpected error", method=scope["method"], path=scope["path"]
+            )
             if status:
                 raise  # too late for an answer; the connection has to go
             await JsonAnswer({"detail": UNKNOWN}, 500)(scope, receive, send_named)
         finally:
             took_ms = round((loop.time() - started) * 1000, 1)
-            _log.info("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)
+            _log.info(
+                "http_request",
+                "HTTP request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                took_ms=took_ms,
+            )
 
 
 class RequestGuard:

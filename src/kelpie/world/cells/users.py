@@ -57,7 +57,11 @@ class CellUsers:
         user = _owner(written[0]) if written else FIRST + next(self._turns) % CELLS
         for source in written:
             if _about(source).st_uid != user and not await _given(source, user):
-                _log.warning("a tool is root outside of its walls: its workspace cannot be given away", path=source)
+                _log.warning(
+                    "workspace_owner_unchanged",
+                    "Tool runs as root on the host side: the owner of its workspace cannot be changed",
+                    path=source,
+                )
                 return None
         for source in (mount.source for mount in mounts if not mount.writable):
             if _about(source).st_mode & _READ != _READ:

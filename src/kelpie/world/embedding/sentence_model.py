@@ -82,7 +82,10 @@ def _opened(place: Path, cache: Path) -> Any:
             return _session(graph)
         except Exception as error:  # noqa: BLE001 - whatever the runtime says of a broken file; it is built again
             _log.warning(
-                "the embedding model's graph is damaged and is built again", graph=str(graph), error=str(error)
+                "embedding_graph_damaged",
+                "Embedding model graph is damaged; building it again",
+                graph=str(graph),
+                error=str(error),
             )
     _build(place, graph)
     for old in sorted(cache.glob("sentence-model-*.onnx")):

@@ -194,7 +194,9 @@ def _move_log(connection: Connection) -> None:
     try:
         move_log(connection)
     except sqlite3.Error as error:  # nothing is lost, and a disk that is full fails the next commit too
-        _log.warning("the write-ahead log could not be moved into the database; it is tried again", error=str(error))
+        _log.warning(
+            "wal_checkpoint_failed", "Write-ahead log could not be checkpointed; trying again later", error=str(error)
+        )
 
 
 def _gather(queue: _Queue, waiting: list[_Waiting], patience_s: float | None) -> bool:
