@@ -85,7 +85,7 @@ def address_of(scope: Scope) -> str:
 def _check_origin(given: Authorization, origin: str | None) -> None:
     """A page of another site may not use a token, even if it got hold of it. Programs send no Origin."""
     if given.hostname is not None and origin is not None and origin_of(origin) != origin_of(given.hostname):
-        raise Forbidden("This token is for the pages of another site.")
+        raise Forbidden("This token may only be used by the pages of another site.")
 
 
 def _text(value: bytes) -> str:

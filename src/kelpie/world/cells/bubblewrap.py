@@ -142,7 +142,7 @@ class BubblewrapCells:
             else:
                 user = await cell_users.take_back(plan.mounts)
         except OSError as error:
-            raise SandboxUnavailable(f"a cell cannot be given what it is to use: {error.strerror}") from error
+            raise SandboxUnavailable(f"the files of a cell cannot be prepared: {error.strerror}") from error
         return await self._started(plan, partial(launch, user))
 
     async def _prove(self) -> None:

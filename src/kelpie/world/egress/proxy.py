@@ -39,7 +39,7 @@ async def look_up(host: str, port: int) -> list[str]:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
-            raise OSError("this cannot be a name") from error
+            raise OSError("not a valid host name") from error
         return list(dict.fromkeys(str(each[4][0]) for each in found))
 
     return await asyncio.get_running_loop().run_in_executor(_threads, ask)
@@ -128,7 +128,7 @@ class EgressProxy:
             _log.warning(
                 "egress_host_refused", "Tool asked for a host that is not on its allow list", host=host, port=port
             )
-            raise self._no(f"This tool may not reach {host} at port {port}; its egress list names it not.")
+            raise self._no(f"This tool may not reach {host} at port {port}: the host is not on its allow list.")
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = [host] if is_address(host) else await self._addresses(host, port)
@@ -140,7 +140,7 @@ class EgressProxy:
                         host=host,
                         addresses=found,
                     )
-                    raise self._no(f"{host} leads into a private network; only the internet is open.")
+                    raise self._no(f"{host} may not be reached: its address is in a private network.")
                 return await self._first(found, port)
         except (OSError, TimeoutError) as error:
             raise Refused("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error

@@ -45,7 +45,7 @@ class SentenceModel:
         except Exception as error:  # whatever a library says of a broken file
             raise ModelError(
                 ModelFault.malformed,
-                f"The embedding model in {place} cannot be used: install it anew.",
+                f"The embedding model in {place} cannot be used: install it again.",
                 detail=" ".join(str(error).split())[:500],
             ) from error
         self._tokenizer.enable_truncation(WINDOW_TOKENS)  # pyright: ignore[reportUnknownMemberType]
