@@ -154,7 +154,7 @@ async def test_only_a_lowered_requirement_runs_code_without_walls(
     assert "kelpie-scratch-" in scratch
     await cell.kill()
     assert scratch not in [str(each) for each in _scratches()]
-    with pytest.raises(SandboxUnavailable, match="without walls"):
+    with pytest.raises(SandboxUnavailable, match="without isolation"):
         await cells.start(CellPlan(Runner.python, (Mount("/usr", "/packages"),)))
     await cells.close()
 

@@ -37,16 +37,6 @@ def _contradiction(error: sqlite3.IntegrityError) -> str:
     return "The change conflicts with stored data."
 
 
-def _contradiction(error: sqlite3.IntegrityError) -> str:
-    """Describes a broken constraint without the names of tables; the cause of the error has them."""
-    name: str = getattr(error, "sqlite_errorname", "")
-    if name.endswith(("_UNIQUE", "_PRIMARYKEY")):
-        return "Another item already has this id, name or key."
-    if name.endswith("_FOREIGNKEY"):
-        return "An item that this change refers to does not exist."
-    return "The change conflicts with stored data."
-
-
 def result_code(error: Exception) -> int | None:
     """SQLite's primary result code, if the error has one."""
     cause = error.orig if isinstance(error, DBAPIError) else error
