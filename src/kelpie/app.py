@@ -265,7 +265,7 @@ class Kelpie:
         This is the one place for all doors. Whoever sends such an edit again may be told that there is nothing to do,
         and then nobody would be told of the change by name.
         """
-        _log.warning("a write may have happened unnoticed; live agents read themselves again")
+        _log.warning("commit_outcome_unknown", "Commit outcome unknown; reloading live agents")
         self.dispatcher.tell_all(Activation.forget_context)
         self.gate.forget()
 
@@ -277,7 +277,7 @@ class Kelpie:
                 await self._upkeep.sweep()
                 await self._expiry.sweep()
             except KelpieError as error:
-                _log.error("what was left unfinished could not be looked up yet", error=str(error))
+                _log.error("recovery_failed", "Recovery and cleanup failed; trying again later", error=str(error))
             await self._pause()
 
     async def _pause(self) -> None:
@@ -303,7 +303,12 @@ class Kelpie:
                 except AgentStopped:
                     return  # its turns were closed while loading
                 except KelpieError as error:
-                    _log.error("a turn could not be taken up again yet", agent_id=agent_id, error=str(error))
+                    _log.error(
+                        "agent_recovery_failed",
+                        "Interrupted turns of an agent could not be resumed; trying again later",
+                        agent_id=agent_id,
+                        error=str(error),
+                    )
 
         await asyncio.gather(*(one(agent_id) for agent_id in left))
 
@@ -334,7 +339,7 @@ def _sandbox(world: World, settings: Settings, broker: Broker) -> ProcessSandbox
 
 
 def _warn_of_no_walls(reason: str) -> None:
-    _log.warning("code of tools runs without walls, as sandbox.isolation allows", reason=reason)
+    _log.warning("isolation_missing", "Tool code runs without isolation, as sandbox.isolation allows", reason=reason)
 
 
 def _tracing(settings: Settings) -> Tracing | None:
@@ -342,14 +347,13 @@ def _tracing(settings: Settings) -> Tracing | None:
 
 
 def _observe(transition: StateTransition) -> None:
-    told = _log.warning if transition.after is ActivationState.failed else _log.debug
-    told(
-        "agent changed state",
-        agent_id=transition.key,
-        before=transition.before.value,
-        after=transition.after.value,
-        reason=transition.reason,
-    )
+    facts = {"agent_id": transition.key, "before": transition.before.value, "after": transition.after.value}
+    if transition.after is ActivationState.failed:
+        _log.warning(
+            "agent_failed", "Agent failed; it is loaded again when it is next used", reason=transition.reason, **facts
+        )
+    else:
+        _log.debug("agent_state_changed", "Agent changed its state", reason=transition.reason, **facts)
 
 
 def open_kelpie(settings: Settings) -> Kelpie:
@@ -367,7 +371,8 @@ def open_kelpie(settings: Settings) -> Kelpie:
         raise
     if settings.sandbox_isolation == "none":
         _log.warning(
-            "sandbox.isolation is none: where this machine cannot isolate code of tools, it runs without walls"
+            "isolation_optional",
+            "sandbox.isolation is none: tool code runs without isolation where this machine cannot isolate it",
         )
     world = World(
         clock=SystemClock(),

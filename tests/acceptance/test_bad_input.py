@@ -165,5 +165,5 @@ def test_an_address_that_cannot_be_listened_on_is_named(tmp_path: Path) -> None:
 def test_an_address_that_others_can_reach_asks_for_a_credential(tmp_path: Path) -> None:
     with served(tmp_path / "data", KELPIE_HOST="0.0.0.0") as server, httpx.Client(base_url=server.url) as http:
         assert http.get("/v1/agents/").status_code == 401
-        (shown,) = re.findall(r"shown only now: (\S+)", server.last_words())
+        (shown,) = re.findall(r"shown only once\): (\S+)", server.last_words())
         assert http.get("/v1/agents/", headers={"authorization": f"Bearer {shown}"}).status_code == 200

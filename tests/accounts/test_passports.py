@@ -56,5 +56,5 @@ def test_every_call_has_a_passport_of_its_own_also_when_one_breaks() -> None:
 def test_their_number_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PASSPORTS_MAX", 1)
     passports = Passports(RandomIds(), Clock())
-    with passports.issued(_passport(2_000)), pytest.raises(ToolError, match="run already"):
+    with passports.issued(_passport(2_000)), pytest.raises(ToolError, match="are running already"):
         passports.issued(_passport(2_000)).__enter__()

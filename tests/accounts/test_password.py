@@ -78,5 +78,5 @@ def test_a_password_that_cannot_be_one_is_refused(plain: str) -> None:
 
 @pytest.mark.parametrize("kept", ["", "scrypt", "scrypt$00$", "plain$00$00", "scrypt$zz$zz", "scrypt$00$00$00"])
 def test_a_damaged_hash_is_told_with_the_remedy(kept: str) -> None:
-    with pytest.raises(ConfigurationError, match="remove the file"):
+    with pytest.raises(ConfigurationError, match="delete the file"):
         Password(IDS, kept=kept)

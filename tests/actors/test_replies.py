@@ -74,7 +74,12 @@ def test_an_error_nobody_waits_for_is_logged_once(way: str, sink: io.StringIO) -
 
     run(0)
     (line,) = lines(sink)
-    assert line["room"] == "actors" and line["key"] == "a" and line["error"] == "lost and found"
+    assert (
+        line["component"] == "actors"
+        and line["code"] == "unawaited_job_failed"
+        and line["key"] == "a"
+        and line["error"] == "lost and found"
+    )
     assert "ZeroDivisionError" in line["exception"]
 
 

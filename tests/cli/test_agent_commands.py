@@ -66,7 +66,7 @@ def test_what_an_agent_does_is_cancelled_and_told(running: Live) -> None:
     [run] = running.json("runs", "list", "--agent", "busy")
     assert running.json("agents", "cancel", "busy") == {run["id"]: "cancelled"}
     assert running.json("runs", "cancel", run["id"]) == {run["id"]: "cancelled"}
-    assert "over" in running.kelpie("runs", "cancel", run["id"]).stdout
+    assert "ended" in running.kelpie("runs", "cancel", run["id"]).stdout
     assert running.json("runs", "show", run["id"])["status"] == "completed", "what was over stays as it was"
     assert running.json("agents", "show", made["id"])["paused_until"] is None
 
@@ -88,7 +88,7 @@ def test_a_spoilt_history_is_mended_and_told_once(running: Live) -> None:
     assert running.json("agents", "repair", "sound")[0]["done"] == [], "nobody else's history is looked at"
     told = running.kelpie("agents", "repair", "spoilt")
     assert told.returncode == 0 and one_line(told.stdout).startswith(f"{spoilt}: message-lost: 1 call(s) without")
-    assert one_line(running.kelpie("agents", "repair").stdout) == "Nothing had to be mended.\n"
+    assert one_line(running.kelpie("agents", "repair").stdout) == "Nothing to repair.\n"
     assert {"agent_id": spoilt, "done": []} in running.json("agents", "repair")
     assert running.kelpie("chat", "spoilt", "-m", "Hello!").returncode == 0
 

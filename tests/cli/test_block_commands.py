@@ -23,7 +23,7 @@ def test_the_history_of_a_block_and_the_way_back(running: Live) -> None:
     assert [each["version"] for each in listed] == list(range(len(listed), 0, -1))
     assert running.json("blocks", "history", "nora/human", "--limit", "1") == listed[:1]
     shown = running.kelpie("blocks", "history", "nora/human").stdout
-    assert "VERSION" in shown and "made" in shown
+    assert "VERSION" in shown and "created" in shown
 
 
 def test_what_changed_is_shown_as_a_diff(running: Live) -> None:
@@ -35,10 +35,10 @@ def test_what_changed_is_shown_as_a_diff(running: Live) -> None:
     plain = running.kelpie("blocks", "diff", "vera/human").stdout
     assert plain.startswith(f"--- {block['id']} version {newest['version'] - 1}\n") and "\n+" in plain
     assert running.json("blocks", "diff", block["id"], "1", "1")["hunks"] == []
-    assert "is the same in versions 1 and 1" in running.kelpie("blocks", "diff", "vera/human", "1", "1").stdout
+    assert "Versions 1 and 1 have the same value." in running.kelpie("blocks", "diff", "vera/human", "1", "1").stdout
     told = running.kelpie("blocks", "rollback", "vera/human", "1", "--expect", str(newest["version"])).stdout
-    assert told == f"The block 'human' has the value of version 1 again; it is version {newest['version'] + 1}.\n"
-    assert "version 1 brought back" in running.kelpie("blocks", "history", "vera/human").stdout
+    assert told == f"Restored version 1 of block human; this is now version {newest['version'] + 1}.\n"
+    assert "restored version 1" in running.kelpie("blocks", "history", "vera/human").stdout
     assert value_of(running, "vera") == "one"
 
 

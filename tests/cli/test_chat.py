@@ -93,7 +93,7 @@ def test_lines_of_a_pipe_are_turns(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     ("status", "answer", "told"),
     [
         (200, sse(said("par"), MODEL_STOPPED, ("error", MODEL_DOWN)), "the model is down"),
-        (200, sse(said("par"), end=False), "ended the stream before the turn was over"),
+        (200, sse(said("par"), end=False), "closed the stream before the turn ended"),
         (429, {"detail": "the mailbox is full"}, "the mailbox is full"),
         (500, b"<html>", "500"),
     ],
@@ -124,7 +124,7 @@ def test_an_unknown_name_is_answered_with_the_names_there_are() -> None:
     }
     with (
         fake_server(answers) as server,
-        pytest.raises(agent_lookup.UnknownAgent, match=r"'bob'\. There are: alice, demo"),
+        pytest.raises(agent_lookup.UnknownAgent, match=r"'bob'\. Existing agents: alice, demo"),
     ):
         agent_lookup.find(Client(server.url), "bob")
 
@@ -133,7 +133,7 @@ def test_a_name_that_two_agents_share_asks_for_an_id() -> None:
     twins = [DEMO, DEMO | {"id": "agent-2"}]
     with (
         fake_server({"GET /v1/agents/?name=demo&limit=20": (200, twins)}) as server,
-        pytest.raises(agent_lookup.UnknownAgent, match=r"use an id instead: .*agent-2"),
+        pytest.raises(agent_lookup.UnknownAgent, match=r"use an id: .*agent-2"),
     ):
         agent_lookup.find(Client(server.url), "demo")
 

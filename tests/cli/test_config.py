@@ -64,7 +64,8 @@ def test_a_secret_is_never_shown(place: Live, tmp_path: Path) -> None:
     ("arguments", "env", "told"),
     [
         (("--set", "server.port=x"), {}, "--set server.port: 'x' is not a whole number"),
-        (("--set", "server.prot=1"), {}, "--set: 'server.prot=1' sets nothing"),
+        (("--set", "server.prot=1"), {}, "--set: there is no setting 'server.prot'"),
+        (("--set", "server.port"), {}, "--set: expected KEY=VALUE"),
         (("--config", "missing.toml"), {}, "--config: "),
         ((), {"KELPIE_CONFIG": "missing.toml"}, "KELPIE_CONFIG: "),
         ((), {"KELPIE_IDLE_SECONDS": "0"}, "KELPIE_IDLE_SECONDS: use more than 0 seconds"),

@@ -25,17 +25,17 @@ def test_a_custom_tool_in_the_place_of_a_built_in_one_is_told(tmp_path: Path) ->
         database.close()
         assert place.kelpie("server", "start").returncode == 0
         [told] = place.json("doctor")["server"]["shadowed_tools"]
-        assert told["name"] == "rethink_memory" and "rename or remove it" in told["remedy"]
+        assert told["name"] == "rethink_memory" and "rename or delete it" in told["remedy"]
         plain = place.kelpie("doctor").stdout
         assert told["id"] in plain and told["remedy"] in plain
-        assert "keeps the name of a built-in one" in place.kelpie("logs", "--level", "warning").stdout
+        assert "[builtin_tool_shadowed]" in place.kelpie("logs", "--level", "warning").stdout
 
 
 def test_damaged_data_is_told_with_what_to_do(tmp_path: Path) -> None:
     with live(tmp_path / "data") as place:
         place.kelpie("server", "start")
         place.kelpie("agents", "create", "keeper", "--block", "human=Likes tea.")
-        assert place.json("doctor")["data"]["sound"] and "Nothing is damaged." in place.kelpie("doctor").stdout
+        assert place.json("doctor")["data"]["sound"] and "No damage found." in place.kelpie("doctor").stdout
         with sqlite3.connect(place.data_dir / "kelpie.db") as database:
             assert database.execute(ROTTEN).rowcount == 1
         database.close()
@@ -63,5 +63,5 @@ def test_the_sandbox_alone_is_attacked_without_a_server(tmp_path: Path) -> None:
         done = place.kelpie("doctor", "--isolation", "--json")
     told = json.loads(done.stdout)
     assert done.returncode == (0 if told["sandbox"] == "process" else 1)
-    assert told["walls"][0]["name"] == "a cell starts" and told["walls"][0]["works"] is (told["sandbox"] is not None)
-    assert all(each["remedy"] for each in told["walls"] if not each["works"])
+    assert told["checks"][0]["name"] == "a cell starts" and told["checks"][0]["works"] is (told["sandbox"] is not None)
+    assert all(each["remedy"] for each in told["checks"] if not each["works"])

@@ -74,6 +74,13 @@ def kelpie(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.parametrize("name", sorted(name for name, command in ALL.items() if isinstance(command, TyperGroup)))
+def test_no_summary_is_cut_on_a_narrow_terminal(name: str) -> None:
+    shown = kelpie(*name.split(), "--help", COLUMNS="80").stdout
+    _, _, commands = shown.partition("Commands:\n")
+    assert commands and "..." not in commands.partition("Examples:")[0]
+
+
 def test_in_a_pipe_help_is_plain() -> None:
     for arguments in (("--help",), ("agents", "--help"), ("agents", "create", "--help")):
         done = kelpie(*arguments)

@@ -16,7 +16,7 @@ from kelpie.core.settings.settings import resolve
 from kelpie.world.http.cli_client import Client, Refused
 from tests.cli.live import Live, live
 
-SHOWN = re.compile(r"shown only now: ([a-z2-7]{8}(?:-[a-z2-7]{8}){3})\n")
+SHOWN = re.compile(r"shown only once\): ([a-z2-7]{8}(?:-[a-z2-7]{8}){3})\n")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_the_password_is_shown_once_and_kept_as_a_hash(reachable: tuple[Live, st
     place, password = reachable
     assert "running at http://127.0.0.1:" in place.kelpie("server", "status").stdout
     again = place.kelpie("server", "start")
-    assert "already running" in again.stdout and "shown only now" not in again.stdout + again.stderr
+    assert "already running" in again.stdout and "shown only once" not in again.stdout + again.stderr
     for file in place.data_dir.iterdir():
         data = file.read_bytes()
         assert password.encode() not in data and password.replace("-", "").encode() not in data, file.name
@@ -47,8 +47,8 @@ def test_a_command_without_a_key_says_what_to_set(reachable: tuple[Live, str]) -
     for arguments in (("agents", "list"), ("demo",), ("keys", "list")):
         done = place.kelpie(*arguments)
         assert done.returncode == 1
-        assert "set KELPIE_API_KEY" in done.stderr and "password" in done.stderr
-    assert "set KELPIE_API_KEY" in place.kelpie("doctor").stdout
+        assert "Set KELPIE_API_KEY" in done.stderr and "password" in done.stderr
+    assert "Set KELPIE_API_KEY" in place.kelpie("doctor").stdout
     wrong = place.kelpie("agents", "list", env={"KELPIE_API_KEY": "wrong"})
     assert wrong.returncode == 1 and "revoked or expired" in wrong.stderr
 
@@ -68,7 +68,7 @@ def test_a_key_is_made_used_listed_and_revoked(reachable: tuple[Live, str]) -> N
     operator = {"KELPIE_API_KEY": password}
     made = place.kelpie("keys", "create", "laptop", "--scope", "read", "--expires", "12h", env=operator)
     assert made.returncode == 0, made.stderr
-    assert "only time" in made.stderr
+    assert "shown only once" in made.stderr
     facts = dict(line.split(None, 1) for line in made.stdout.splitlines())
     assert facts["scopes"] == "read" and facts["agents"] == "all" and facts["expires"] != "never"
     reader = {"KELPIE_API_KEY": facts["key"]}
@@ -79,7 +79,7 @@ def test_a_key_is_made_used_listed_and_revoked(reachable: tuple[Live, str]) -> N
     listed = place.kelpie("keys", "list", env=operator).stdout
     assert facts["id"] in listed and f"...{facts['key'][-4:]}" in listed and facts["key"] not in listed
     gone = place.kelpie("keys", "revoke", facts["id"], env=operator)
-    assert gone.returncode == 0 and "is revoked" in gone.stdout
+    assert gone.returncode == 0 and "Revoked key laptop" in gone.stdout
     assert place.kelpie("agents", "list", env=reader).returncode == 1
     assert place.kelpie("keys", "revoke", facts["id"], env=operator).returncode == 4
 
@@ -88,7 +88,7 @@ def test_what_is_no_key_is_refused_in_a_sentence(reachable: tuple[Live, str]) ->
     place, password = reachable
     done = place.kelpie("keys", "revoke", "nope", env={"KELPIE_API_KEY": password})
     assert done.returncode == 1
-    assert done.stderr == "kelpie: KEY: 'nope' is not the id of a key; `kelpie keys list` shows them\n"
+    assert done.stderr == "kelpie: KEY: 'nope' is not a key id; see `kelpie keys list`\n"
 
 
 def test_a_key_for_one_agent(reachable: tuple[Live, str]) -> None:
@@ -99,7 +99,7 @@ def test_a_key_for_one_agent(reachable: tuple[Live, str]) -> None:
     facts = dict(line.split(None, 1) for line in made.stdout.splitlines())
     client = Client(place.url, credential=facts["key"])
     assert client.get(f"/v1/agents/{facts['agents']}")["name"] == "mine"
-    with pytest.raises(Refused, match="some agents only"):
+    with pytest.raises(Refused, match="limited to specific agents"):
         client.get("/v1/agents/")
 
 
@@ -125,7 +125,7 @@ def test_secure_asks_on_a_loopback_address_too(tmp_path: Path) -> None:
         assert place.kelpie("agents", "list", env={"KELPIE_API_KEY": found[1]}).returncode == 0
         place.kelpie("server", "stop")
         again = place.kelpie("server", "start", "--secure")
-        assert "shown only now" not in again.stdout, "it is the same password"
+        assert "shown only once" not in again.stdout, "it is the same password"
         assert place.kelpie("agents", "list", env={"KELPIE_API_KEY": found[1]}).returncode == 0
         place.kelpie("server", "stop")
         assert place.kelpie("server", "start").returncode == 0

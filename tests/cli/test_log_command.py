@@ -13,9 +13,13 @@ def test_logs_are_shown_as_text_or_as_json(running: Live) -> None:
         running.kelpie("agents", "list")
     shown = running.kelpie("logs", "-n", "2")
     assert shown.returncode == 0
-    assert len(shown.stdout.splitlines()) == 2 and "request" in shown.stdout and "/v1/agents/" in shown.stdout
+    assert (
+        len(shown.stdout.splitlines()) == 2
+        and shown.stdout.count("[http_request]") == 2
+        and "/v1/agents/" in shown.stdout
+    )
     events = [json.loads(line) for line in running.kelpie("logs", "-n", "1000", "--json").stdout.splitlines()]
-    assert [event["event"] for event in events].count("serving") == 1
+    assert [event["code"] for event in events].count("server_started") == 1
     grave = running.kelpie("logs", "-n", "1000", "--level", "error")
     assert (grave.returncode, grave.stdout) == (0, "")
     assert running.kelpie("logs", "--level", "loud").returncode == 2
@@ -36,7 +40,7 @@ def test_logs_can_be_followed(running: Live) -> None:
         assert json.loads(process.stdout.readline())
         running.kelpie("agents", "show", "nobody-of-this-name")
         seen = next(line for line in process.stdout if "nobody" in line or "/v1/agents/" in line)
-        assert json.loads(seen)["event"] == "request"
+        assert json.loads(seen)["code"] == "http_request"
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         assert process.returncode == 0

@@ -43,11 +43,11 @@ def test_models_are_listed_pulled_checked_and_removed(place: Live, ollama: Ollam
     assert pulled.returncode == 0, pulled.stderr
     lines = pulled.stdout.splitlines()
     assert lines == ["pulling manifest", "pulling 0 %", "pulling 10 %", "pulling 50 %", "pulling 100 %", "success",
-                     "ollama/fresh:1b is there."]  # fmt: skip
+                     "Pulled ollama/fresh:1b."]  # fmt: skip
     assert "ollama/fresh:1b" in handles(place)
 
     checked = place.kelpie("models", "check", "ollama/fresh:1b")
-    assert (checked.returncode, checked.stdout) == (0, "ollama/fresh:1b answers: ok\n")
+    assert (checked.returncode, checked.stdout) == (0, "ollama/fresh:1b answered: ok\n")
     assert place.json("models", "check", "ollama/fresh:1b")["answer"] == "ok"
 
     assert place.kelpie("models", "remove", "ollama/fresh:1b").returncode == 0
@@ -80,7 +80,7 @@ def test_at_a_terminal_a_pull_has_a_bar(place: Live) -> None:
     os.close(theirs)
     seen = b""
     try:
-        while b"is there" not in seen:
+        while b"Pulled ollama/barred." not in seen:
             assert select.select([ours], [], [], 60)[0], seen
             seen += os.read(ours, 4096)
         assert process.wait(60) == 0

@@ -8,7 +8,7 @@ def test_what_an_agent_may_and_has_called(running: Live) -> None:
     shown = running.json("agents", "permissions", "paul", "--deny", "memory_*", "--allow", "*")
     assert shown["kelpie_permissions"] == {"allow": ["*"], "deny": ["memory_*"]}
     plain = running.kelpie("agents", "permissions", "paul").stdout
-    assert "*; not memory_*" in plain and "REFUSED BY" in plain
+    assert "*, except memory_*" in plain and "REFUSED BY" in plain
     running.kelpie("chat", "paul", "--message", "My name is Paul.")
     calls = running.json("agents", "calls", "paul")
     assert all(call["outcome"] == "refused" for call in calls if call["tool"].startswith("memory"))
@@ -19,7 +19,7 @@ def test_what_an_agent_may_and_has_called(running: Live) -> None:
     assert call["tool"] in running.kelpie("tools", "usage").stdout
     limits = running.json("agents", "limits", "paul", "--tool-calls", "7", "--cpu-seconds", "1.5")
     assert limits["limits"]["tool_calls_per_hour"] == 7 and limits["used"]["tool_calls"] >= 1
-    assert "7 tool calls an hour, 1.5 s of processor time" in running.kelpie("agents", "limits", "paul").stdout
+    assert "7 tool calls per hour, 1.5 CPU seconds per hour" in running.kelpie("agents", "limits", "paul").stdout
     assert running.json("agents", "limits", "paul", "--clear")["layers"]["agent"]["tool_calls_per_hour"] is None
 
 

@@ -153,7 +153,7 @@ def test_in_the_foreground_a_signal_ends_it_with_code_zero(place: Live, number: 
     )
     try:
         assert process.stderr is not None
-        line = next(line for line in process.stderr if '"serving"' in line)
+        line = next(line for line in process.stderr if '"server_started"' in line)
         assert json.loads(line)["port"] == place.port
         process.send_signal(number)
         process.communicate(timeout=DEADLINE_S)
@@ -166,8 +166,8 @@ def test_in_the_foreground_a_signal_ends_it_with_code_zero(place: Live, number: 
 def test_the_background_log_is_in_the_data_directory(place: Live) -> None:
     place.kelpie("server", "start")
     lines = [json.loads(line) for line in (place.data_dir / "kelpie.log").read_text().splitlines()]
-    serving = [line for line in lines if line["event"] == "serving"]
-    assert len(serving) == 1 and serving[0]["time"].endswith("Z")
+    started = [line for line in lines if line["code"] == "server_started"]
+    assert len(started) == 1 and started[0]["time"].endswith("Z")
 
 
 def test_demo_makes_one_agent_however_often_it_is_called_and_chat_talks_to_it(place: Live) -> None:

@@ -26,7 +26,7 @@ def test_a_run_that_holds_prints_its_trace_hash_and_its_last_events(capsys: pyte
     assert main.run(["sim", "run", "--scenario", "right", "--seed", "3", "--events", "2"]) == 0
     first = capsys.readouterr().out
     assert sim.play(SCENARIOS["right"], 3).trace_hash in first
-    assert "every invariant held" in first and sum(line.startswith("    ") for line in first.splitlines()) == 2
+    assert "all invariants held" in first and sum(line.startswith("    ") for line in first.splitlines()) == 2
     assert main.run(["sim", "run", "--scenario", "right", "--seed", "3", "--events", "2"]) == 0
     assert capsys.readouterr().out == first
 
@@ -78,10 +78,10 @@ def test_the_list_names_every_scenario_and_its_places(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run", "--scenario", "nothing", "--seed", "1"], "--scenario: there is no 'nothing'"),
-        (["search", "--seeds", "5"], "--seeds: '5' is no range"),
-        (["search", "--seeds", "5..1"], "--seeds: '5..1' is no range"),
-        (["search", "--seeds", "0..99999999"], "--seeds: more than"),
+        (["run", "--scenario", "nothing", "--seed", "1"], "--scenario: there is no scenario 'nothing'"),
+        (["search", "--seeds", "5"], "--seeds: expected a range such as 1..100, got '5'"),
+        (["search", "--seeds", "5..1"], "--seeds: expected a range such as 1..100, got '5..1'"),
+        (["search", "--seeds", "0..99999999"], "--seeds: a search has at most"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(

@@ -30,12 +30,12 @@ def test_budgets_as_they_are_typed(text: str, budget: dict[str, Any] | None):
 
 @pytest.mark.parametrize("text", ["", "5", "5 euros", "x usd", "1.5 tokens", "5 usd a year", "5 usd a day too"])
 def test_what_is_no_budget(text: str):
-    with pytest.raises(InvalidInput, match=r"budget: .*write '5 usd a day'"):
+    with pytest.raises(InvalidInput, match=r"budget: .*Examples: '5 usd a day'"):
         parse_budget(text)
 
 
 def test_lines():
     spent = {"usd": 0.5, "tokens": 10, "unpriced_calls": 2}
-    assert spent_line(spent) == "$0.5 for 10 tokens, and 2 calls of models without a known price"
+    assert spent_line(spent) == "$0.5 for 10 tokens, plus 2 calls to models without a known price"
     budget = {"usd": 1.0, "tokens": None, "period": "day", "spent_usd": 1.5, "spent_tokens": 3, "used_up": True}
     assert budget_line(budget) == "$1.5 of $1 this day, used up" and budget_line(None) is None

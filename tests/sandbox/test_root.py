@@ -188,7 +188,7 @@ async def test_where_nobody_can_be_admitted_cells_are_as_before_and_that_is_told
     later = BubblewrapCells()
     proof = await prove(later, "x86_64")
     assert proof.lacking is None
-    (told,) = [each for each in proof.tried if each.name == "outside of its walls it is not root"]
+    (told,) = [each for each in proof.tried if each.name == "runs as an unprivileged user on the host"]
     assert not told.works and "cannot be mapped" in told.seen and told.remedy
     await later.close()
 
@@ -198,5 +198,5 @@ async def test_who_does_not_become_the_user_it_should_is_not_let_in(
 ) -> None:
     admit = cell_users.admit
     monkeypatch.setattr(cell_users, "admit", lambda process, user: admit(process, user + 1))
-    with pytest.raises(SandboxUnavailable, match="did not become"):
+    with pytest.raises(SandboxUnavailable, match="did not switch to its own user"):
         await root.open(PLAN)

@@ -50,7 +50,7 @@ async def test_the_default_conversation_goes_by_its_agent(client: httpx.AsyncCli
     (run, *_) = (await client.get("/v1/runs/", params={"agent_id": agent["id"]})).json()
     assert run["conversation_id"] is None
     nobody = await client.post("/v1/conversations/default/messages", json=body)
-    assert nobody.status_code == 404 and "id='default'. Name the agent_id" in nobody.json()["detail"]
+    assert nobody.status_code == 404 and "id='default'. Send the agent_id" in nobody.json()["detail"]
     unknown = "agent-00000000-0000-4000-8000-000000000009"
     assert (await client.post(f"/v1/conversations/{unknown}/messages", json=body)).status_code == 404
 

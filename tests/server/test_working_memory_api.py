@@ -69,7 +69,7 @@ async def test_set_change_and_read_back(client: httpx.AsyncClient) -> None:
         ("PUT", "there", {"value": 1, "if_version": -1}, 422, "if_version"),
         ("PATCH", "there", {"append": 1}, 400, "append: works on a list"),
         ("PATCH", "there", {"increment": 1, "merge": {}}, 400, "one change at a time"),
-        ("PATCH", "there", {}, 400, "names no change"),
+        ("PATCH", "there", {}, 400, "has no change"),
         ("PATCH", "there", {"increment": None}, 400, "must not be null"),
         ("PATCH", "there", {"increment": "many"}, 422, "increment"),
         ("PATCH", "gone", {"ttl_seconds": 5}, 404, "gone"),

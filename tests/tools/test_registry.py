@@ -231,7 +231,7 @@ async def test_a_custom_tool_keeps_the_name_that_a_later_version_wants(
     logs.configure("warning")
     assert given[name] == await tools.by_name(name) == theirs and heard == [], "it is just as it was"
     [line] = [json.loads(line) for line in logged.getvalue().splitlines()]
-    assert (line["event"], line["tool"]) == ("a custom tool keeps the name of a built-in one", name)
+    assert (line["code"], line["tool"]) == ("builtin_tool_shadowed", name)
     longer = SQUARE.replace("square", name).replace("Square it.", "Square it well.")
     again = await tools.upsert(NewTool(longer))
     assert (again.id, again.description) == (theirs.id, "Square it well."), "its author still updates it by name"

@@ -42,10 +42,10 @@ def test_what_it_used_is_read_from_either_kind(tmp_path: Path) -> None:
 
 def test_a_limit_that_matters_and_is_not_there_is_an_error(tmp_path: Path) -> None:
     group = Group((tmp_path,))
-    with pytest.raises(OSError, match="no limits of memory and processes"):
+    with pytest.raises(OSError, match="no limits for memory and processes"):
         group.limit(MOST)
     (tmp_path / "memory.max").write_text("")
-    with pytest.raises(OSError, match="no limits of memory and processes"):
+    with pytest.raises(OSError, match="no limits for memory and processes"):
         group.limit(MOST)
     (tmp_path / "pids.max").write_text("")
     group.limit(MOST)

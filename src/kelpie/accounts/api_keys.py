@@ -35,11 +35,11 @@ class ApiKeys:
         """
         now = self._world.clock.now()
         if not new.scopes:
-            raise InvalidInput("scopes", f"name at least one of {', '.join(Scope)}")
+            raise InvalidInput("scopes", f"must list at least one of {', '.join(Scope)}")
         if new.expires_at is not None and not now < new.expires_at <= now + LIFE_MAX:
-            raise InvalidInput("expires_at", "name a time to come, within a hundred years, or leave it out")
+            raise InvalidInput("expires_at", "must be in the future and within a hundred years; omit it for no expiry")
         if new.agent_ids is not None and not 0 < len(new.agent_ids) <= AGENTS_MAX:
-            raise InvalidInput("agent_ids", f"name 1 to {AGENTS_MAX} agents, or leave it out for all of them")
+            raise InvalidInput("agent_ids", f"must list 1 to {AGENTS_MAX} agents; omit it for all agents")
         name = checked_name(new.name)
         credential = credentials.fresh(KeyId, self._world.ids)
 

@@ -66,7 +66,7 @@ class Authenticator:
         """
         if not given.operator:
             if user_id not in (None, given.user_id):
-                raise Forbidden("user_id: a key acts for its own user only; leave the header out.")
+                raise Forbidden("user_id: a key can act only for its own user; omit this header.")
             may_write = Scope.write in given.scopes
             return Caller(given.user_id, given.organization_id, key_id=given.key_id, sees_secrets=may_write)
         if user_id is None or user_id == DEFAULT_USER:

@@ -53,7 +53,9 @@ class LastUse:
         try:
             await self._world.database.transact(lambda tx: api_keys.used(tx, times))
         except StorageError as error:
-            _log.warning("the last use of keys was not noted", keys=len(times), error=str(error))
+            _log.warning(
+                "key_last_use_not_saved", "Last use of API keys was not saved", keys=len(times), error=str(error)
+            )
             return
         for key_id, at in times.items():
             self._written[key_id] = at

@@ -71,9 +71,9 @@ class Organizations:
         def write(tx: Tx) -> Organization:
             found = self._reached(tx, organization)
             if organization == DEFAULT_ORGANIZATION:
-                raise Conflict("The default organization cannot be removed.")
+                raise Conflict("The default organization cannot be deleted.")
             if left := rows.left_in(tx, organization):
-                raise Conflict(f"The organization still has {', '.join(left)}; remove them first.")
+                raise Conflict(f"The organization still has {', '.join(left)}; delete them first.")
             rows.delete_organization(tx, organization)
             return found
 
@@ -84,7 +84,7 @@ class Organizations:
 
     def _operator_only(self) -> None:
         if not self._caller.operator:
-            raise Forbidden("Only the operator of the server may do this, with its password.")
+            raise Forbidden("Only the operator may do this; authenticate with the server password.")
 
     def _reached(self, tx: Tx, organization: OrganizationId) -> Organization:
         if not self._caller.operator and organization != self._caller.organization_id:
@@ -102,5 +102,5 @@ class Organizations:
 def checked_name(name: str) -> str:
     """Raises InvalidInput."""
     if not 0 < len(name) <= NAME_CHARS_MAX:
-        raise InvalidInput("name", f"use 1 to {NAME_CHARS_MAX} characters")
+        raise InvalidInput("name", f"must have 1 to {NAME_CHARS_MAX} characters")
     return name

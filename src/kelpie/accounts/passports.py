@@ -33,7 +33,7 @@ class Passports:
     def issued(self, passport: Passport) -> Generator[str]:
         """The text of a passport, good until the block ends or its time is over. Raises ToolError."""
         if len(self._out) >= PASSPORTS_MAX:
-            raise ToolError(f"{PASSPORTS_MAX} tools run already, so this one was not started. Try again later.")
+            raise ToolError(f"{PASSPORTS_MAX} tools are running already, so this one was not started. Try again later.")
         text = PREFIX + base64.urlsafe_b64encode(self._ids.secret()).rstrip(b"=").decode()
         mark = _mark(text)
         self._out[mark] = passport

@@ -43,7 +43,7 @@ class Password:
         self._waiting = 0
         if plain is not None:
             if not 0 < len(plain) <= PASSWORD_CHARS_MAX:
-                raise ConfigurationError(SETTING, f"use 1 to {PASSWORD_CHARS_MAX} characters, or leave it out")
+                raise ConfigurationError(SETTING, f"must have 1 to {PASSWORD_CHARS_MAX} characters, or not be set")
             self._known = self._mark(plain)
         elif kept is not None:
             self._salt, self._hash = _parsed(kept)
@@ -57,7 +57,7 @@ class Password:
         if not self._hash:
             return False
         if self._waiting >= GUESSES_WAITING_MAX:
-            raise Overloaded("Too many passwords are being tried; wait a moment.", 1.0)
+            raise Overloaded("Too many password checks at once; try again in a moment.", 1.0)
         self._waiting += 1
         try:
             async with self._one_at_a_time:
@@ -87,6 +87,6 @@ def _parsed(kept: str) -> tuple[bytes, bytes]:
         form, found = "", (b"", b"")
     if form != _FORM or not found[0] or len(found[1]) != 32:
         raise ConfigurationError(
-            SETTING, "what is kept of the password is damaged; remove the file 'password' of the data directory"
+            SETTING, "the stored password hash is damaged; delete the file 'password' in the data directory"
         )
     return found

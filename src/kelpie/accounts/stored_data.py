@@ -51,7 +51,7 @@ class StoredData:
     async def look(self, seconds: float = LOOK_S) -> DataState:
         """Looks through everything, for about so long at most. Raises Forbidden, StorageError."""
         if not self._caller.operator:
-            raise Forbidden("Only the operator of the server may look through the data, with its password.")
+            raise Forbidden("Only the operator may check the stored data; authenticate with the server password.")
         until = self._world.clock.monotonic_ns() + int(seconds * _NS)
         rows, unlooked = list[Damage](), list[str]()
         for kind in row_checks.KINDS:

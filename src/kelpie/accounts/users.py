@@ -64,7 +64,7 @@ class Users:
         def write(tx: Tx) -> User:
             found = self._reached(tx, user_id)
             if user_id == DEFAULT_USER:
-                raise Conflict("The default user cannot be removed.")
+                raise Conflict("The default user cannot be deleted.")
             rows.delete_user(tx, user_id)
             return found
 
@@ -75,7 +75,7 @@ class Users:
 
     def _moved(self, tx: Tx, user: User, organization: OrganizationId) -> User:
         if user.id == DEFAULT_USER:
-            raise Conflict("The default user stays in the default organization.")
+            raise Conflict("The default user cannot leave the default organization.")
         self._require_reach(organization, "Organization", organization)
         rows.get_organization(tx, organization)
         rows.end_credentials(tx, user.id)

@@ -56,7 +56,13 @@ class Activation(Generic[H]):
             self.cut(cause())
             await self._emptied(cancel_s)
         for running in list(self.running.values()):
-            log.error("cancelled job did not end, left behind", key=self._key, lane=running.job.lane, waited_s=cancel_s)
+            log.error(
+                "cancelled_job_abandoned",
+                "Cancelled job did not stop in time and was abandoned",
+                key=self._key,
+                lane=running.job.lane,
+                waited_s=cancel_s,
+            )
             running.job.reply.fail(self._cut or cause(), self._key)
 
     async def _emptied(self, within_s: float) -> None:

@@ -190,7 +190,11 @@ class Actor(Generic[H]):
             for note in notes:
                 note(handler)
         except Exception as error:  # whatever a note raised, the handler is half told and cannot be trusted
-            log.exception("handler could not be told what changed while it was loading", key=self.key)
+            log.exception(
+                "actor_update_failed",
+                "Actor could not apply a change that arrived while it was loading; unloading it",
+                key=self.key,
+            )
             self.condition.spoilt = error
         if self.condition.spoilt is not None:
             self.drop(self.condition.spoilt)
@@ -248,7 +252,13 @@ class Actor(Generic[H]):
         """A bug in a loader or an ender costs the key its jobs, but never the key itself."""
         if task.cancelled() or (bug := task.exception()) is None:
             return
-        log.error("actor failed, its jobs are lost", key=self.key, task=task.get_name(), exc_info=bug)
+        log.error(
+            "actor_failed",
+            "Actor failed; its waiting jobs failed with it",
+            key=self.key,
+            task=task.get_name(),
+            exc_info=bug,
+        )
         self.cut()
         self._loader, self._ender, self.activation, self._wish = None, None, None, ShutdownMode.none
         self._stage.places.give_back(self.key)

@@ -38,7 +38,7 @@ class ActorState:
         try:
             self._stage.observe(transition)
         except Exception:  # who only watches must not keep the state from changing
-            log.exception("observer failed", transition=str(transition))
+            log.exception("state_observer_failed", "State observer failed", transition=str(transition))
 
     def fail(self, error: BaseException) -> None:
         """Moves to failed and schedules when the next load is due."""

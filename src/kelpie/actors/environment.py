@@ -63,9 +63,9 @@ class ActorEnvironment(Generic[H]):
             async with asyncio.timeout(self.limits.deactivate_s):
                 await self.deactivate(handler)
         except asyncio.CancelledError:
-            log.error("putting a handler away was cancelled", key=key)
+            log.error("actor_unload_cancelled", "Unloading an actor was cancelled", key=key)
         except Exception:  # the key must come free, whatever a handler says at its end
-            log.exception("putting a handler away failed", key=key)
+            log.exception("actor_unload_failed", "Unloading an actor failed", key=key)
 
 
 def _cancelled() -> bool:

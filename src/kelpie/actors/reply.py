@@ -49,4 +49,10 @@ class Reply(asyncio.Future[T]):
             self.set_exception(error)
             self.exception()  # marks it as seen: from here on it is either delivered or logged below
         if not heard:
-            log.error("job failed and nobody waited for it", key=whose, error=str(error), exc_info=error)
+            log.error(
+                "unawaited_job_failed",
+                "Job failed and no caller was waiting for its result",
+                key=whose,
+                error=str(error),
+                exc_info=error,
+            )

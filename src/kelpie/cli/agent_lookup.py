@@ -1,4 +1,4 @@
-"""Finding the agent that a person means: by its id or by its name."""
+"""Lookup of an agent by its id or its name."""
 
 from typing import Any
 from urllib.parse import quote
@@ -10,11 +10,11 @@ NAMES_SHOWN = 20
 
 
 class UnknownAgent(CallerError):
-    """No agent, or more than one, goes by this name."""
+    """No agent has this name, or more than one has it."""
 
 
 def find(client: Client, who: str) -> dict[str, Any]:
-    """The agent with this id or name. Raises UnknownAgent with the names there are, Unreachable or Refused."""
+    """Returns the agent with this id or name. Raises UnknownAgent with the existing names, Unreachable or Refused."""
     if who.startswith("agent-"):
         found = _by_id(client, who)
         if found is not None:
@@ -24,8 +24,8 @@ def find(client: Client, who: str) -> dict[str, Any]:
         return same_name[0]
     if same_name:
         ids = ", ".join(agent["id"] for agent in same_name)
-        raise UnknownAgent(f"{len(same_name)} agents are called '{who}'; use an id instead: {ids}")
-    raise UnknownAgent(f"there is no agent called '{who}'. {_known(client)}")
+        raise UnknownAgent(f"{len(same_name)} agents are named '{who}'; use an id: {ids}")
+    raise UnknownAgent(f"there is no agent named '{who}'. {_known(client)}")
 
 
 def _by_id(client: Client, agent_id: str) -> dict[str, Any] | None:
@@ -40,6 +40,6 @@ def _by_id(client: Client, agent_id: str) -> dict[str, Any] | None:
 def _known(client: Client) -> str:
     agents = client.get("/v1/agents/", limit=NAMES_SHOWN + 1)
     if not agents:
-        return "There are none yet; `kelpie demo` makes one."
+        return "There are no agents yet; `kelpie demo` creates one."
     names = ", ".join(sorted(agent["name"] for agent in agents[:NAMES_SHOWN]))
-    return f"There are: {names}{', and more' if len(agents) > NAMES_SHOWN else ''}."
+    return f"Existing agents: {names}{', and more' if len(agents) > NAMES_SHOWN else ''}."

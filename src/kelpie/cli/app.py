@@ -1,6 +1,6 @@
-"""The commands with their options, help and examples. What they do stands in the modules they call.
+"""The `kelpie` commands with their options, help and examples. The modules they call do the work.
 
-What only some commands need is imported by these: `kelpie agents list` should not wait for sandbox or simulation.
+A command imports what only it needs: `kelpie agents list` should not wait for the sandbox or the simulation.
 """
 
 import os
@@ -30,15 +30,15 @@ from kelpie.world.http.cli_client import Refused, Unreachable
 NOT_FOUND_STATUS = 404  # over HTTP
 
 kelpie = typer.Typer(
-    help="A server on which stateful LLM agents live, remember and use tools.",
+    help="Server and command line for stateful LLM agents with memory and tools.",
     epilog=examples("server start", "demo", "chat demo", "config show", "doctor"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=MARKUP,
 )
-server = group("Start, stop and look at the server.", "server start", "server status", "server stop")
+server = group("Start, stop and check the server.", "server start", "server status", "server stop")
 simulation = group(
-    "Play scenarios of the simulation: the whole server in virtual time, with faults.",
+    "Test the server in simulated time with injected faults.",
     "sim list",
     "sim search --seeds 1..20",
 )
@@ -83,8 +83,8 @@ def _show_version(asked: bool) -> None:
 
 @kelpie.callback()
 def settings_of_all(
-    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Whose server is meant; like KELPIE_DATA_DIR.")] = None,
+    config: Annotated[str | None, typer.Option(help="Settings file (KELPIE_CONFIG).")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Data directory of the server (KELPIE_DATA_DIR).")] = None,
     show_version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
@@ -104,17 +104,19 @@ def version() -> None:
 
 @server.command(epilog=examples("server start", "server start --port 9000 --set agents.block_limit=5000"))
 def start(
-    foreground: Annotated[bool, typer.Option("--foreground", help="Stay in the terminal, and log there.")] = False,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; like KELPIE_HOST.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on; like KELPIE_PORT.")] = None,
-    data_dir: Annotated[str | None, typer.Option(help="Where the data lies; like KELPIE_DATA_DIR.")] = None,
-    secure: Annotated[
-        bool, typer.Option("--secure", help="Ask for a password, on a loopback address too; like KELPIE_SERVER_SECURE.")
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Run in the foreground and log to the terminal.")
     ] = False,
-    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on (KELPIE_HOST).")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on (KELPIE_PORT).")] = None,
+    data_dir: Annotated[str | None, typer.Option(help="Data directory (KELPIE_DATA_DIR).")] = None,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="Require a password even on a loopback address (KELPIE_SERVER_SECURE).")
+    ] = False,
+    config: Annotated[str | None, typer.Option(help="Settings file (KELPIE_CONFIG).")] = None,
     assign: Assign = None,
 ) -> None:
-    """Start the server in the background, and wait until it answers."""
+    """Start the server in the background and wait until it is ready."""
     named = {"host": host, "port": port, "data_dir": data_dir, "secure": "true" if secure else None}
     given = flags(named, assign or ())
     if foreground:
@@ -137,7 +139,7 @@ def start(
 
 @server.command(epilog=examples("server stop"))
 def stop() -> None:
-    """Stop the server, letting the turns in flight finish first."""
+    """Stop the server after running turns have finished."""
     from kelpie.cli.server import control
 
     raise typer.Exit(control.stop(load().settings))
@@ -145,7 +147,7 @@ def stop() -> None:
 
 @server.command(epilog=examples("server status || kelpie server start", "server status --json"))
 def status(as_json: AsJson = False) -> None:
-    """Say whether the server runs: exit code 0 if it does, 3 if not."""
+    """Show whether the server is running. Exits with 0 if it is, with 3 if not."""
     from kelpie.cli.server import status
 
     raise typer.Exit(status.status(as_json=as_json))
@@ -154,10 +156,10 @@ def status(as_json: AsJson = False) -> None:
 @kelpie.command(epilog=examples("chat demo", "chat demo -m 'Hello!'", "chat demo < questions.txt"))
 def chat(
     agent: Agent,
-    message: Annotated[str | None, typer.Option("--message", "-m", help="Say this and leave.")] = None,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Send this message and exit.")] = None,
     url: Url = None,
 ) -> None:
-    """Talk with an agent: at the prompt, or from a pipe. At the prompt, /help says what can be typed."""
+    """Chat with an agent, at a prompt or from a pipe. Type /help at the prompt for commands."""
     from kelpie.cli.commands import chat
 
     raise typer.Exit(chat.chat(client(url), agent, message, place(load().settings.data_dir)))
@@ -165,7 +167,7 @@ def chat(
 
 @kelpie.command(epilog=examples("demo"))
 def demo(url: Url = None) -> None:
-    """Make the agent 'demo' if it is not there, and show what to try."""
+    """Create the agent 'demo', if missing, and show what to try."""
     from kelpie.cli.commands import demo
 
     raise typer.Exit(demo.demo(client(url)))
@@ -174,12 +176,12 @@ def demo(url: Url = None) -> None:
 @kelpie.command(epilog=examples("doctor", "doctor --json", "doctor --isolation"))
 def doctor(
     isolation: Annotated[
-        bool, typer.Option("--isolation", help="Only attack the sandbox, and say what holds on this machine.")
+        bool, typer.Option("--isolation", help="Only test the isolation of the sandbox on this machine.")
     ] = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Look at settings, server, models and machine; exit code 1 if something needs a hand."""
+    """Check settings, server, models and machine. Exits with 1 if a problem was found."""
     from kelpie.cli.commands import doctor, doctor_isolation
 
     if isolation:
@@ -189,25 +191,26 @@ def doctor(
 
 @kelpie.command(epilog=examples("logs", "logs --follow", "logs -n 500 --level warning --json"))
 def logs(
-    count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="How many of the last lines.")] = 50,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
-    level: Annotated[
-        log_command.Level, typer.Option(help="Only this level and what is graver.")
-    ] = log_command.Level.debug,
+    count: Annotated[int, typer.Option("-n", min=0, max=100_000, help="Number of lines to show.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
+    level: Annotated[log_command.Level, typer.Option(help="Minimum level to show.")] = log_command.Level.debug,
     as_json: AsJson = False,
 ) -> None:
-    """Show the log of the server in the background."""
+    """Show the log of the background server."""
     raise typer.Exit(log_command.logs(load().settings, count, follow=follow, level=level, as_json=as_json))
 
 
 @simulation.command("run", epilog=examples("sim run --scenario many-agents --seed 7"))
 def sim_run(
-    scenario: Annotated[str, typer.Option(help="Name of the scenario; `kelpie sim list` shows them.")],
-    seed: Annotated[int, typer.Option(help="The same seed is the same run.")],
-    events: Annotated[int, typer.Option(help="How many of the last events to print.")] = 25,
+    scenario: Annotated[str, typer.Option(help="Name of the scenario; see `kelpie sim list`.")],
+    seed: Annotated[int, typer.Option(help="Seed of the run. The same seed gives the same run.")],
+    events: Annotated[int, typer.Option(help="Number of last events to print.")] = 25,
     as_json: AsJson = False,
 ) -> None:
-    """Play one seed: trace hash, last events, and the invariant that broke; exit code 1 if one did."""
+    """Run one seed of a scenario. Exits with 1 if an invariant broke.
+
+    Prints the trace hash, the last events and the broken invariant, if any.
+    """
     from kelpie.cli.commands import sim
 
     raise typer.Exit(sim.run(scenario, seed, events=events, as_json=as_json))
@@ -215,12 +218,12 @@ def sim_run(
 
 @simulation.command("search", epilog=examples("sim search --seeds 1..20 --scenario many-agents"))
 def sim_search(
-    seeds: Annotated[str, typer.Option(help="Which seeds: `A..B`, both included.")],
-    scenario: Annotated[list[str] | None, typer.Option(help="Only this scenario; may be given more than once.")] = None,
-    broken_max: Annotated[int, typer.Option(help="Leave a scenario after so many broken seeds.")] = 20,
+    seeds: Annotated[str, typer.Option(help="Range of seeds, `A..B`, both included.")],
+    scenario: Annotated[list[str] | None, typer.Option(help="Run only this scenario (repeatable).")] = None,
+    broken_max: Annotated[int, typer.Option(help="Leave a scenario after this many broken seeds.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Play many seeds and print those that break an invariant; exit code 1 if one does or a fault never fired."""
+    """Run many seeds. Exits with 1 if an invariant broke or a fault never fired."""
     from kelpie.cli.commands import sim
 
     raise typer.Exit(sim.look(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
@@ -228,7 +231,7 @@ def sim_search(
 
 @simulation.command("list", epilog=examples("sim list"))
 def sim_list(as_json: AsJson = False) -> None:
-    """Show the scenarios and the faults each is about."""
+    """List the scenarios and the faults that each injects."""
     from kelpie.cli.commands import sim
 
     raise typer.Exit(sim.list_scenarios(as_json=as_json))

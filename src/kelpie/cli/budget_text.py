@@ -1,4 +1,4 @@
-"""Money and tokens as words, and an agent's budget as it is typed."""
+"""Formats spending and budgets as text, and parses a budget that a user typed."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ from kelpie.core.permissions.budgets import Period
 
 UNKNOWN = "unknown"
 PERIODS = tuple(period.value for period in Period)
-FORM = "write '5 usd a day', '200000 tokens', or 'none' to take it away; the period is hour, day or month, or none"
+EXAMPLES = (
+    "Examples: '5 usd a day', '200000 tokens' (in total), 'none' to remove the budget. Periods are hour, day and month."
+)
 
 
 def dollars(usd: float | None) -> str:
@@ -18,7 +20,7 @@ def dollars(usd: float | None) -> str:
 def spent_line(spent: dict[str, Any]) -> str:
     """What an agent has spent in all."""
     unpriced = spent["unpriced_calls"]
-    more = f", and {unpriced} calls of models without a known price" if unpriced else ""
+    more = f", plus {unpriced} calls to models without a known price" if unpriced else ""
     return f"{dollars(spent['usd'])} for {spent['tokens']} tokens{more}"
 
 
@@ -31,7 +33,7 @@ def budget_line(budget: dict[str, Any] | None) -> str | None:
         parts.append(f"{dollars(budget['spent_usd'])} of {dollars(budget['usd'])}")
     if budget["tokens"] is not None:
         parts.append(f"{budget['spent_tokens']} of {budget['tokens']} tokens")
-    period = "in all" if budget["period"] == Period.total else f"this {budget['period']}"
+    period = "in total" if budget["period"] == Period.total else f"this {budget['period']}"
     return f"{' and '.join(parts)} {period}{', used up' if budget['used_up'] else ''}"
 
 
@@ -46,7 +48,7 @@ def parse_budget(text: str) -> dict[str, Any] | None:
         try:
             found[unit] = float(number) if unit == "usd" else int(number)
         except ValueError:
-            raise InvalidInput("budget", f"'{number[:40]}' is not a number; {FORM}") from None
+            raise InvalidInput("budget", f"'{number[:40]}' is not a number. {EXAMPLES}") from None
     if not found or len(words) > 1 or (words and words[0] not in PERIODS):
-        raise InvalidInput("budget", f"'{text[:80]}' is no budget; {FORM}")
+        raise InvalidInput("budget", f"invalid budget '{text[:80]}'. {EXAMPLES}")
     return found | {"period": words[0] if words else Period.total.value}

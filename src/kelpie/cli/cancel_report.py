@@ -1,4 +1,4 @@
-"""What came of a cancel, for people and for scripts."""
+"""Report of a cancel request, as a table or JSON."""
 
 from collections.abc import Mapping
 
@@ -9,11 +9,11 @@ from kelpie.cli.output import print_json, print_rows
 
 
 def print_cancelled(told: Mapping[str, str], as_json: bool) -> None:
-    """Shows each run and whether it is over; ends the command when one is not."""
+    """Prints each run and whether it has ended. Raises typer.Exit if one has not."""
     if as_json:
         print_json(dict(told))
     else:
-        rows = [(run_id, "over" if word == "cancelled" else "not ended") for run_id, word in told.items()]
-        print_rows(("run", "now"), rows, "There was nothing to cancel.")
+        rows = [(run_id, "ended" if word == "cancelled" else "still running") for run_id, word in told.items()]
+        print_rows(("run", "status"), rows, "Nothing to cancel.")
     if any(word != "cancelled" for word in told.values()):
         raise typer.Exit(ERROR)

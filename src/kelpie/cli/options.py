@@ -1,4 +1,4 @@
-"""What the commands share: options that several of them have, and how they reach the server."""
+"""Options that several commands share, and the client they reach the server with."""
 
 import sys
 from collections.abc import Sequence
@@ -20,14 +20,12 @@ MARKUP = "markdown" if sys.stdout.isatty() else None  # None: help without boxes
 NAMES_MAX = 50
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Url = Annotated[
-    str | None, typer.Option(help="Address of the server; without it, the server of the data directory is meant.")
-]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many to show at most.")]
+Url = Annotated[str | None, typer.Option(help="Server URL. Defaults to the server running in the data directory.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number to show.")]
 
 
 def _agent_names(incomplete: str) -> list[str]:
-    """For shell completion: names of agents that begin like this; none when no server answers."""
+    """Shell completion of agent names; none when no server answers."""
     try:
         found = client(None, COMPLETE_S).get("/v1/agents/", limit=NAMES_MAX, include="agent.tags")
     except KelpieError:
@@ -36,7 +34,7 @@ def _agent_names(incomplete: str) -> list[str]:
 
 
 def complete_block(incomplete: str) -> list[str]:
-    """For shell completion: agents, then the labels of their blocks, as AGENT/LABEL."""
+    """Shell completion of blocks as AGENT/LABEL."""
     who, slash, label = incomplete.partition("/")
     if not slash:
         return [f"{name}/" for name in _agent_names(who)]
@@ -50,14 +48,14 @@ def complete_block(incomplete: str) -> list[str]:
 
 
 def _keys(incomplete: str) -> list[str]:
-    """For shell completion: settings that begin like this."""
+    """Shell completion of setting names."""
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 
 
 Agent = Annotated[str, typer.Argument(help="Name or id of the agent.", autocompletion=_agent_names)]
 Assign = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Any setting, `KEY=VALUE`; may be given again.", autocompletion=_keys),
+    typer.Option("--set", help="Setting as `KEY=VALUE` (repeatable).", autocompletion=_keys),
 ]
 
 
@@ -67,7 +65,7 @@ def group(help: str, *commands: str) -> typer.Typer:
 
 
 def examples(*commands: str) -> str:
-    """The end of a command's help: how it can be called, a line each, ready to be copied; `kelpie` goes before each."""
+    """Formats the examples at the end of a command's help, one per line; `kelpie` is put before each."""
     if MARKUP is None:
         return "\b\nExamples:\n" + "\n".join(f"  kelpie {command}" for command in commands)
     return "Examples:\n\n" + "\n\n".join(f"- `kelpie {command}`" for command in commands)
@@ -89,10 +87,10 @@ def flags(named: dict[str, str | int | None], assignments: Sequence[str] = ()) -
     given = {field: (f"--{field.replace('_', '-')}", str(value)) for field, value in named.items() if value is not None}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
-        if not equals or key not in KEYS:
-            raise InvalidInput(
-                "--set", f"'{assignment[:80]}' sets nothing; write KEY=VALUE as in --set server.port=9000"
-            )
+        if not equals:
+            raise InvalidInput("--set", f"expected KEY=VALUE such as server.port=9000, got '{assignment[:80]}'")
+        if key not in KEYS:
+            raise InvalidInput("--set", f"there is no setting '{key[:80]}'; see `kelpie config show`")
         given[KEYS[key]] = (f"--set {key}", value)
     return given
 

@@ -78,7 +78,11 @@ class EmbeddingBacklog:
                 worked, pause_s = await self.work(), LOOK_EVERY_S
             except KelpieError as error:
                 worked, pause_s = False, RETRY_S
-                _log.warning("vectors could not be made up for yet", error=str(error))
+                _log.warning(
+                    "vector_update_failed",
+                    "Missing vectors could not be computed; trying again later",
+                    error=str(error),
+                )
             if worked:
                 rest = REST_BUSY if self._busy() else REST
                 pause_s = rest * (self._world.clock.monotonic_ns() - started) / _NS
@@ -168,7 +172,14 @@ class EmbeddingBacklog:
             lambda tx: vector_rows.remove_others(tx, kind, scope, model, DROPPED)
         ):
             pass
-        _log.info("vectors are of one model now", kind=kind, scope=scope, model=model, before=before)
+        _log.info(
+            "embedding_model_changed",
+            "All vectors are from the new embedding model; search uses it now",
+            kind=kind,
+            scope=scope,
+            model=model,
+            before=before,
+        )
 
 
 def _piece(tx: Tx, kind: Kind, model: str, ids: Sequence[str], also: str | None = None) -> _Piece:

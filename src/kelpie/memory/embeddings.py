@@ -59,7 +59,7 @@ class Embeddings:
 
     def failed(self, error: StorageError) -> str:
         """Why a search has to do without meaning although vectors are there: it was tried and failed."""
-        _log.error("a search by meaning failed; its words alone count", error=str(error))
+        _log.error("vector_search_failed", "Vector search failed; using full-text search only", error=str(error))
         return f"the search by meaning failed: {error}"
 
     async def default(self) -> str | None:
@@ -121,7 +121,7 @@ class Embeddings:
     def _tell(self, lacking: str | None) -> None:
         """In the log, once for each trouble: every search and every message would tell of it again."""
         if lacking and lacking != self._told:
-            _log.warning("texts could not be embedded; their words alone count for now", why=lacking)
+            _log.warning("embedding_failed", "Texts could not be embedded; using full-text search only", why=lacking)
         self._told = lacking
 
 

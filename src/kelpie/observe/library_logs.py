@@ -1,31 +1,32 @@
-"""What libraries log through the standard `logging` module, led into our lines."""
+"""Bridge from the standard `logging` module, which libraries use, to Kelpie's log lines."""
 
 import logging
 from typing import ClassVar
 
-import structlog  # noqa: TID251 - here and in `logs` it becomes kelpie.observe.logs
+import structlog  # noqa: TID251 - this module and `logs` are the only users
 
-# These tell at INFO what our own lines already say.
-_CHATTY = ("httpx", "httpcore", "uvicorn", "asyncio", "alembic", "sqlalchemy")
+# At INFO these repeat what Kelpie's own lines say.
+_VERBOSE = ("httpx", "httpcore", "uvicorn", "asyncio", "alembic", "sqlalchemy")
+LIBRARY_MESSAGE = "library_message"  # one code for all records: libraries have no codes of their own
 
 
 class LibraryLogHandler(logging.Handler):
-    """Turns what libraries log through the standard module into lines of ours; the logger's name is the room."""
+    """Root handler that logs the records of libraries; the name of the library's logger is the component."""
 
     _installed: ClassVar["LibraryLogHandler | None"] = None
 
     @classmethod
     def install(cls, threshold: int) -> None:
-        """Makes this the root handler, once, and keeps chatty libraries to warnings."""
+        """Makes this the root handler, once, and limits verbose libraries to warnings."""
         if cls._installed is None:
             cls._installed = cls()
             logging.getLogger().addHandler(cls._installed)
         logging.getLogger().setLevel(threshold)
-        for name in _CHATTY:
+        for name in _VERBOSE:
             logging.getLogger(name).setLevel(max(threshold, logging.WARNING))
 
     def emit(self, record: logging.LogRecord) -> None:
-        logger = structlog.get_logger(room=record.name)
+        logger = structlog.get_logger(component=record.name, code=LIBRARY_MESSAGE)
         try:
             message = record.getMessage()
         except (TypeError, ValueError):

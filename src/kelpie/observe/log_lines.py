@@ -1,4 +1,4 @@
-"""From an event to a line: JSON for machines, aligned text for people. The order of the first fields is fixed."""
+"""Log lines from events: JSON for machines, aligned text for people. The order of the first fields is fixed."""
 
 import json
 from collections.abc import Callable, MutableMapping
@@ -8,18 +8,19 @@ from kelpie.core.time import Micros, as_datetime
 from kelpie.observe.redaction import TRACEBACK_MAX, fit, fit_text, hide_secrets
 from kelpie.observe.traceback import traceback_of
 
-FIRST = ("time", "level", "room", "request_id", "run_id", "event")
+FIRST = ("time", "level", "component", "request_id", "run_id", "code", "event")
 Event = MutableMapping[str, Any]
 
 
 def scrub(now: Callable[[], Micros] | None) -> Callable[[Any, str, Event], Event]:
-    """A processor that puts the fixed fields first, makes the rest fit to be logged and adds the traceback."""
+    """Returns a processor that puts the fixed fields first, makes the rest safe to log and adds the traceback."""
 
     def process(_: Any, method: str, event: Event) -> Event:
         trace = traceback_of(event.pop("exc_info", method == "exception"))
         level = "error" if method in ("exception", "critical", "fatal") else method
-        facts: dict[str, Any] = {"time": iso(now()) if now else None, "level": level, "room": event.pop("room", None)}
-        facts |= {name: event.pop(name) for name in ("request_id", "run_id") if name in event}
+        facts: dict[str, Any] = {"time": iso(now()) if now else None, "level": level}
+        facts["component"] = event.pop("component", None)
+        facts |= {name: event.pop(name) for name in ("request_id", "run_id", "code") if name in event}
         facts["event"] = fit_text(str(event.pop("event", "")))
         facts |= {name: fit(value, name) for name, value in event.items()}
         if trace:
@@ -35,16 +36,17 @@ def as_json(_: Any, __: str, event: Event) -> str:
 
 
 def as_text(_: Any, __: str, event: Event) -> str:
-    """`time level room event key=value …`; a value can never start a line of its own, a traceback does."""
+    """`time level component event [code] key=value …`. Only a traceback starts a line of its own, never a value."""
     facts = [f"{key}={_quoted(event[key])}" for key in event if key not in FIRST and key != "exception"]
     facts += [f"{key}={event[key]}" for key in ("request_id", "run_id") if key in event]
-    head = f"{event['time'] or '-'} {event['level']:<7} {event['room'] or '-':<8} {_one_line(event['event'])}"
+    head = f"{event['time'] or '-'} {event['level']:<7} {event.get('component') or '-':<8} {_one_line(event['event'])}"
+    head += f" [{event['code']}]" if "code" in event else ""
     line = "  ".join([head, " ".join(facts)]) if facts else head
     return f"{line}\n{event['exception']}" if "exception" in event else line
 
 
 def iso(at: Micros) -> str:
-    """The time as people and log stores read it: 2026-01-31T12:00:00.000000Z."""
+    """Formats a time for people and log stores: 2026-01-31T12:00:00.000000Z."""
     return as_datetime(at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

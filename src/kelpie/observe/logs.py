@@ -1,7 +1,8 @@
-"""Structured logs: one line an event, with its time in UTC, level, room, and the request and run it belongs to.
+"""Structured logs: one line per event, with its time in UTC, level, component, code, and its request and run.
 
-Nothing here opens a file or reads a clock: whoever configures the logs gives a sink and a clock. A log line is never
-allowed to fail the work that it tells about; lines that could not be written are counted, and the count is logged.
+Every event has a stable code that operators can alert on; docs/operations.md lists them, and a test compares the list
+with the source. Nothing here opens a file or reads a clock: the caller of `configure` passes a sink and a clock. A log
+line must never fail the work that it reports; lines that could not be written are counted, and the count is logged.
 """
 
 import logging
@@ -12,7 +13,7 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, Protocol
 
-import structlog  # noqa: TID251 - everyone else comes here
+import structlog  # noqa: TID251 - all other modules log through this one
 
 from kelpie.core.time import Micros
 from kelpie.observe.library_logs import LibraryLogHandler
@@ -21,28 +22,42 @@ from kelpie.observe.log_lines import as_json, as_text, scrub
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
-class Logger(Protocol):
-    """What rooms log with: an event in a few plain words, and its facts as keywords."""
+class Logger:
+    """Logger of one component. An event is a stable snake_case code, a plain sentence, and its facts as keywords.
 
-    def debug(self, event: str, **facts: Any) -> None: ...
-    def info(self, event: str, **facts: Any) -> None: ...
-    def warning(self, event: str, **facts: Any) -> None: ...
-    def error(self, event: str, **facts: Any) -> None: ...
-    def exception(self, event: str, **facts: Any) -> None:
-        """An error with the traceback of the exception being handled."""
-        ...
+    The code never changes once released; the sentence may. One code always has the same sentence.
+    """
+
+    def __init__(self, component: str) -> None:
+        self._lines = structlog.get_logger(component=component)
+
+    def debug(self, code: str, event: str, /, **facts: Any) -> None:
+        self._lines.debug(event, **{**facts, "code": code})
+
+    def info(self, code: str, event: str, /, **facts: Any) -> None:
+        self._lines.info(event, **{**facts, "code": code})
+
+    def warning(self, code: str, event: str, /, **facts: Any) -> None:
+        self._lines.warning(event, **{**facts, "code": code})
+
+    def error(self, code: str, event: str, /, **facts: Any) -> None:
+        self._lines.error(event, **{**facts, "code": code})
+
+    def exception(self, code: str, event: str, /, **facts: Any) -> None:
+        """Logs an error with the traceback of the exception being handled."""
+        self._lines.exception(event, **{**facts, "code": code})
 
 
 class Sink(Protocol):
-    """Where lines go: a text stream, or `world.log_file.RotatedFile`. A whole line, or several, a write."""
+    """Destination of log lines: a text stream, or `world.log_file.RotatedFile`. One write holds whole lines."""
 
     def write(self, text: str, /) -> object: ...
     def flush(self) -> object: ...
 
 
-def get(room: str) -> Logger:
-    """The logger of a room; cheap enough to be made at import, and follows a later `configure`."""
-    return structlog.get_logger(room=room)
+def get(component: str) -> Logger:
+    """Returns the logger of a component. It is cheap enough to be made at import, and follows a later `configure`."""
+    return Logger(component)
 
 
 # One variable for all facts: structlog's own way looks at every context variable of the process at each binding.
@@ -51,7 +66,7 @@ _facts: ContextVar[Mapping[str, str]] = ContextVar("kelpie_log_facts", default=M
 
 @contextmanager
 def bind(**facts: str | None) -> Iterator[None]:
-    """Within this context every line carries these facts, e.g. `with bind(request_id=..., run_id=...)`."""
+    """Adds these facts to every line logged in this context, e.g. `with bind(request_id=..., run_id=...)`."""
     token = _facts.set({**_facts.get(), **{key: value for key, value in facts.items() if value is not None}})
     try:
         yield
@@ -70,7 +85,7 @@ def configure(
     now: Callable[[], Micros] | None = None,
     human: bool = False,
 ) -> None:
-    """Sends all lines from this level up to the sink (default: stderr), as JSON or, for people, as text."""
+    """Sends lines of this level and above to the sink (default: stderr), as JSON, or as text if `human`."""
     _configure_ours(LEVELS[level], sink, now, human)
     LibraryLogHandler.install(LEVELS[level])
 
@@ -84,8 +99,12 @@ def _configure_ours(threshold: int, sink: Sink | None, now: Callable[[], Micros]
     )
 
 
+# The sink has just failed, so this line is written beside the logger.
+LINES_LOST = {"level": "warning", "code": "log_lines_lost", "event": "Log lines could not be written"}
+
+
 class _Output:
-    """Writes finished lines; a sink that fails costs lines, never the caller's work."""
+    """Writer of finished lines. A sink that fails loses lines; it never fails the caller."""
 
     def __init__(self, sink: Sink | None) -> None:
         self._sink = sink
@@ -97,7 +116,7 @@ class _Output:
     def _line(self, line: str) -> None:
         # sys.stderr is looked up each time: it may be replaced after the logs were configured.
         sink = self._sink or sys.stderr
-        note = as_json(None, "warning", {"level": "warning", "event": "log lines lost", "lost": self._lost})
+        note = as_json(None, "warning", {**LINES_LOST, "lost": self._lost})
         try:
             sink.write(f"{note}\n{line}\n" if self._lost else f"{line}\n")
             sink.flush()
@@ -108,4 +127,4 @@ class _Output:
     msg = debug = info = warning = error = critical = exception = fatal = _line
 
 
-_configure_ours(logging.WARNING, None, None, human=False)  # until someone configures: warnings to stderr
+_configure_ours(logging.WARNING, None, None, human=False)  # before `configure`: warnings to stderr

@@ -84,7 +84,7 @@ class Pool:
                 self.counts.warm += 1
                 await self._give_way()
         except SandboxUnavailable as error:
-            _log.warning("a cell could not be started in advance", error=str(error))
+            _log.warning("cell_prestart_failed", "Cell could not be started in advance", error=str(error))
 
     def _lacking(self) -> CellPlan | None:
         """The plan wanted last that has too few cells and a right to one."""

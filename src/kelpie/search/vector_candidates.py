@@ -78,7 +78,7 @@ class Candidates:
                 items.append(item)
                 sound.append(vector)
             else:
-                _log.error("a stored vector is damaged and left out", item=item, model=query.model)
+                _log.error("vector_damaged", "Stored vector is damaged and was skipped", item=item, model=query.model)
         if not items:
             return []
         if any(len(each) != len(query.values) for each in sound):

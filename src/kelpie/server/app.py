@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from kelpie.app import Kelpie
 
 _ABOUT = (
-    "A server on which stateful agents live, remember and use tools. It speaks the Letta V1 REST API, "
-    "so `letta-client` works against it; what is marked (Kelpie) is an addition."
+    "A server for stateful LLM agents with memory and tools. It implements the Letta V1 REST API, so `letta-client` "
+    "works with it. Routes and fields marked (Kelpie) are additions."
 )
 _LOCAL_ORIGIN = r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?"
 _ANY_ORIGIN = ".*"  # no page has a credential unless it was given one: there are no cookies

@@ -86,7 +86,7 @@ class _Server(uvicorn.Server):
         except SystemExit as leaving:
             raise _bind_error(self.config.host, self.config.port, leaving.__context__) from None
         host, port = self.servers[0].sockets[0].getsockname()[:2]
-        _log.info("serving", host=host, port=port)
+        _log.info("server_started", "Server started", host=host, port=port)
         self._ready(host, port)
 
     @contextlib.contextmanager

@@ -95,7 +95,7 @@ class Compactor:
         if lane.context is context:
             lane.context = context.compacted(prepare(row, lane.spec), plan.cut.kept)
         by = plan.told.handle if plan.told else None
-        _log.info("context compacted", agent_id=lane.agent.id, by=by, **stats.to_json())
+        _log.info("context_compacted", "Context compacted", agent_id=lane.agent.id, by=by, **stats.to_json())
         return CompactionResult(row, plan.text, stats, *counts, step)
 
     def _summing_up(self, run: Run, plan: CompactionPlan, at: Micros) -> Step | None:

@@ -100,13 +100,15 @@ class CompactionPlanner:
                     if plan is not None and not (shorter and plan.grows):
                         return plan
         except TimeoutError:
-            _log.warning("summing up took too long", agent_id=self._lane.agent.id, seconds=SUMMING_UP_S)
+            _log.warning("summary_timeout", "Summary took too long", agent_id=self._lane.agent.id, seconds=SUMMING_UP_S)
         if not shorter and self._failure is not None:
             raise self._failure
         cut = cuttable.newest(room)
         if cut is None:
             return None
-        _log.warning("the oldest messages leave the context without a summary", agent_id=self._lane.agent.id)
+        _log.warning(
+            "summary_missing", "Oldest messages left the context without a summary", agent_id=self._lane.agent.id
+        )
         return CompactionPlan(cut, self._fitting(_handed_on(cut.evicted), settings))
 
     async def _summed_up(
@@ -127,7 +129,7 @@ class CompactionPlanner:
         except ModelError as error:
             self._failure = error
             facts = {"agent_id": agent.id, "mode": mode.value, "kind": error.kind.value, "error": error.message}
-            _log.warning("no summary could be had this way", **facts)
+            _log.warning("summary_attempt_failed", "Summary failed in one mode; trying the next", **facts)
             return None
         return CompactionPlan(cut, self._fitting(told.text, settings), told)
 
@@ -138,7 +140,12 @@ class CompactionPlanner:
         except InvalidInput as error:
             if given:
                 raise
-            _log.warning("stored compaction settings cannot be used", agent_id=agent.id, error=str(error))
+            _log.warning(
+                "compaction_settings_invalid",
+                "Stored compaction settings are invalid; using the defaults",
+                agent_id=agent.id,
+                error=str(error),
+            )
             return CompactionSettings()
 
     def _room(self, context: Context, settings: CompactionSettings, waiting: int) -> int:

@@ -58,7 +58,7 @@ class Summarizer:
             if chosen == own.handle:
                 raise
             _log.warning(
-                "the model that should sum up cannot; the agent's own does",
+                "summary_model_failed", "Summary model failed; using the agent's own model",
                 agent_id=self._agent.id, handle=chosen, kind=error.kind.value, error=error.message,
             )  # fmt: skip
         return await self._piece_by_piece(own, evicted, mode)

@@ -165,7 +165,12 @@ class StoredTurnStream:
         except Fenced:
             return False  # the turn learns of it with its next commit
         except StorageError as error:
-            _log.warning("previews could not be stored yet", run_id=self.run_id, error=str(error))
+            _log.warning(
+                "stream_events_not_saved",
+                "Stream events could not be saved; trying again later",
+                run_id=self.run_id,
+                error=str(error),
+            )
             return False
         self._first += len(events)
         del self._events[: len(events)]

@@ -87,7 +87,7 @@ class FactExtractor:
                 while await self.work():
                     pass
             except KelpieError as error:
-                _log.warning("facts could not be looked for yet", error=str(error))
+                _log.warning("fact_extraction_failed", "Fact extraction failed; trying again later", error=str(error))
             try:
                 async with asyncio.timeout(LOOK_EVERY_S):
                     await self._wanted.wait()
@@ -132,7 +132,13 @@ class FactExtractor:
                 await self._world.database.transact(lambda tx: fact_progress.change(tx, state, after))
                 return
             wait_s = min(RETRY_S * 2.0**state.failures, RETRY_S_MAX)
-            _log.warning("a model could not be asked for facts", agent_id=agent.id, error=str(error), again_s=wait_s)
+            _log.warning(
+                "fact_extraction_deferred",
+                "Fact extraction deferred: the model call failed",
+                agent_id=agent.id,
+                error=str(error),
+                again_s=wait_s,
+            )
             await self._put_off(state, wait_s, str(error))
             return
         except Unusable as error:
@@ -143,7 +149,12 @@ class FactExtractor:
         self._spent(agent.id)
 
     def _left_out(self, state: FactState, after: FactState, error: Exception) -> FactState:
-        _log.warning("a piece of a conversation is left out of the facts", agent_id=state.agent_id, error=str(error))
+        _log.warning(
+            "fact_extraction_skipped",
+            "Part of a conversation skipped by fact extraction",
+            agent_id=state.agent_id,
+            error=str(error),
+        )
         return replace(after, skipped=state.skipped + 1, last_error=str(error)[:ERROR_CHARS_MAX])
 
     def _piece(self, tx: Tx, state: FactState, now: Micros) -> _Piece | None:

@@ -46,7 +46,7 @@ class RunQueue:
         try:
             reply = self._dispatcher.submit(waiting.agent_id, lane, lambda live: live.take_up(lane, run_id), run_id)
         except KelpieError as error:
-            _log.info("a background run waits for a better moment", run_id=run_id, why=str(error))
+            _log.info("run_deferred", "Background run deferred", run_id=run_id, why=str(error))
             return
         self._held.add(run_id)
         reply.add_done_callback(partial(self._done, run_id))
@@ -64,4 +64,6 @@ class RunQueue:
         if isinstance(error, AgentStopped):  # loading it once more closes what waits
             self._hurry()
         elif error is not None and not isinstance(error, NotFound):
-            _log.warning("a background run stands still for now", run_id=run_id, error=str(error))
+            _log.warning(
+                "run_attempt_failed", "Background run failed; recovery tries it again", run_id=run_id, error=str(error)
+            )

@@ -53,7 +53,12 @@ class ApprovalExpiry:
             if withdrawn:
                 self.forgotten((pending.agent_id,))
             if run is not None:
-                _log.info("denied what nobody answered", agent_id=run.agent_id, request_id=pending.request)
+                _log.info(
+                    "approval_expired",
+                    "Approval expired; denied the tool call",
+                    agent_id=run.agent_id,
+                    message_id=pending.request,
+                )
                 self.backlog.submit(StoredRun(run.id, run.agent_id, run.conversation_id))
 
     def _deny(self, tx: Tx, pending: PendingCalls, at: Micros) -> tuple[Run | None, bool]:

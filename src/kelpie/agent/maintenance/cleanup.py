@@ -48,7 +48,9 @@ class Cleanup:
         try:
             await self._drop_workspaces()
         except OSError as error:  # files that cannot be removed keep nothing else from being done
-            _log.warning("workspaces of deleted agents could not be looked through", error=str(error))
+            _log.warning(
+                "workspace_cleanup_failed", "Workspaces of deleted agents could not be removed", error=str(error)
+            )
         now_s = asyncio.get_running_loop().time()
         if self._pruned_s is None or now_s - self._pruned_s >= PRUNE_EVERY_S:
             await self._prune_journal()

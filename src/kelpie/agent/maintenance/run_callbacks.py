@@ -47,7 +47,9 @@ class RunCallbacks:
             try:
                 more = await self._send_due()
             except StorageError as error:
-                _log.error("callbacks could not be looked up yet", error=str(error))
+                _log.error(
+                    "callback_lookup_failed", "Due callbacks could not be read; trying again later", error=str(error)
+                )
                 more = False
             if not more:
                 await self._pause()
@@ -79,7 +81,12 @@ class RunCallbacks:
         again_at = None if wait_s is None else now + int(wait_s * MICROS_PER_SECOND)
         if error is not None:
             _log.warning(
-                "a callback was not taken", run_id=run.id, url=owed.url, error=error, again=again_at is not None
+                "callback_failed",
+                "Callback could not be delivered",
+                run_id=run.id,
+                url=owed.url,
+                error=error,
+                again=again_at is not None,
             )
         await self._world.database.transact(lambda tx: callbacks.tried(tx, run.id, now, status, error, again_at))
         if wait_s is not None:

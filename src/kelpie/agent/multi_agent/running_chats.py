@@ -59,5 +59,5 @@ async def _run(meeting: GroupChat) -> None:
     except KelpieError as error:
         meeting.close(StopReason.error, error)
     except Exception as error:  # noqa: BLE001 - logged, and whoever listens must hear an end even of a bug
-        _log.exception("a meeting broke off", group_id=meeting.group.id)
+        _log.exception("group_chat_crashed", "Group chat ended by an unexpected error", group_id=meeting.group.id)
         meeting.close(StopReason.error, InvariantBroken(f"{type(error).__name__}: {error}"))

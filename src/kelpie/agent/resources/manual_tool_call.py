@@ -126,7 +126,9 @@ async def _given_up(database: Database, note: Note) -> None:
         took = Outcome("", ok=False, cpu_us=note.meter.cpu_us, memory_peak_bytes=note.meter.memory_peak_bytes)
         await database.transact(lambda tx: note.put_down(tx, took, CallOutcome.interrupted))
     except StorageError as error:
-        _log.warning("a call that was given up could not be recorded", tool=note.tool.name, error=str(error))
+        _log.warning(
+            "tool_call_not_recorded", "Abandoned tool call could not be recorded", tool=note.tool.name, error=str(error)
+        )
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:

@@ -106,7 +106,9 @@ class Activation:
             turn.break_off(error)
             raise
         except Exception as error:  # raised again; whoever listens must hear an end even of a bug
-            _log.exception("a turn broke off", run_id=turn.run_id, agent_id=self.agent_id)
+            _log.exception(
+                "turn_crashed", "Turn ended by an unexpected error", run_id=turn.run_id, agent_id=self.agent_id
+            )
             turn.break_off(InvariantBroken(f"{type(error).__name__}: {error}"))
             raise
 
@@ -189,7 +191,13 @@ class Activation:
         done = await self._equipment.world.database.transact(write)
         lane.reread()
         if done:
-            _log.warning("mended a history", agent_id=claim.agent_id, conversation=lane.conversation, done=done)
+            _log.warning(
+                "history_repaired",
+                "Message history repaired",
+                agent_id=claim.agent_id,
+                conversation=lane.conversation,
+                done=done,
+            )
 
 
 def _load(tx: Tx, claim: Claim, choose: Choose) -> tuple[LiveAgent, list[Unfinished]]:

@@ -93,13 +93,18 @@ class UnfinishedTurns:
         except StorageError:
             raise
         except (Cancelled, RunOver):
-            _log.info("a turn that was cut short had been cancelled", run_id=left.run.id)
+            _log.info("interrupted_turn_cancelled", "Interrupted turn had been cancelled", run_id=left.run.id)
         except NotFound:
             await self._close(left, DELETED)
         except CallerError as error:
             await self._close(left, {"type": "refused", "message": str(error)})
         except Exception as error:  # noqa: BLE001 - logged and told: it must not keep the agent from later turns
-            _log.exception("a turn could not go on and is closed", run_id=left.run.id, agent_id=left.run.agent_id)
+            _log.exception(
+                "interrupted_turn_crashed",
+                "Interrupted turn could not be resumed; closing it",
+                run_id=left.run.id,
+                agent_id=left.run.agent_id,
+            )
             still = await self._still_open(left)
             if still is not None:
                 await self._close(still, {"type": "internal_error", "message": f"{type(error).__name__}: {error}"})
@@ -122,7 +127,9 @@ class UnfinishedTurns:
         finally:
             hot.forget_contexts()
         self._equipment.broadcast.news(run.id)
-        _log.warning("closed a turn that had been cut short", run_id=run.id, agent_id=run.agent_id, why=why["type"])
+        _log.warning(
+            "interrupted_turn_closed", "Interrupted turn closed", run_id=run.id, agent_id=run.agent_id, why=why["type"]
+        )
 
     async def _still_open(self, left: Unfinished) -> Unfinished | None:
         """The turn as it stands now, or None when it has ended after all."""
@@ -178,7 +185,7 @@ class UnfinishedTurns:
             if run.status is RunStatus.created:
                 await loop.begin_waiting()
                 return
-            _log.info("going on with a turn that was cut short", step_count=run.step_count)
+            _log.info("interrupted_turn_resumed", "Interrupted turn resumed", step_count=run.step_count)
             if standing.left is not None and not await loop.answer_open(*standing.left):
                 return
             if run.step_count == 0:

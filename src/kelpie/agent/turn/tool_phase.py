@@ -166,7 +166,13 @@ class ToolPhase(TurnState):
     def _tell_barred(self, planned: PlannedCall) -> None:
         if planned.barred is not None:
             refusal, tool = planned.barred, planned.call.name
-            _log.warning("a tool call was refused", tool=tool, by=refusal.layer or "limit", reason=refusal.reason)
+            _log.warning(
+                "tool_call_refused",
+                "Tool call refused by permissions or limits",
+                tool=tool,
+                by=refusal.layer or "limit",
+                reason=refusal.reason,
+            )
 
     def _words(self, reply: Message) -> CallDecisions | None:
         """What was said to the calls of a reply, if it is the one that waited."""

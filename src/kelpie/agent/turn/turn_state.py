@@ -130,7 +130,7 @@ class TurnState:
             if goes_on:
                 raise
             self._lane.forget()
-            _log.warning("a context could not be compacted after a turn", error=str(error))
+            _log.warning("compaction_failed", "Context could not be compacted after a turn", error=str(error))
 
     # --- the end -------------------------------------------------------------------------------------------------
 

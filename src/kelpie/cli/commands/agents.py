@@ -1,4 +1,4 @@
-"""`kelpie agents`: list, look at, make, remove, start and stop agents, over HTTP."""
+"""`kelpie agents`: create, list, show, start, stop and delete agents over HTTP."""
 
 import sys
 from typing import Annotated, Any
@@ -17,11 +17,13 @@ from kelpie.core.errors import InvalidInput
 
 RELATIONS = ("agent.blocks", "agent.tools", "agent.tags")
 
-commands = group("List, make, look at, start and stop agents.", "agents create ada", "agents list", "agents show ada")
+commands = group(
+    "Create, list, show, start, stop and delete agents.", "agents create ada", "agents list", "agents show ada"
+)
 
 
 def _types(incomplete: str) -> list[str]:
-    """For shell completion: agent types that begin like this."""
+    """Shell completion of agent types."""
     from kelpie.core.agents.agent import AgentType
 
     return [kind.value for kind in AgentType if kind.value.startswith(incomplete)]
@@ -30,12 +32,12 @@ def _types(incomplete: str) -> list[str]:
 @commands.command("list", epilog=examples("agents list", "agents list --tag team --json"))
 def list_agents(
     limit: Limit = 50,
-    name: Annotated[str | None, typer.Option(help="Only agents of this name.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only agents with this tag; may be given again.")] = None,
+    name: Annotated[str | None, typer.Option(help="Show only agents with this name.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Show only agents with this tag (repeatable).")] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """List the agents, the newest first."""
+    """List agents, newest first."""
     query: dict[str, Any] = {"limit": limit, "include": "agent.tags"}
     query |= {"name": name} if name else {}
     query |= {"tags": tag} if tag else {}
@@ -44,12 +46,12 @@ def list_agents(
         print_json(found)
         return
     rows = [(each["name"], each["id"], each["model"], _state(each), each["tags"]) for each in found]
-    print_rows(("name", "id", "model", "state", "tags"), rows, "There are no agents; `kelpie demo` makes one.")
+    print_rows(("name", "id", "model", "state", "tags"), rows, "No agents. `kelpie demo` creates one.")
 
 
 @commands.command(epilog=examples("agents show demo", "agents show demo --json"))
 def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
-    """Show one agent: its model, its memory blocks, its tools and how it is doing."""
+    """Show the model, state, spending, tools and blocks of an agent."""
     server = client(url)
     found = server.get(path("agents", find(server, agent)["id"]), include=RELATIONS)
     spent = server.get(path("kelpie", "agents", found["id"], "spending"))
@@ -79,7 +81,7 @@ def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
     )
     print()
     blocks = [(block["label"], f"{len(block['value'])}/{block['limit']}", block["value"]) for block in found["blocks"]]
-    print_rows(("block", "characters", "value"), blocks, "It has no memory blocks.")
+    print_rows(("block", "characters", "value"), blocks, "No memory blocks.")
 
 
 @commands.command(
@@ -89,20 +91,20 @@ def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
 )
 def create(
     name: Annotated[str, typer.Argument(help="Name of the new agent.")],
-    model: Annotated[str | None, typer.Option(help="Handle of its model; without it, the server's default.")] = None,
-    embedding: Annotated[str | None, typer.Option(help="Handle of its embedding model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Model handle. Defaults to the server's default model.")] = None,
+    embedding: Annotated[str | None, typer.Option(help="Embedding model handle.")] = None,
     agent_type: Annotated[
-        str | None, typer.Option("--type", help="Its type, e.g. `memgpt_v2_agent`.", autocompletion=_types)
+        str | None, typer.Option("--type", help="Agent type, e.g. `memgpt_v2_agent`.", autocompletion=_types)
     ] = None,
-    description: Annotated[str | None, typer.Option(help="What it is for.")] = None,
-    system: Annotated[str | None, typer.Option(help="Its system prompt, instead of that of its type.")] = None,
-    block: Annotated[list[str] | None, typer.Option(help="A memory block, `LABEL=VALUE`; may be given again.")] = None,
-    tool: Annotated[list[str] | None, typer.Option(help="Name of a further tool; may be given again.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given again.")] = None,
+    description: Annotated[str | None, typer.Option(help="What the agent is for.")] = None,
+    system: Annotated[str | None, typer.Option(help="System prompt. Defaults to the prompt of the agent type.")] = None,
+    block: Annotated[list[str] | None, typer.Option(help="Memory block as `LABEL=VALUE` (repeatable).")] = None,
+    tool: Annotated[list[str] | None, typer.Option(help="Name of an additional tool (repeatable).")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tag to add (repeatable).")] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Make an agent. Without a block it gets `human` and `persona`."""
+    """Create an agent. Without `--block` it gets the blocks `human` and `persona`."""
     body = {
         "name": name,
         "model": model,
@@ -118,19 +120,19 @@ def create(
     if as_json:
         print_json(made)
     else:
-        print(f"The agent '{made['name']}' is there: {made['id']} (model {made['model']}).")
+        print(f"Created agent {made['name']} ({made['id']}), model {made['model']}.")
 
 
 @commands.command(epilog=examples("agents budget ada", "agents budget ada '5 usd a day'", "agents budget ada none"))
 def budget(
     agent: Agent,
     amount: Annotated[
-        str | None, typer.Argument(help="Such as `5 usd a day` or `200000 tokens`; `none` takes it away.")
+        str | None, typer.Argument(help="For example `5 usd a day` or `200000 tokens`. `none` removes the budget.")
     ] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Show what an agent has spent and may spend, or set it."""
+    """Show an agent's spending and budget, or set the budget."""
     server = client(url)
     found = find(server, agent)
     if amount is not None:
@@ -145,42 +147,42 @@ def budget(
 @commands.command(epilog=examples("agents delete ada", "agents delete ada --yes"))
 def delete(
     agent: Agent,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     url: Url = None,
 ) -> None:
-    """Remove an agent with its messages. Its memory blocks stay."""
+    """Delete an agent and its messages. Its memory blocks are kept."""
     server = client(url)
     found = find(server, agent)
     if not yes and not sys.stdin.isatty():
-        print("kelpie: --yes: nobody is there to be asked; add it to remove the agent", file=sys.stderr)
+        print("kelpie: Not a terminal: pass --yes to confirm deleting the agent.", file=sys.stderr)
         raise typer.Exit(USAGE)
     if not yes:
-        typer.confirm(f"Remove the agent '{found['name']}' ({found['id']}) and its messages?", abort=True, err=True)
+        typer.confirm(f"Delete agent {found['name']} ({found['id']}) and its messages?", abort=True, err=True)
     server.delete(path("agents", found["id"]))
-    print(f"The agent '{found['name']}' is gone.")
+    print(f"Deleted agent {found['name']}.")
 
 
 @commands.command(epilog=examples("agents start ada"))
 def start(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
-    """Let a stopped agent work again."""
+    """Start a stopped agent."""
     _switch(agent, "start", as_json, url)
 
 
 @commands.command(epilog=examples("agents stop ada"))
 def stop(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
-    """Stop an agent: it takes no messages until it is started."""
+    """Stop an agent. It accepts no messages until it is started again."""
     _switch(agent, "stop", as_json, url)
 
 
 @commands.command(epilog=examples("agents restart ada"))
 def restart(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
-    """Put an agent away and load it afresh."""
+    """Unload an agent and load it again."""
     _switch(agent, "restart", as_json, url)
 
 
 @commands.command(epilog=examples("agents cancel ada"))
 def cancel(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
-    """Cancel all that an agent is doing or has waiting; it takes the next message."""
+    """Cancel all active and waiting runs of an agent."""
     server = client(url)
     found = find(server, agent)
     print_cancelled(server.post(path("agents", found["id"], "messages", "cancel"), {}), as_json)
@@ -188,11 +190,14 @@ def cancel(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
 
 @commands.command(epilog=examples("agents repair ada", "agents repair --json"))
 def repair(
-    agent: Annotated[str | None, typer.Argument(help="Name or id of one agent; without it, all are mended.")] = None,
+    agent: Annotated[str | None, typer.Argument(help="Name or id of the agent. Defaults to all agents.")] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Mend histories that an import or an old fault left broken. What rightly waits for an answer is not touched."""
+    """Repair message histories damaged by an import or an old bug.
+
+    Tool calls that wait for an approval or a client are left alone.
+    """
     server = client(url)
     body = {"agent_id": find(server, agent)["id"]} if agent else {}
     found = server.post("/v1/kelpie/agents/repair", body)
@@ -203,7 +208,7 @@ def repair(
         for done in each["done"]:
             print(f"{each['agent_id']}: {done}")
     if not any(each["done"] for each in found):
-        print("Nothing had to be mended.")
+        print("Nothing to repair.")
 
 
 def _switch(agent: str, how: str, as_json: bool, url: str | None) -> None:
@@ -223,7 +228,7 @@ def _state(agent: dict[str, Any]) -> str:
 def _block(text: str) -> dict[str, str]:
     label, equals, value = text.partition("=")
     if not label or not equals:
-        raise InvalidInput("--block", f"'{text[:80]}' is no block; write LABEL=VALUE")
+        raise InvalidInput("--block", f"expected LABEL=VALUE, got '{text[:80]}'")
     return {"label": label, "value": value}
 
 

@@ -1,4 +1,4 @@
-"""`kelpie blocks`: memory blocks, who changed them, and the way back to what they said before."""
+"""`kelpie blocks`: memory blocks, their history, and restoring earlier versions."""
 
 from typing import Annotated, Any
 
@@ -11,25 +11,25 @@ from kelpie.core.errors import InvalidInput
 from kelpie.world.http.cli_client import Client
 
 commands = group(
-    "Look at memory blocks and their history, and bring back what they said.",
+    "List memory blocks, show their history and restore old versions.",
     "blocks list --agent demo",
     "blocks history demo/human",
     "blocks rollback demo/human 1",
 )
 
 Block = Annotated[
-    str, typer.Argument(help="Id of the block, or AGENT/LABEL as in `demo/human`.", autocompletion=complete_block)
+    str, typer.Argument(help="Block id, or AGENT/LABEL as in `demo/human`.", autocompletion=complete_block)
 ]
 
 
 @commands.command("list", epilog=examples("blocks list", "blocks list --agent demo --json"))
 def list_blocks(
-    agent: Annotated[str | None, typer.Option(help="Only blocks of this agent, by name or id.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Show only blocks of this agent (name or id).")] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """List memory blocks, the newest first."""
+    """List memory blocks, newest first."""
     server = client(url)
     place = path("agents", find(server, agent)["id"], "core-memory", "blocks") if agent else "/v1/blocks/"
     found = server.get(place, limit=limit, order="desc")
@@ -37,12 +37,12 @@ def list_blocks(
         print_json(found)
         return
     rows = [(each["id"], each["label"], len(each["value"]), each["limit"], each["read_only"]) for each in found]
-    print_rows(("id", "label", "characters", "limit", "read-only"), rows, "There are no blocks.")
+    print_rows(("id", "label", "characters", "limit", "read-only"), rows, "No blocks.")
 
 
 @commands.command(epilog=examples("blocks history demo/human", "blocks history block-... --limit 5 --json"))
 def history(block: Block, limit: Limit = 50, as_json: AsJson = False, url: Url = None) -> None:
-    """List the versions of a block, the newest first: who made them when, in which turn and with which tool."""
+    """List the versions of a block, newest first."""
     server = client(url)
     found = server.get(path("blocks", _id_of(server, block), "history"), limit=limit)
     if as_json:
@@ -52,7 +52,7 @@ def history(block: Block, limit: Limit = 50, as_json: AsJson = False, url: Url =
         (each["version"], each["created_at"], _author(each), each["tool"], each["chars"], each["run_id"], _about(each))
         for each in found
     ]
-    print_rows(("version", "when", "who", "tool", "characters", "run", "what else"), rows)
+    print_rows(("version", "created", "author", "tool", "characters", "run", "change"), rows)
 
 
 @commands.command(
@@ -61,13 +61,13 @@ def history(block: Block, limit: Limit = 50, as_json: AsJson = False, url: Url =
 def diff(
     block: Block,
     from_version: Annotated[
-        int | None, typer.Argument(min=1, help="The older version; without it, the one before the other.")
+        int | None, typer.Argument(min=1, help="Older version. Defaults to the one before the newer version.")
     ] = None,
-    to_version: Annotated[int | None, typer.Argument(min=1, help="The newer version; without it, the newest.")] = None,
+    to_version: Annotated[int | None, typer.Argument(min=1, help="Newer version. Defaults to the latest.")] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Show what changed between two versions of a block."""
+    """Show the changes between two versions of a block."""
     server = client(url)
     wanted = {"from": from_version, "to": to_version}
     given = {name: version for name, version in wanted.items() if version is not None}
@@ -77,38 +77,36 @@ def diff(
     elif found["hunks"]:
         print_text(found["unified"])
     else:
-        print(f"The value is the same in versions {found['from']} and {found['to']}.")
+        print(f"Versions {found['from']} and {found['to']} have the same value.")
 
 
 @commands.command(epilog=examples("blocks rollback demo/human 1", "blocks rollback demo/human 3 --expect 7 --json"))
 def rollback(
     block: Block,
-    version: Annotated[int, typer.Argument(min=1, help="The version whose value is to come back.")],
+    version: Annotated[int, typer.Argument(min=1, help="Version to restore.")],
     expect: Annotated[
-        int | None, typer.Option(min=1, help="Only if the block is of this version now; else nothing is changed.")
+        int | None, typer.Option(min=1, help="Change nothing unless the block is at this version now.")
     ] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Give a block the value that it had in a version; the block gets a new version by that."""
+    """Restore an earlier version of a block. This creates a new version."""
     server = client(url)
     body = {"version": version} | ({"expected_version": expect} if expect is not None else {})
     done = server.post(path("blocks", _id_of(server, block), "rollback"), body)
     if as_json:
         print_json(done)
         return
-    print(
-        f"The block '{cell(done['label'])}' has the value of version {version} again; it is version {done['version']}."
-    )
+    print(f"Restored version {version} of block {cell(done['label'])}; this is now version {done['version']}.")
 
 
 def _id_of(server: Client, block: str) -> str:
-    """The id of a block that is named by it, or by the agent that carries it and its label. Raises InvalidInput."""
+    """Returns the id of a block given by its id, or by AGENT/LABEL. Raises InvalidInput."""
     if block.startswith("block-"):
         return block
     who, slash, label = block.partition("/")
     if not slash or not label:
-        raise InvalidInput("BLOCK", f"'{block[:80]}' is neither the id of a block nor AGENT/LABEL, as in demo/human")
+        raise InvalidInput("BLOCK", f"expected a block id or AGENT/LABEL such as demo/human, got '{block[:80]}'")
     carried = ("agents", find(server, who)["id"], "core-memory", "blocks")
     # One that is damaged can only be listed, and that is when somebody wants to roll it back.
     listed = (each["id"] for each in server.get(path(*carried)) if each["label"] == label)
@@ -121,7 +119,7 @@ def _author(version: dict[str, Any]) -> str:
 
 
 def _about(version: dict[str, Any]) -> str:
-    """What a change was beside a new value."""
+    """Describes a change beyond its new value."""
     if version["restores"] is not None:
-        return f"version {version['restores']} brought back"
-    return ", ".join(sorted(version["fields"])) if version["version"] > 1 else "made"
+        return f"restored version {version['restores']}"
+    return ", ".join(sorted(version["fields"])) if version["version"] > 1 else "created"

@@ -1,7 +1,7 @@
 """`kelpie chat`: a conversation with an agent over HTTP.
 
-Answers go to standard output as they are written by the model; tool calls, thoughts and troubles go to standard error,
-so that a script reading the output gets the answers alone.
+Answers go to standard output as the model writes them; tool calls, reasoning and errors go to standard error, so that
+a script that reads the output gets only the answers.
 """
 
 import re
@@ -20,11 +20,11 @@ TYPED = "chat_history"  # in the data directory
 SILENCE_S = 120.0  # the server pings a quiet stream far more often
 HISTORY, HISTORY_MAX = 20, 1000  # messages
 ENDS = ("/exit", "/quit")
-HELP = """/history [N]  the last messages of this conversation
-/help         this
-/exit         end, as does Ctrl-D
-Ctrl-C drops what you are typing, twice it ends; during an answer it stops listening.
-A \\ at the end of a line goes on in the next; \"\"\" begins a text of several lines and ends it."""
+HELP = """/history [N]  show the last messages of this conversation
+/help         show this help
+/exit         leave the chat (also Ctrl-D)
+Ctrl-C clears the input; press it twice to leave. During an answer it stops waiting for the agent.
+End a line with \\ to continue on the next line. Put \"\"\" before and after a message of several lines."""
 _WHO = {
     "user_message": "you",
     "assistant_message": "agent",
@@ -48,7 +48,7 @@ def chat(client: Client, who: str, said: str | None = None, keep_in: Path | None
     if not sys.stdin.isatty():
         went_well = [turns.take(text) for text in chat_input.messages(chat_input.from_stream(sys.stdin))]
         return OK if all(went_well) else ERROR
-    print(f"You are talking to {agent['name']} ({agent['id']}). /help says what you can type.", file=sys.stderr)
+    print(f"Chatting with {agent['name']} ({agent['id']}). Type /help for commands.", file=sys.stderr)
     with line_history(keep_in / TYPED if keep_in else None):
         _converse(turns)
     return OK
@@ -89,6 +89,7 @@ class Turns:
 
     def __init__(self, client: Client, agent: dict[str, Any], screen: "Screen") -> None:
         self._client = client
+        self._name = agent["name"]
         self._path = f"/v1/agents/{agent['id']}/messages/stream"
         self._screen = screen
 
@@ -98,7 +99,9 @@ class Turns:
         try:
             return self._screen.show(self._client.events(self._path, body, SILENCE_S))
         except KeyboardInterrupt:
-            self._screen.trouble("no longer listening; the agent finishes its turn")
+            self._screen.trouble(
+                f"Stopped waiting. The agent is still working; `kelpie agents cancel {self._name}` stops it."
+            )
             return False
         except KelpieError as error:
             self._screen.trouble(str(error))

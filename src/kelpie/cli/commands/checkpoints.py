@@ -1,4 +1,4 @@
-"""`kelpie agents checkpoint` and `restore`: an agent's whole memory in a file, and back."""
+"""`kelpie agents checkpoint` and `restore`: save an agent's whole memory to a file and restore it."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from kelpie.world.files import json_file
 
 WAIT_S = 120.0  # a memory may be large
 
-File = Annotated[Path, typer.Argument(help="The file of the checkpoint.")]
+File = Annotated[Path, typer.Argument(help="Checkpoint file.")]
 
 
 def register(commands: typer.Typer) -> None:
@@ -24,7 +24,7 @@ def register(commands: typer.Typer) -> None:
 
 
 def checkpoint(agent: Agent, file: File, as_json: AsJson = False, url: Url = None) -> None:
-    """Write an agent's whole memory into a file."""
+    """Save an agent's whole memory to a file."""
     server = client(url, WAIT_S)
     found = find(server, agent)
     document = server.get(path("agents", found["id"], "memory", "checkpoint"))
@@ -33,33 +33,38 @@ def checkpoint(agent: Agent, file: File, as_json: AsJson = False, url: Url = Non
     if as_json:
         print_json({"agent_id": found["id"], "file": str(file), **held})
         return
-    print(f"The memory of '{found['name']}' is in {file}: {held['blocks']} blocks, {held['messages']} messages.")
+    print(f"Saved the memory of {found['name']} to {file}: {held['blocks']} blocks, {held['messages']} messages.")
 
 
 def restore(
     agent: Agent,
     file: File,
     overwrite_shared: Annotated[
-        bool, typer.Option("--overwrite-shared", help="Also change blocks and an archive that other agents share.")
+        bool, typer.Option("--overwrite-shared", help="Also replace blocks and archives shared with other agents.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Replace an agent's memory by that of a file, all of it or nothing. What it was told since goes."""
+    """Replace an agent's memory with a checkpoint file.
+
+    Either all of the memory is replaced or none. What the agent learned since the checkpoint is lost.
+    """
     server = client(url, WAIT_S)
     found, document = find(server, agent), json_file.read(file)
     if not yes and not sys.stdin.isatty():
-        print("kelpie: --yes: nobody is there to be asked; add it to replace the memory", file=sys.stderr)
+        print("kelpie: Not a terminal: pass --yes to confirm replacing the memory.", file=sys.stderr)
         raise typer.Exit(USAGE)
     if not yes:
-        typer.confirm(f"Replace the memory of '{found['name']}' ({found['id']})?", abort=True, err=True)
+        typer.confirm(f"Replace the memory of {found['name']} ({found['id']})?", abort=True, err=True)
     query = "?overwrite_shared=true" if overwrite_shared else ""
     done = server.post(path("agents", found["id"], "memory", "restore") + query, document, WAIT_S)
     if as_json:
         print_json(done)
         return
     counts = ", ".join(f"{done[name]} {name}" for name in ("blocks", "entries", "passages", "messages"))
-    print(f"The memory of '{found['name']}' is as it was: {counts}.")
+    print(f"Restored the memory of {found['name']}: {counts}.")
     for left in done["left"]:
-        print(f"Left alone: the {left['kind']} '{left['name']}' ({left['id']}), which {left['agents']} other(s) share.")
+        print(
+            f"Not replaced: {left['kind']} {left['name']} ({left['id']}), shared with {left['agents']} other agent(s)."
+        )

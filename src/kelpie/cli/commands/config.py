@@ -10,18 +10,21 @@ from kelpie.cli.output import print_json, print_rows
 from kelpie.core.settings.settings import SETTINGS, ResolvedSettings, Settings
 from kelpie.world.files.settings_file import load
 
-commands = group("Look at the settings.", "config show")
+commands = group("Show the settings.", "config show")
 
 SET = "(set)"
 
 
 @commands.command(epilog=examples("config show", "config show --json", "config show --set server.port=9000"))
 def show(
-    config: Annotated[str | None, typer.Option(help="A settings file; like KELPIE_CONFIG.")] = None,
+    config: Annotated[str | None, typer.Option(help="Settings file (KELPIE_CONFIG).")] = None,
     assign: Assign = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every setting, its value and its origin: option, variable, file and line, or default."""
+    """Show every setting with its value and origin.
+
+    The origin is an option, a variable, a line of the settings file, or the default.
+    """
     found = load(flags({}, assign or ()), config)
     rows = described(found)
     if as_json:

@@ -1,4 +1,4 @@
-"""`kelpie demo`: an agent to talk to, made if it is not there yet, and the commands to try with it."""
+"""`kelpie demo`: a demo agent, created if it does not exist, and the commands to try with it."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ NAME = "demo"
 _NEW = {
     "name": NAME,
     "model": "kelpie/demo",
-    "description": "A first agent to try Kelpie with; its model is a script and needs no key.",
+    "description": "Demo agent of Kelpie. Its model is a script and needs no API key.",
     "memory_blocks": [
         {"label": "human", "value": "Nothing is known about this person yet."},
         {"label": "persona", "value": "I am the demo agent of Kelpie. I answer briefly and I remember what I am told."},
@@ -33,9 +33,9 @@ def what_to_try(url: str, agent: dict[str, Any], kelpie: str, *, asks: bool = Fa
     python_key = ', api_key=os.environ["KELPIE_API_KEY"]' if asks else ""
     python_import = "import os\n  " if asks else ""
     return f"""
-Kelpie answers at {url}, and the agent '{agent["name"]}' is there: {agent_id}
+Kelpie is running at {url} with the agent {agent["name"]} ({agent_id}).
 
-Talk to it in this terminal:
+Chat with it in this terminal:
   {kelpie} chat {agent["name"]}
 
 Over HTTP:

@@ -1,6 +1,6 @@
-"""`kelpie doctor`: what is configured and from where, what the server found, what this machine and this Python have.
+"""`kelpie doctor`: a report on the settings, the server, its models and data, and the isolation of this machine.
 
-It looks and never changes anything. What it cannot know it says.
+It must never change anything.
 """
 
 import os
@@ -26,7 +26,7 @@ PATIENCE_S = 60.0
 
 def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
     """Prints what there is to know; 1 when the server or a provider does not answer, or what is stored is damaged."""
-    with waiting("Asking the server and its providers, and trying what this machine offers ..."):
+    with waiting("Checking the server, its providers and this machine ..."):
         told = {
             "system": machine.system(),
             "settings": settings(found),
@@ -69,7 +69,7 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
 def _shadowed(client: Client) -> list[dict[str, str]]:
     """Custom tools that keep the name of a built-in one, which agents therefore do not get."""
     found = client.get("/v1/tools/", names=BUILTIN_NAMES, tool_types="custom", limit=len(BUILTIN_NAMES))
-    remedy = "rename or remove it, and start the server again, to have the built-in tool of this name"
+    remedy = "rename or delete it and restart the server to get the built-in tool of this name"
     return [{"name": each["name"], "id": each["id"], "remedy": remedy} for each in found]
 
 
@@ -85,9 +85,9 @@ def letta() -> dict[str, Any]:
     """Whether a package called letta is installed beside Kelpie, and whether it is a server."""
     package = machine.letta()
     if package is None:
-        note = "not installed here, and not needed"
+        note = "not installed (not needed)"
     elif package.is_server:
-        note = "the retired server: it receives no fixes any more; Kelpie takes its place on the same port"
+        note = "the retired Letta server, which gets no more fixes; Kelpie replaces it on the same port"
     else:
         note = "not a server: later versions of this package are a command line for another service"
     return {
@@ -103,7 +103,7 @@ def _print(told: dict[str, Any]) -> None:
     chosen = told["settings"]
     print(f"file: {chosen['file'] or 'none'}")
     rows = [(row["key"], row["value"], row["origin"]) for row in chosen["set"]]
-    print_rows(("setting", "value", "origin"), rows, "Everything is at its default.")
+    print_rows(("setting", "value", "origin"), rows, "All settings have their default values.")
     if chosen["ignored"]:
         print(f"set, but not used by Kelpie: {', '.join(chosen['ignored'])}")
     _heading("Server and models")
@@ -112,19 +112,19 @@ def _print(told: dict[str, Any]) -> None:
     _print_data(told["data"])
     _heading("Isolation")
     print_isolation(told["isolation"])
-    _heading("The package letta")
+    _heading("Letta package")
     version = told["letta"]["version"]
     print(f"{version}: {told['letta']['note']}" if version else told["letta"]["note"])
 
 
 def _print_server(told: dict[str, Any]) -> None:
     if told["error"]:
-        print(f"{told['error']}. `kelpie server start` starts one; only it can say which models there are.")
+        print(f"{told['error'].rstrip('.')}. Only a server that answers can list its models.")
         return
-    print(f"Kelpie {told['version']} answers at {told['url']}.")
+    print(f"Kelpie {told['version']} is running at {told['url']}.")
     providers = told["providers"]
     print_rows(
-        ("provider", "server", "address", "models", "hidden", "trouble"),
+        ("provider", "server", "address", "models", "hidden", "problem"),
         [
             (each["name"], each["server"], each["endpoint"], len(each["models"]), len(each["hidden"]), _trouble(each))
             for each in providers
@@ -134,27 +134,27 @@ def _print_server(told: dict[str, Any]) -> None:
         (model["handle"], model["context_window"], abilities(model)) for each in providers for model in each["models"]
     ]
     print()
-    print_rows(("model", "context window", "abilities"), models, "No provider offers a model.")
+    print_rows(("model", "context window", "abilities"), models, "No models are available.")
     hidden = [(f"{each['name']}/{model['name']}", model["reason"]) for each in providers for model in each["hidden"]]
     if hidden:
         print()
-        print_rows(("hidden model", "why"), hidden)
+        print_rows(("hidden model", "reason"), hidden)
     _print_embedding(told["embedding"])
     if told["shadowed_tools"]:
         print()
         rows = [(each["name"], each["id"], each["remedy"]) for each in told["shadowed_tools"]]
-        print_rows(("custom tool in the place of a built-in one", "id", "remedy"), rows)
+        print_rows(("custom tool that replaces a built-in tool", "id", "remedy"), rows)
     if told["absent"]:
         print()
-        print_rows(("not set up", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])
+        print_rows(("provider not configured", "remedy"), [(each["name"], each["remedy"]) for each in told["absent"]])
 
 
 def _print_data(told: dict[str, Any]) -> None:
     if told["error"]:
-        print(f"Nobody could look through it: {told['error'].rstrip('.')}.")
+        print(f"Stored data could not be checked: {told['error'].rstrip('.')}.")
         return
-    looked_at = ", ".join(f"{each['looked_at']} x {each['kind']}" for each in told["rows"])
-    print(f"Looked at: {looked_at}.")
+    looked_at = ", ".join(f"{each['kind']} {each['looked_at']}" for each in told["rows"])
+    print(f"Rows checked: {looked_at}.")
     rows = [
         (each["kind"], each["damaged"], f"{each['remedy']} First: {', '.join(each['ids'])}")
         for each in told["rows"]
@@ -162,20 +162,20 @@ def _print_data(told: dict[str, Any]) -> None:
     ]
     rows += [(what, count, told["remedy"]) for what, count in told["wrongs"].items()]
     if rows:
-        print_rows(("damaged", "how many", "what to do"), rows)
+        print_rows(("damaged", "count", "remedy"), rows)
     else:
-        print("Nothing is damaged.")
+        print("No damage found.")
     if told["unlooked"]:
-        print(f"There was no time to look at: {', '.join(told['unlooked'])}.")
+        print(f"Not checked, for lack of time: {', '.join(told['unlooked'])}.")
 
 
 def _print_embedding(told: dict[str, Any] | None) -> None:
     if told is None:  # an older server
         return
     if told["model"]:
-        print(f"\nMemory is searched by words and by meaning, with the embedding model {told['model']}.")
+        print(f"\nMemory search uses full text and vectors (embedding model {told['model']}).")
     else:
-        print(f"\nMemory is searched by words alone: {told['remedy']}.")
+        print(f"\nMemory search uses full text only: {told['remedy']}.")
 
 
 def _trouble(provider: dict[str, Any]) -> str | None:

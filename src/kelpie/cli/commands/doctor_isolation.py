@@ -1,4 +1,4 @@
-"""The doctor's part on isolation: whether the sandbox holds on this machine, and what each means for it does here."""
+"""The doctor's report on isolation: checks from inside a sandbox, and the isolation features of this machine."""
 
 from dataclasses import asdict
 from typing import Any
@@ -10,33 +10,33 @@ from kelpie.world.cells.bubblewrap import proven
 from kelpie.world.isolation import control_group_search
 from kelpie.world.isolation.probes import isolation
 
-HOLDS = "Code of tools runs in cells of the class `process`. This was tried just now, from within a cell:"
-REFUSED = "Code of tools is refused on this machine: "
-BUILDING = "What a sandbox can build on, each tried by itself:"
+HOLDS = "Tool code runs in process-level sandboxes. Checks just run from inside one:"
+REFUSED = "Tool code is refused on this machine: "
+BUILDING = "Isolation features of this machine, each tested separately:"
 
 
 def isolation_told() -> dict[str, Any]:
-    """Attacks a cell and tries each means alone; takes some seconds."""
+    """Attacks a cell from inside and tests each isolation feature separately. This takes some seconds."""
     proof = proven()
     return {
         "sandbox": Isolation.process.value if proof.lacking is None else None,
         "note": HOLDS if proof.lacking is None else REFUSED + proof.lacking,
-        "walls": [asdict(each) for each in proof.tried],
+        "checks": [asdict(each) for each in proof.tried],
         "machine": [asdict(each) for each in (*isolation(), control_group_search.tried())],
     }
 
 
 def print_isolation(told: dict[str, Any]) -> None:
     print(told["note"])
-    _print_tried("wall", told["walls"])
+    _print_tried("check", told["checks"])
     print()
     print(BUILDING)
-    _print_tried("means", told["machine"])
+    _print_tried("feature", told["machine"])
 
 
 def isolation_only(*, as_json: bool) -> int:
-    """Prints this part alone; 1 when code of tools is refused here."""
-    with waiting("Attacking a cell, and trying what this machine offers ..."):
+    """Prints only this report. Returns 1 when tool code is refused on this machine."""
+    with waiting("Testing the isolation of this machine ..."):
         told = isolation_told()
     if as_json:
         print_json(told)
@@ -47,4 +47,4 @@ def isolation_only(*, as_json: bool) -> int:
 
 def _print_tried(kind: str, tried: list[dict[str, Any]]) -> None:
     rows = [(each["name"], each["works"], each["seen"], each["remedy"]) for each in tried]
-    print_rows((kind, "works", "seen", "remedy"), rows)
+    print_rows((kind, "works", "observed", "remedy"), rows)

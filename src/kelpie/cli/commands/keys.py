@@ -1,4 +1,4 @@
-"""`kelpie keys`: API keys for programs and people. A key is shown once, when it is made."""
+"""`kelpie keys`: API keys. A key is shown once, when it is created."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ from kelpie.core.ids import KeyId
 from kelpie.core.time import MICROS_PER_SECOND, as_datetime
 from kelpie.world.clock import SystemClock
 
-commands = group("Make, list and revoke API keys.", "keys create laptop", "keys list")
+commands = group("Create, list and revoke API keys.", "keys create laptop", "keys list")
 
 PATH = "/v1/kelpie/keys"
 _DURATION = re.compile(r"(\d{1,6})([mhd])")
@@ -25,19 +25,23 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 @commands.command(epilog=examples("keys create laptop", "keys create reader --scope read --agent demo --expires 30d"))
 def create(
-    name: Annotated[str, typer.Argument(help="What the key is for.")],
-    scope: Annotated[Scope, typer.Option(help="What it allows; each includes the one before it.")] = Scope.write,
-    agent: Annotated[list[str] | None, typer.Option(help="Only this agent, by name or id; may be given again.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of the key.")],
+    scope: Annotated[
+        Scope, typer.Option(help="What the key allows. Each scope includes the one before it.")
+    ] = Scope.write,
+    agent: Annotated[
+        list[str] | None, typer.Option(help="Limit the key to this agent, by name or id (repeatable).")
+    ] = None,
     user: Annotated[
-        str | None, typer.Option(help="Id of the user whose key it is; without it, the default user.")
+        str | None, typer.Option(help="Id of the user who owns the key. Defaults to the default user.")
     ] = None,
     expires: Annotated[
-        str | None, typer.Option(help="How long it is valid: `90m`, `12h`, `30d`; else for ever.")
+        str | None, typer.Option(help="Lifetime such as `90m`, `12h` or `30d`. Defaults to no expiry.")
     ] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Make a key and show it: this once, since only a hash of it is kept."""
+    """Create an API key and show it once. The server keeps only a hash."""
     server = client(url)
     body: dict[str, Any] = {"name": name, "scopes": [scope.value]}
     body |= {"user_id": user} if user else {}
@@ -47,13 +51,13 @@ def create(
     if as_json:
         print_json(made)
         return
-    print("This is the only time the key is shown; clients send it as 'Authorization: Bearer ...'.", file=sys.stderr)
+    print("Save the key now; it is shown only once. Clients send it as 'Authorization: Bearer ...'.", file=sys.stderr)
     print_facts({**_facts(made), "key": made["key"]})
 
 
 @commands.command("list", epilog=examples("keys list", "keys list --json"))
 def list_keys(limit: Limit = 50, as_json: AsJson = False, url: Url = None) -> None:
-    """List the keys: whose they are, what they allow, and when they were used last."""
+    """List API keys with their owner, scopes and last use."""
     found = client(url).get(PATH, limit=limit)
     if as_json:
         print_json(found)
@@ -65,21 +69,19 @@ def list_keys(limit: Limit = 50, as_json: AsJson = False, url: Url = None) -> No
         )
         for each in found
     ]  # fmt: skip
-    columns = ("id", "name", "scopes", "agents", "ends in", "user", "expires", "last used")
-    print_rows(columns, rows, "There are no keys; `kelpie keys create NAME` makes one.")
+    columns = ("id", "name", "scopes", "agents", "key", "user", "expires", "last used")
+    print_rows(columns, rows, "No keys. `kelpie keys create NAME` creates one.")
 
 
 @commands.command(epilog=examples("keys revoke key-..."))
-def revoke(
-    key: Annotated[str, typer.Argument(help="Id of the key; `kelpie keys list` shows them.")], url: Url = None
-) -> None:
-    """End a key, at once."""
+def revoke(key: Annotated[str, typer.Argument(help="Key id; see `kelpie keys list`.")], url: Url = None) -> None:
+    """Revoke an API key. It stops working at once."""
     try:
         KeyId.parse(key)
     except InvalidId:
-        raise InvalidInput("KEY", f"'{key[:80]}' is not the id of a key; `kelpie keys list` shows them") from None
+        raise InvalidInput("KEY", f"'{key[:80]}' is not a key id; see `kelpie keys list`") from None
     gone = client(url).delete(path("kelpie", "keys", key))
-    print(f"The key '{cell(gone['name'])}' ({gone['id']}) is revoked.")
+    print(f"Revoked key {cell(gone['name'])} ({gone['id']}).")
 
 
 def _facts(key: dict[str, Any]) -> dict[str, Any]:
@@ -94,10 +96,10 @@ def _facts(key: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_of(text: str) -> str:
-    """The time at which something ends that begins now. Raises InvalidInput."""
+    """Returns the time at which a duration that starts now ends. Raises InvalidInput."""
     found = _DURATION.fullmatch(text)
     if found is None or int(found[1]) == 0:
-        raise InvalidInput("--expires", f"'{text[:80]}' is not a time like 90m, 12h or 30d")
+        raise InvalidInput("--expires", f"'{text[:80]}' is not a duration such as 90m, 12h or 30d")
     length = timedelta(**{_UNITS[found[2]]: int(found[1])})
     at = SystemClock().now() + round(length.total_seconds()) * MICROS_PER_SECOND
     return as_datetime(at).isoformat()

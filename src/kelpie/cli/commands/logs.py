@@ -1,4 +1,4 @@
-"""`kelpie logs`: the log of the server in the background, read from its data directory."""
+"""`kelpie logs`: the log of the background server, read from its data directory."""
 
 import json
 import sys
@@ -28,7 +28,7 @@ def logs(settings: Settings, count: int, *, follow: bool, level: Level, as_json:
         tail = LogTail(path)
         last = tail.last(count)
         if not last and not follow:
-            print(f"There is no log at {path}; a server in the foreground logs to its terminal.", file=sys.stderr)
+            print(f"No log file at {path}. A server in the foreground logs to its terminal.", file=sys.stderr)
         _print(last, level, as_json)
         if follow:
             _print(tail.added(), level, as_json)
@@ -50,9 +50,9 @@ def _print(lines: Iterable[str], level: Level, as_json: bool) -> None:
 
 
 def _event(line: str) -> dict[str, Any] | None:
-    """The event of a line; None for what no logger wrote."""
+    """Returns the event of a line, or None if the logger did not write it."""
     try:
         event = json.loads(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and {"time", "level", "room", "event"} <= event.keys() else None
+    return event if isinstance(event, dict) and {"time", "level", "event"} <= event.keys() else None

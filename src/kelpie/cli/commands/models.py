@@ -1,4 +1,4 @@
-"""`kelpie models`: what models the server offers, whether one answers, and fetching and removing local ones.
+"""`kelpie models`: list and check the models of the server, pull and remove local ones.
 
 The server does the work: it knows the providers and their keys, this command only asks it.
 """
@@ -13,7 +13,7 @@ from kelpie.cli.exit_codes import ERROR
 from kelpie.cli.options import AsJson, Url, client, examples, group
 from kelpie.cli.output import cell, print_json, print_rows, waiting
 
-commands = group("List, check, fetch and remove models.", "models list", "models check kelpie/demo")
+commands = group("List, check, pull and remove models.", "models list", "models check kelpie/demo")
 
 LIST_S = 60.0  # several providers may be asked, each for some seconds
 CHECK_S = 660.0  # a large local model may have to be loaded first
@@ -21,17 +21,19 @@ SILENCE_S = 300.0  # between two reports of a fetch
 PATH = "/v1/kelpie/models"
 _ABILITIES = ("tools", "vision", "structured_output", "reasoning", "streaming")
 
-Handle = Annotated[str, typer.Argument(help="Handle of the model, `provider/model`.")]
+Handle = Annotated[str, typer.Argument(help="Model handle, `provider/model`.")]
 
 
 @commands.command("list", epilog=examples("models list", "models list --provider ollama --json"))
 def list_models(
-    provider: Annotated[str | None, typer.Option(help="Only the models of this provider.")] = None,
-    embeddings: Annotated[bool, typer.Option("--embeddings", help="Embedding models instead of chat models.")] = False,
+    provider: Annotated[str | None, typer.Option(help="Show only models of this provider.")] = None,
+    embeddings: Annotated[
+        bool, typer.Option("--embeddings", help="List embedding models instead of chat models.")
+    ] = False,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """List the models that agents can use now, and what each can do."""
+    """List the available models and their abilities."""
     server = client(url, LIST_S)
     found = server.get("/v1/models/embedding" if embeddings else "/v1/models/")
     chosen = [each for each in found if provider in (None, each["provider_name"])]
@@ -41,51 +43,51 @@ def list_models(
         print_rows(
             ("handle", "dimensions"),
             [(each["handle"], each["embedding_dim"]) for each in chosen],
-            "There are no embedding models; `kelpie doctor` says why.",
+            "No embedding models. `kelpie doctor` shows why.",
         )
     else:
         print_rows(
             ("handle", "context window", "abilities"),
             [(each["handle"], each["context_window"], abilities(each)) for each in chosen],
-            "There are no such models; `kelpie doctor` says why.",
+            "No such models. `kelpie doctor` shows why.",
         )
 
 
 @commands.command(epilog=examples("models check kelpie/demo", "models check ollama/qwen3:8b --json"))
 def check(handle: Handle, as_json: AsJson = False, url: Url = None) -> None:
-    """Ask a model for one word; exit code 1 if it does not answer."""
+    """Ask a model for one word. Exits with 1 if it does not answer."""
     with waiting(f"Asking {handle} ..."):
         answer = client(url).post(f"{PATH}/check", {"handle": handle}, CHECK_S)
     if as_json:
         print_json(answer)
     elif answer["ok"]:
-        print(f"{handle} answers: {cell(answer['answer'])}")
+        print(f"{handle} answered: {cell(answer['answer'])}")
     else:
-        print(f"kelpie: {handle} does not answer: {cell(answer['error'])}", file=sys.stderr)
+        print(f"kelpie: {handle} did not answer: {cell(answer['error'])}", file=sys.stderr)
     raise typer.Exit(0 if answer["ok"] else ERROR)
 
 
 @commands.command(epilog=examples("models pull ollama/qwen3:8b"))
 def pull(handle: Handle, url: Url = None) -> None:
-    """Have a local server (Ollama, LocalAI) fetch a model, and watch how far it is."""
+    """Pull a model to a local server (Ollama, LocalAI)."""
     heard = client(url).events(f"{PATH}/pull", {"handle": handle}, SILENCE_S)
     events = (event for _, event in heard if event.get("message_type") != "ping")
     trouble = _show_bar(events) if sys.stdout.isatty() else _show_lines(events)
     if trouble:
         print(f"kelpie: {cell(trouble)}", file=sys.stderr)
         raise typer.Exit(ERROR)
-    print(f"{handle} is there.")
+    print(f"Pulled {handle}.")
 
 
 @commands.command(epilog=examples("models remove ollama/qwen3:8b"))
 def remove(handle: Handle, url: Url = None) -> None:
-    """Have a local server (Ollama, LocalAI) remove a model."""
+    """Remove a model from a local server (Ollama, LocalAI)."""
     client(url).post(f"{PATH}/remove", {"handle": handle}, CHECK_S)
-    print(f"{handle} is gone.")
+    print(f"Removed {handle}.")
 
 
 def abilities(model: dict[str, Any]) -> str:
-    """What a model can do, in words."""
+    """Names the abilities of a model."""
     return ", ".join(name.replace("_", " ") for name in _ABILITIES if model.get(name)) or "-"
 
 
@@ -117,5 +119,5 @@ def _show_lines(events: Iterable[dict[str, Any]]) -> str | None:
 
 def _trouble(event: dict[str, Any]) -> str | None:
     if event.get("message_type") == "error_message" or "status" not in event:
-        return str(event.get("detail") or event.get("message") or "the server could not fetch it")
+        return str(event.get("detail") or event.get("message") or "the server could not pull the model")
     return None

@@ -1,4 +1,4 @@
-"""`kelpie agents permissions`, `limits` and `calls`: what an agent may use, what it may take, what it has called."""
+"""`kelpie agents permissions`, `limits` and `calls`: permissions, limits and tool calls of an agent."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ def permissions(
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Show which tools an agent may use, or set it."""
+    """Show or set which tools an agent may use."""
     server, given = client(url), options.permits(allow, deny)
     options.check_clear(clear, given)
     found = find(server, agent)
@@ -38,13 +38,13 @@ def permissions(
     if as_json:
         print_json(shown)
         return
-    print_facts({"own lists": options.permits_line(shown["kelpie_permissions"])})
+    print_facts({"own permissions": options.permits_line(shown["kelpie_permissions"])})
     print()
     rows = [
         (each["name"], each["kind"], each["capabilities"], _said(each["permitted"]), each["refused_by"], each["reason"])
         for each in shown["tools"]
     ]
-    print_rows(("tool", "kind", "capabilities", "permitted", "refused by", "because"), rows, "It has no tools.")
+    print_rows(("tool", "kind", "capabilities", "allowed", "refused by", "reason"), rows, "No tools.")
 
 
 def limits(
@@ -61,7 +61,7 @@ def limits(
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Show what an agent may use in an hour and has used, or set it."""
+    """Show or set the limits of an agent, and show its usage."""
     server = client(url)
     given = options.limits(
         tool_calls_per_hour=tool_calls,
@@ -88,9 +88,9 @@ def limits(
             "own limits": options.limits_line(shown["layers"]["agent"]),
             "tool calls this hour": used["tool_calls"],
             "tokens this hour": used["tokens"],
-            "processor time this hour": f"{used['cpu_seconds']:g} s",
-            "most memory this hour": f"{used['memory_peak_bytes'] / 1024**2:.1f} MB",
-            "free again at": shown["frees_at"],
+            "CPU time this hour": f"{used['cpu_seconds']:g} s",
+            "peak memory this hour": f"{used['memory_peak_bytes'] / 1024**2:.1f} MB",
+            "limits free up at": shown["frees_at"],
         }
     )
 
@@ -98,12 +98,12 @@ def limits(
 def calls(
     agent: Agent,
     limit: Limit = 50,
-    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
-    outcome: Annotated[CallOutcome | None, typer.Option(help="Only calls with this outcome.")] = None,
+    tool: Annotated[str | None, typer.Option(help="Show only calls of this tool.")] = None,
+    outcome: Annotated[CallOutcome | None, typer.Option(help="Show only calls with this outcome.")] = None,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """List the tool calls of an agent, the newest first."""
+    """List the tool calls of an agent, newest first."""
     server = client(url)
     query: dict[str, Any] = {"limit": limit}
     query |= {"tool": tool} if tool else {}
@@ -124,7 +124,7 @@ def calls(
         )
         for each in shown
     ]
-    print_rows(("at", "tool", "outcome", "took", "processor", "memory", "run"), rows, "It has called no tool.")
+    print_rows(("created", "tool", "outcome", "duration", "CPU time", "memory", "run"), rows, "No tool calls.")
 
 
 def _said(permitted: bool) -> str:

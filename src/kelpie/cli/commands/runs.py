@@ -1,4 +1,4 @@
-"""`kelpie runs`: what agents have done, turn by turn."""
+"""`kelpie runs`: list, show and cancel runs."""
 
 from typing import Annotated, Any
 
@@ -10,18 +10,20 @@ from kelpie.cli.cancel_report import print_cancelled
 from kelpie.cli.options import AsJson, Limit, Url, client, examples, group, path
 from kelpie.cli.output import print_facts, print_json, print_rows
 
-commands = group("Look at runs: the record of every turn.", "runs list --agent demo", "runs list --active")
+commands = group(
+    "List, show and cancel runs. Every turn of an agent is a run.", "runs list --agent demo", "runs list --active"
+)
 
 
 @commands.command("list", epilog=examples("runs list", "runs list --agent demo --active --json"))
 def list_runs(
-    agent: Annotated[str | None, typer.Option(help="Only runs of this agent, by name or id.")] = None,
-    active: Annotated[bool, typer.Option("--active", help="Only runs that are not finished.")] = False,
+    agent: Annotated[str | None, typer.Option(help="Show only runs of this agent (name or id).")] = None,
+    active: Annotated[bool, typer.Option("--active", help="Show only unfinished runs.")] = False,
     limit: Limit = 20,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """List the runs, the newest first."""
+    """List runs, newest first."""
     server = client(url)
     query: dict[str, Any] = {"limit": limit}
     query |= {"agent_id": find(server, agent)["id"]} if agent else {}
@@ -35,16 +37,16 @@ def list_runs(
          budget_text.dollars(each["kelpie_cost_usd"]))
         for each in found
     ]  # fmt: skip
-    print_rows(("id", "agent", "status", "stopped by", "begun", "seconds", "cost"), rows, "There are no runs.")
+    print_rows(("id", "agent", "status", "stop reason", "created", "seconds", "cost"), rows, "No runs.")
 
 
 @commands.command(epilog=examples("runs show run-...", "runs show run-... --json"))
 def show(
-    run: Annotated[str, typer.Argument(help="Id of the run; `kelpie runs list` shows them.")],
+    run: Annotated[str, typer.Argument(help="Run id; see `kelpie runs list`.")],
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Show one run: how it ended, its steps and its messages."""
+    """Show a run with its steps and messages."""
     server = client(url)
     found = server.get(path("runs", run))
     usage = server.get(path("runs", run, "usage"))
@@ -58,43 +60,43 @@ def show(
             "id": found["id"],
             "agent": found["agent_id"],
             "status": found["status"],
-            "stopped by": found["stop_reason"],
-            "begun": found["created_at"],
-            "ended": found["completed_at"],
+            "stop reason": found["stop_reason"],
+            "created": found["created_at"],
+            "completed": found["completed_at"],
             "seconds": _seconds(found),
-            "tokens in": usage["prompt_tokens"],
-            "tokens out": usage["completion_tokens"],
+            "input tokens": usage["prompt_tokens"],
+            "output tokens": usage["completion_tokens"],
             "cost": budget_text.dollars(usage["kelpie_cost_usd"]),
         }
     )
     print()
     print_rows(
-        ("step", "model", "status", "tokens in", "tokens out", "cost", "error"),
+        ("step", "model", "status", "input tokens", "output tokens", "cost", "error"),
         [
             (each["id"], each["model_handle"], each["status"], each["prompt_tokens"], each["completion_tokens"],
              budget_text.dollars(each["kelpie_cost_usd"]), (each["error_data"] or {}).get("message"))
             for each in steps
         ],
-        "It has no finished step.",
+        "No finished steps.",
     )  # fmt: skip
     print()
-    print_rows(("message", "text"), [(each["message_type"], text_of(each)) for each in messages], "It has no messages.")
+    print_rows(("message", "text"), [(each["message_type"], text_of(each)) for each in messages], "No messages.")
 
 
 @commands.command(epilog=examples("runs cancel run-..."))
 def cancel(
-    run: Annotated[str, typer.Argument(help="Id of the run; `kelpie runs list --active` shows those under way.")],
+    run: Annotated[str, typer.Argument(help="Run id; see `kelpie runs list --active`.")],
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Cancel one run; of one that is over nothing changes."""
+    """Cancel a run. Finished runs are not affected."""
     server = client(url)
     agent_id = server.get(path("runs", run))["agent_id"]
     print_cancelled(server.post(path("agents", agent_id, "messages", "cancel"), {"run_ids": [run]}), as_json)
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """The words of a message: what was said, thought, called or returned."""
+    """Returns the text of a message: content, reasoning, tool call or tool result."""
     if calls := message.get("tool_call"):
         return f"{calls.get('name')} {calls.get('arguments')}"
     if "tool_return" in message:

@@ -1,4 +1,4 @@
-"""`kelpie sim`: plays scenarios of the simulation. The only module of the house that imports it."""
+"""`kelpie sim`: runs scenarios of the simulation. No other module of the product imports it."""
 
 import json
 from collections import Counter
@@ -57,7 +57,7 @@ def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
             print(f"  fired {count} times: {fault}")
         for event in last:
             print(f"    {event}")
-        print(f"  broken: {report.broken}" if report.broken else "  every invariant held")
+        print(f"  broken: {report.broken}" if report.broken else "  all invariants held")
     return ERROR if report.broken else OK
 
 
@@ -78,9 +78,9 @@ def seed_range(text: str) -> range:
     """The seeds `A..B`, both included. Raises InvalidInput."""
     first, dots, last = text.partition("..")
     if not (first.isdecimal() and dots and last.isdecimal()) or int(first) > int(last):
-        raise InvalidInput("--seeds", f"'{text[:80]}' is no range; write it like 1..100")
+        raise InvalidInput("--seeds", f"expected a range such as 1..100, got '{text[:80]}'")
     if int(last) - int(first) >= SEEDS_MAX:
-        raise InvalidInput("--seeds", f"more than {SEEDS_MAX} seeds; search them in parts")
+        raise InvalidInput("--seeds", f"a search has at most {SEEDS_MAX} seeds; split the range")
     return range(int(first), int(last) + 1)
 
 
@@ -113,7 +113,7 @@ def _summary(done: Search) -> str:
 def _find(name: str) -> Scenario:
     scenario = SCENARIOS.get(name)
     if scenario is None:
-        raise InvalidInput("--scenario", f"there is no '{name[:80]}'; use one of {', '.join(SCENARIOS)}")
+        raise InvalidInput("--scenario", f"there is no scenario '{name[:80]}'; use one of {', '.join(SCENARIOS)}")
     return scenario
 
 

@@ -1,4 +1,4 @@
-"""`kelpie tools`: the registry of tools, how they are used, and what the organisation permits all of its agents."""
+"""`kelpie tools`: the tools, their usage, and the tool policy of the organization."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from kelpie.cli.options import AsJson, Limit, Url, client, examples, group
 from kelpie.cli.output import print_facts, print_json, print_rows
 
 commands = group(
-    "Look at tools, at how they are used, and at what all agents may use.",
+    "List tools, show their usage, show or set the tool policy.",
     "tools list",
     "tools usage",
     "tools policy --deny capability:network",
@@ -18,7 +18,7 @@ commands = group(
 
 @commands.command("list", epilog=examples("tools list", "tools list --json"))
 def list_tools(limit: Limit = 200, as_json: AsJson = False, url: Url = None) -> None:
-    """List the tools: where each comes from, what it can reach, whether agents may use it."""
+    """List tools, their capabilities and whether they are allowed."""
     found = client(url).get("/v1/kelpie/tools", limit=limit)
     if as_json:
         print_json(found)
@@ -27,16 +27,16 @@ def list_tools(limit: Limit = 200, as_json: AsJson = False, url: Url = None) -> 
         (each["name"], each["kind"], each["capabilities"], "yes" if each["permitted"] else "no", each["reason"])
         for each in sorted(found, key=lambda each: (each["kind"], each["name"]))
     ]
-    print_rows(("tool", "kind", "capabilities", "permitted", "because"), rows, "There are no tools.")
+    print_rows(("tool", "kind", "capabilities", "allowed", "reason"), rows, "No tools.")
 
 
 @commands.command(epilog=examples("tools usage", "tools usage --hours 168"))
 def usage(
-    hours: Annotated[int, typer.Option(min=1, max=24 * 365, help="How far to look back.")] = 24,
+    hours: Annotated[int, typer.Option(min=1, max=24 * 365, help="How many hours to look back.")] = 24,
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Show how often each tool was called, what came of it, and what it took."""
+    """Show the calls, errors and times of each tool."""
     found = client(url).get("/v1/kelpie/tools/usage", hours=hours)
     if as_json:
         print_json(found)
@@ -55,8 +55,8 @@ def usage(
         )
         for each in found
     ]
-    columns = ("tool", "kind", "calls", "errors", "refused", "mean", "longest", "processor", "last")
-    print_rows(columns, rows, "No tool was called.")
+    columns = ("tool", "kind", "calls", "errors", "refused", "mean time", "max time", "CPU time", "last call")
+    print_rows(columns, rows, "No tool calls.")
 
 
 @commands.command(epilog=examples("tools policy", "tools policy --deny capability:network", "tools policy --clear"))
@@ -75,7 +75,7 @@ def policy(
     as_json: AsJson = False,
     url: Url = None,
 ) -> None:
-    """Show what all agents of the organization may use, or set it."""
+    """Show or set the tool policy for all agents of the organization."""
     server, permits = client(url), options.permits(allow, deny)
     limits = options.limits(
         tool_calls_per_hour=tool_calls,
@@ -97,9 +97,9 @@ def policy(
         return
     print_facts(
         {
-            "permitted": options.permits_line(shown["permissions"]),
+            "allowed": options.permits_line(shown["permissions"]),
             "limits": options.limits_line(shown["limits"]),
-            "by the server's settings": options.permits_line(shown["server"]["permissions"]),
-            "limits of the server": options.limits_line(shown["server"]["limits"]),
+            "allowed by the server": options.permits_line(shown["server"]["permissions"]),
+            "server limits": options.limits_line(shown["server"]["limits"]),
         }
     )

@@ -31,7 +31,7 @@ def start(settings: Settings) -> int:
     with waiting("Starting Kelpie ..."):
         answered = wait_until(lambda: child.ended() is not None or _answers(settings, child.pid), settings.start_s)
     if child.ended() is not None:
-        print(child.last_line() or f"kelpie: the server ended at once, code {child.ended()}", file=sys.stderr)
+        print(child.last_line() or f"kelpie: the server exited at once with code {child.ended()}", file=sys.stderr)
         return ERROR
     if not answered:
         ask_to_stop(child.pid)
@@ -57,15 +57,15 @@ def stop(settings: Settings) -> int:
     try:
         ask_to_stop(server.pid)
     except PermissionError:
-        print(f"kelpie: process {server.pid} belongs to another user; ask them, or use sudo", file=sys.stderr)
+        print(f"kelpie: process {server.pid} belongs to another user; ask that user or use sudo", file=sys.stderr)
         return ERROR
     patience_s = settings.drain_s + STOP_SPARE_S
-    with waiting("Letting the turns in flight finish ..."):
+    with waiting("Waiting for running turns to finish ..."):
         gone = wait_until(lambda: not (_holds(settings, server.pid) or alive(server.pid)), patience_s)
     if not gone:
-        print(f"kelpie: process {server.pid} is still there after {patience_s:.0f} s", file=sys.stderr)
+        print(f"kelpie: process {server.pid} is still running after {patience_s:.0f} s", file=sys.stderr)
         return ERROR
-    print("Kelpie has stopped.")
+    print("Stopped Kelpie.")
     return OK
 
 

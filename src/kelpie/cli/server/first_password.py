@@ -1,4 +1,4 @@
-"""The password of a server that needs one and was given none: made at its first start, shown once, kept as a hash."""
+"""The generated password of a server that needs one and has none: shown once at its first start, kept as a hash."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def ensure_password(settings: Settings) -> str | None:
 
 def _told(password: str, data_dir: Path) -> str:
     return (
-        f"This server asks for a password. It is shown only now: {password}\n"
-        f"Clients send it as 'Authorization: Bearer ...', commands take it from KELPIE_API_KEY. Only its hash is kept, "
-        f"in {data_dir / password_file.NAME}; remove that file and start again for a new password."
+        f"Generated a server password (shown only once): {password}\n"
+        "Clients send it as 'Authorization: Bearer ...'; commands read it from KELPIE_API_KEY. The server keeps only "
+        f"its hash, in {data_dir / password_file.NAME}. For a new password, delete that file and start again."
     )

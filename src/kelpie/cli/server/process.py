@@ -52,19 +52,23 @@ def serve_detached() -> int:
     try:
         return _serve(found)
     except KelpieError as error:
-        _log.error("the server could not start", error=str(error))
+        _log.error("server_start_failed", "Server could not start", error=str(error))
         raise
 
 
 def _serve(found: ResolvedSettings) -> int:
     settings = found.settings
     if found.file is not None:
-        _log.info("settings file", path=found.file)
+        _log.info("settings_file_loaded", "Settings file loaded", path=found.file)
     try:
         if told := ensure_password(settings):
             print(told, file=sys.stderr, flush=True)
         if not is_loopback(settings.host):
-            _log.warning("other machines can reach this server, and connections are not encrypted", host=settings.host)
+            _log.warning(
+                "server_exposed",
+                "Other machines can reach this server, and connections are not encrypted",
+                host=settings.host,
+            )
         kelpie = open_kelpie(settings)
 
         def listening(host: str, port: int) -> None:
@@ -78,5 +82,5 @@ def _serve(found: ResolvedSettings) -> int:
         run(serve(kelpie, settings, listening))
     except ConfigurationError as error:
         raise found.located(error) from error
-    _log.info("stopped")
+    _log.info("server_stopped", "Server stopped")
     return OK

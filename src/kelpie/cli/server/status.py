@@ -19,7 +19,7 @@ def status(*, as_json: bool = False) -> int:
     elif server is None:
         print(f"Kelpie is not running (data directory: {settings.data_dir}).")
     elif version is None:
-        print(f"Kelpie has process {server.pid} but does not answer at {server.url}.")
+        print(f"Kelpie (process {server.pid}) does not answer at {server.url}.")
     else:
         print(f"Kelpie {version} is running at {server.url} (process {server.pid}).")
     if server is None:

@@ -100,7 +100,8 @@ async def retried(
             if pause_s >= patience.left_s():
                 raise
             _log.warning(
-                "the model failed, asking again",
+                "model_call_retried",
+                "Model call failed; trying again",
                 kind=error.kind.value,
                 error=error.message,
                 attempt=number,

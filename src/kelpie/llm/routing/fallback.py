@@ -75,7 +75,13 @@ class FallbackChain:
         tried: list[str] = []
         last = first
         for handle in chain:
-            _log.warning("asking the next model of the chain", handle=handle, kind=last.kind.value, error=last.message)
+            _log.warning(
+                "model_fallback",
+                "Model failed; asking the next model of the fallback chain",
+                handle=handle,
+                kind=last.kind.value,
+                error=last.message,
+            )
             tried.append(handle)
             try:
                 provider, name = self._find(handle)

@@ -59,7 +59,11 @@ class Listing:
         except ModelError as error:
             self._error = error
             if self._models is not None:
-                _log.warning("a listing could not be renewed, the old one is used", provider=self.provider.name)
+                _log.warning(
+                    "model_list_stale",
+                    "Model list could not be refreshed; using the previous one",
+                    provider=self.provider.name,
+                )
         finally:
             self._asked_at = asyncio.get_running_loop().time()
 

@@ -88,7 +88,12 @@ class Models:
                     await listing.models()  # which remembers for a while that a server does not answer
                 found += await listing.provider.embeddings()
             except ModelError as error:
-                _log.warning("the embedding models of a provider cannot be listed", provider=name, error=error.message)
+                _log.warning(
+                    "embedding_model_list_failed",
+                    "Embedding models of a provider could not be listed",
+                    provider=name,
+                    error=error.message,
+                )
         return found
 
     async def resolve(self, handle: str) -> ModelInfo:
@@ -101,7 +106,7 @@ class Models:
         found = await listing.find(handle) if listing else None
         local = _local(listing.provider) if listing else None
         if found is None and listing is not None and local is not None and local.pull_missing and local.command(name):
-            _log.info("a missing model is pulled", handle=handle)
+            _log.info("model_pull_started", "Pulling a missing model", handle=handle)
             await local.fetch(name)
             found = await listing.find(handle, renew=True)
         if found is None:
@@ -210,7 +215,8 @@ class Models:
         for report in reports:
             if report.error is not None:
                 _log.warning(
-                    "the models of a provider cannot be listed",
+                    "model_list_failed",
+                    "Models of a provider could not be listed",
                     provider=report.provider,
                     kind=report.error.kind.value,
                     error=report.error.message,

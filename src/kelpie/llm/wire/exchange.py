@@ -120,7 +120,11 @@ class Exchange:
                 refused = error.kind is ModelFault.bad_request and not told
                 if not refused or mends == MENDS_MAX or not call.mend(error):
                     raise
-                _log.warning("the provider refused a part of the request, asking without it", error=error.detail)
+                _log.warning(
+                    "model_request_reduced",
+                    "Provider rejected part of the request; asking again without it",
+                    error=error.detail,
+                )
 
     async def _ask(self, request: Request, call: Call, patience: RetryPolicy) -> AsyncGenerator[Event, None]:
         assembly, body = call.assembly(), call.body()

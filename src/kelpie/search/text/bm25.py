@@ -157,7 +157,7 @@ def _postings(tx: Connection, places: Sequence[int]) -> dict[int, bytes]:
 def _is_whole(stored: bytes, checksum: int, number: int) -> bool:
     if segments.is_whole(stored, checksum):
         return True
-    _log.error("a part of the text index is damaged and left out", number=number)
+    _log.error("text_index_damaged", "Part of the text index is damaged and was skipped", number=number)
     return False
 
 

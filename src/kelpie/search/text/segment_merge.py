@@ -137,7 +137,12 @@ def merge(tx: Connection, kind: str, scope: str) -> MergedSegments | None:
     for number in range(1 << sliced):
         parts = [_slice(tx, row, number, sliced) for row in chosen]
         if any(part is None for part in parts):
-            _log.error("a segment of the text index is damaged and is not merged", kind=kind, scope=scope)
+            _log.error(
+                "text_index_merge_skipped",
+                "Segment of the text index is damaged and was not merged",
+                kind=kind,
+                scope=scope,
+            )
             return None
         count = 1 << (bits - sliced)
         postings = segments.joined([part for part in parts if part], moved)

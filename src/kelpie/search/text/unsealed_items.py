@@ -100,7 +100,7 @@ def decoded(rows: Sequence[tuple[int, bytes, int]]) -> UnsealedItems:
     """Items by their number, the bytes of their words, and the checksum of these; in any order."""
     damaged = [number for number, text, checksum in rows if crc32(text) != checksum]
     for number in damaged:
-        _log.error("a part of the text index is damaged and left out", number=number)
+        _log.error("text_index_damaged", "Part of the text index is damaged and was skipped", number=number)
     texts = [row[1] if row[0] not in damaged else b"" for row in rows]
     numbers = np.fromiter((row[0] for row in rows), np.int64, len(rows))
     checksums = np.fromiter((row[2] for row in rows), np.int64, len(rows))

@@ -43,7 +43,12 @@ class AuthenticationMiddleware:
             except KelpieError as error:
                 told = errors.answer(error)
                 if told.status_code >= 500:
-                    _log.error("nobody could be let in", status=told.status_code, exc_info=error)
+                    _log.error(
+                        "authentication_failed",
+                        "Authentication failed: the key store cannot be read",
+                        status=told.status_code,
+                        exc_info=error,
+                    )
                 await told(scope, receive, send)
                 return
         await self._app(scope, receive, send)
@@ -80,7 +85,7 @@ def address_of(scope: Scope) -> str:
 def _check_origin(given: Authorization, origin: str | None) -> None:
     """A page of another site may not use a token, even if it got hold of it. Programs send no Origin."""
     if given.hostname is not None and origin is not None and origin_of(origin) != origin_of(given.hostname):
-        raise Forbidden("This token is for the pages of another site.")
+        raise Forbidden("This token may only be used by the pages of another site.")
 
 
 def _text(value: bytes) -> str:

@@ -130,4 +130,9 @@ class CellApi:
         if self._under_way:
             _, late = await asyncio.wait(list(self._under_way), timeout=SETTLE_S)
             if late:
-                _log.warning("requests of a cell go on behind its call", requests=len(late), waited_s=SETTLE_S)
+                _log.warning(
+                    "cell_requests_late",
+                    "Requests of a cell continued after its tool call ended",
+                    requests=len(late),
+                    waited_s=SETTLE_S,
+                )

@@ -28,8 +28,8 @@ _HEADERS_TOO_LARGE = f"The headers are larger than {HEADER_BYTES_MAX} bytes; sen
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 CUT_OFF = (
-    "The server is stopping, and this request was cut off. A turn that had begun goes on when the server is back: "
-    "look at the agent's messages before you send again."
+    "The server is shutting down and ended this request. A turn that had started continues after the restart; "
+    "list the agent's messages before you send it again."
 )
 
 _log = logs.get("server")
@@ -72,13 +72,22 @@ class RequestLog:
                 )
             raise
         except Exception:  # the last one who can answer: what nobody expected is logged and told as a 500
-            _log.exception("request failed", method=scope["method"], path=scope["path"])
+            _log.exception(
+                "request_crashed", "Request ended by an unexpected error", method=scope["method"], path=scope["path"]
+            )
             if status:
                 raise  # too late for an answer; the connection has to go
             await JsonAnswer({"detail": UNKNOWN}, 500)(scope, receive, send_named)
         finally:
             took_ms = round((loop.time() - started) * 1000, 1)
-            _log.info("request", method=scope["method"], path=scope["path"], status=status, took_ms=took_ms)
+            _log.info(
+                "http_request",
+                "HTTP request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                took_ms=took_ms,
+            )
 
 
 class RequestGuard:
@@ -115,12 +124,12 @@ class RequestGuard:
             return JsonAnswer({"detail": _HEADERS_TOO_LARGE}, 431, {"Connection": "close"})
         if not self._protected and not self._is_ours(host_of(headers.get("host", ""))):
             return JsonAnswer(
-                {"detail": "This server answers only to the names of its own machine; see the host setting."}, 403
+                {"detail": "This server accepts only requests to a local host name; see the setting server.host."}, 403
             )
         if not self._protected and not self._may_ask(scope["method"], headers):
-            return JsonAnswer({"detail": "A web page of another site may not use this server."}, 403)
+            return JsonAnswer({"detail": "Web pages of other sites may not use this server."}, 403)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            return JsonAnswer({"detail": "The address holds a NUL character; remove it."}, 400)
+            return JsonAnswer({"detail": "The URL contains a NUL character; remove it."}, 400)
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
             return JsonAnswer({"detail": "Content-Length: must be a whole number."}, 400, {"Connection": "close"})
@@ -161,7 +170,9 @@ def _bounded(receive: Receive, bytes_max: int, stall_s: float) -> Receive:
             async with asyncio.timeout(stall_s):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(408, "The body stopped coming; send it again.", {"Connection": "close"}) from None
+            raise HTTPException(
+                408, "The request body did not arrive in time; send the request again.", {"Connection": "close"}
+            ) from None
         seen += len(message.get("body", b""))
         complete = not message.get("more_body", False)
         if seen > bytes_max:

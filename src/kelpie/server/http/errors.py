@@ -174,7 +174,7 @@ async def _on_kelpie_error(request: Request, error: Exception) -> JsonAnswer:
     assert isinstance(error, KelpieError)
     told = answer(error)
     if told.status_code >= 500:
-        _log.error("request failed", path=request.url.path, status=told.status_code, exc_info=error)
+        _log.error("request_failed", "Request failed", path=request.url.path, status=told.status_code, exc_info=error)
     return told
 
 

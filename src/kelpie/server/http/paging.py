@@ -21,13 +21,13 @@ class _HasId(Protocol):
 
 Item = TypeVar("Item", bound=_HasId)
 
-Before = Annotated[str | None, Query(description="Only items before this id in the order asked for.")]
-After = Annotated[str | None, Query(description="Only items after this id in the order asked for.")]
+Before = Annotated[str | None, Query(description="Return only items before this id in the requested order.")]
+After = Annotated[str | None, Query(description="Return only items after this id in the requested order.")]
 
 
 def limit_query(default: int, most: int = LIMIT_MAX, least: int = 0) -> Any:
     """A `limit` parameter with its default and its bounds."""
-    return Query(default, ge=least, le=most, description="How many items at most; 0 for all of them.")
+    return Query(default, ge=least, le=most, description="Maximum number of items; 0 for all.")
 
 
 def page_of(

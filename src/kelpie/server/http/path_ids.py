@@ -80,6 +80,6 @@ else:
         str,
         Path(
             pattern=f"^(default|conv-{_UUID4}|agent-{_UUID4})$",
-            description="The id of the conversation, or `default` for the one that every agent has.",
+            description="The id of the conversation, or `default` for the agent's default conversation.",
         ),
     ]

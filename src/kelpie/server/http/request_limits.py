@@ -14,5 +14,5 @@ PART_CHARS_MAX = 10_000  # SQLite refuses patterns of 50,000 bytes, and a charac
 Links = Annotated[list[str], Field(max_length=LINKS_MAX)]
 Tags = Annotated[list[str], Field(max_length=TAGS_MAX)]
 MessageIds = Annotated[list[str], Field(max_length=MESSAGES_MAX)]
-Part = Annotated[str | None, Query(max_length=PART_CHARS_MAX, description="Only what has this in it.")]
+Part = Annotated[str | None, Query(max_length=PART_CHARS_MAX, description="Return only items that contain this text.")]
 Several = Annotated[list[str] | None, Query(max_length=LINKS_MAX)]

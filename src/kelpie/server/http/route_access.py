@@ -48,7 +48,7 @@ def check(given: Authorization, method: str, path: str) -> None:
     if given.grants is not None:
         _check_grants(given, method, path)
     if given.hostname is None and (scope := scope_for(method, path)) not in given.scopes:
-        raise Forbidden(f"This needs a key with the scope '{scope}'.")
+        raise Forbidden(f"This request needs a key with the scope '{scope}'.")
 
 
 def check_passport(passport: Passport, method: str, path: str) -> None:
@@ -59,18 +59,18 @@ def check_passport(passport: Passport, method: str, path: str) -> None:
     """
     parts = [part for part in path.split("/") if part]
     if parts[:2] != ["v1", "agents"] or len(parts) < 3:
-        raise Forbidden("The code of a tool reaches agents only, under /v1/agents/{agent_id}.")
+        raise Forbidden("Tool code may only use routes under /v1/agents/{agent_id}.")
     agent_id, rest = parts[2], parts[3:]
     if method == "POST" and tuple(rest) in _SENDING:
         return
     if agent_id != passport.agent_id:
-        raise Forbidden("The code of a tool reaches its own agent; to others it can send messages.")
+        raise Forbidden("Tool code may only use its own agent; it may send messages to other agents.")
     remembers = bool(rest) and rest[0] in _REMEMBERED and not _HANGING & set(rest)
     if method in _READING or remembers or (method == "POST" and _only_reads(path.rstrip("/"))):
         return
     if method == "POST" and len(rest) == 3 and (rest[0], rest[2]) == ("tools", "run"):
         return
-    raise Forbidden("The code of a tool may change what its agent remembers, and nothing else about it.")
+    raise Forbidden("Tool code may change the memory of its agent, but nothing else about the agent.")
 
 
 def reached_by(method: str, path: str) -> Capability | None:
@@ -102,9 +102,14 @@ def check_body(given: Authorization | None, document: Any) -> None:
         return
     for name, value in document.items():
         if name.endswith("_ids") and value:
-            raise HTTPException(403, f"{name}: a credential for some agents may not attach anything to them.")
+            raise HTTPException(
+                403, f"{name}: a key that is limited to specific agents may not attach anything to them."
+            )
         if name in _HOLDS:
-            raise HTTPException(403, f"{name}: a credential for some agents may not change what they are held to.")
+            raise HTTPException(
+                403,
+                f"{name}: a key that is limited to specific agents may not change their permissions, limits or budget.",
+            )
 
 
 def scope_for(method: str, path: str) -> Scope:
@@ -133,15 +138,15 @@ def _check_grants(given: Authorization, method: str, path: str) -> None:
     assert given.grants is not None
     parts = path.split("/")
     if parts[:3] != ["", "v1", "agents"] or len(parts) < 4 or not parts[3].startswith("agent-"):
-        raise Forbidden("This credential is for some agents only, under /v1/agents/{agent_id}.")
+        raise Forbidden("This key is limited to specific agents and cannot be used here.")
     granted = given.grants.get(AgentId(parts[3]))
     if granted is None:
-        raise Forbidden("This credential is not for that agent.")
+        raise Forbidden("This key is limited to specific agents, and this agent is not one of them.")
     needed = access_for(method, parts[4:])
     if needed is None:
-        raise Forbidden("A credential for some agents may not attach anything to them.")
+        raise Forbidden("A key that is limited to specific agents may not attach anything to them.")
     if missing := sorted(needed - granted):
-        raise Forbidden(f"This credential lacks {' and '.join(missing)} for that agent.")
+        raise Forbidden(f"This key lacks {' and '.join(missing)} for this agent.")
 
 
 def _only_reads(path: str) -> bool:

@@ -16,10 +16,10 @@ def search_notes(mode: SearchMode, lacking: str | None, lost: int) -> list[str]:
     """What is to be told about a search, in sentences."""
     notes: list[str] = []
     if lacking is not None:
-        how = "Found by words alone" if mode == "fts" else "Some could be found by words alone"
+        how = "Full-text results only" if mode == "fts" else "Some results are from full-text search only"
         notes.append(f"{how}: {lacking}.")
     if lost:
-        notes.append(f"Left out, because damaged on the disk: {lost}; the log names them.")
+        notes.append(f"Damaged on the disk and left out: {lost}. The log names them.")
     return notes
 
 

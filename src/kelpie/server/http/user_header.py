@@ -14,7 +14,7 @@ async def actor(
         Header(
             alias="user_id",
             convert_underscores=False,
-            description="The user to act for, `user-<uuid4>`; an unknown one is the default user.",
+            description="The user to act for, `user-<uuid4>`. An unknown id means the default user.",
         ),
     ] = None,
 ) -> None:

@@ -17,10 +17,10 @@ PAGE = 100
 class RepairBody(BaseModel):
     """Which agent is meant."""
 
-    agent_id: str | None = Field(None, description="The agent to mend; without it, all of them.")
+    agent_id: str | None = Field(None, description="The agent to repair. Defaults to all agents.")
 
 
-@router.post("/repair", summary="Mend the histories of agents, and tell what was done (Kelpie)", response_model=None)
+@router.post("/repair", summary="Repair message histories and report what was done (Kelpie)", response_model=None)
 async def repair(api: CallerApi, body: RepairBody) -> JsonAnswer:
     if body.agent_id is not None:
         return JsonAnswer([await _repaired(api, AgentId.parse(body.agent_id))])

@@ -18,7 +18,7 @@ from kelpie.server.letta.blocks.shape import block_shape
 router = resource("/blocks", "block history (Kelpie)")
 
 _MAX = 2**53
-VersionPath = Annotated[int, Path(ge=1, le=_MAX, description="The number of the version.")]
+VersionPath = Annotated[int, Path(ge=1, le=_MAX, description="The version number.")]
 
 
 class Rollback(BaseModel):
@@ -26,27 +26,26 @@ class Rollback(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    version: int = Field(ge=1, le=_MAX, description="The version whose value the block is to have again.")
+    version: int = Field(ge=1, le=_MAX, description="The version to restore.")
     expected_version: int | None = Field(
-        None, ge=1, le=_MAX, description="The block's version now; when it has another by then, 409 and no change."
+        None,
+        ge=1,
+        le=_MAX,
+        description="The expected current version. If it is another one, nothing changes and the status is 409.",
     )
 
 
-@router.get(
-    "/{block_id}/history", summary="List the versions of a block, the newest first (Kelpie)", response_model=None
-)
+@router.get("/{block_id}/history", summary="List the versions of a block, newest first (Kelpie)", response_model=None)
 async def list_versions(
     api: CallerApi,
     block_id: BlockPath,
-    before: Annotated[int | None, Query(ge=1, le=_MAX, description="Only versions before this one.")] = None,
-    limit: Annotated[int, Query(ge=1, le=VERSIONS_SHOWN_MAX, description="How many at most.")] = 50,
+    before: Annotated[int | None, Query(ge=1, le=_MAX, description="Return only versions before this one.")] = None,
+    limit: Annotated[int, Query(ge=1, le=VERSIONS_SHOWN_MAX, description="Maximum number to return.")] = 50,
 ) -> JsonAnswer:
     return JsonAnswer([version_shape(each) for each in await api.block_history.list(block_id, before, limit)])
 
 
-@router.get(
-    "/{block_id}/history/{version}", summary="Read a block as it was in a version (Kelpie)", response_model=None
-)
+@router.get("/{block_id}/history/{version}", summary="Get a version of a block (Kelpie)", response_model=None)
 async def retrieve_version(api: CallerApi, block_id: BlockPath, version: VersionPath) -> JsonAnswer:
     found = await api.block_history.get(block_id, version)
     return JsonAnswer({**version_shape(found), "value": found.value})
@@ -57,14 +56,14 @@ async def diff(
     api: CallerApi,
     block_id: BlockPath,
     from_: Annotated[
-        int | None, Query(alias="from", ge=1, le=_MAX, description="Without it, the version before `to`.")
+        int | None, Query(alias="from", ge=1, le=_MAX, description="Defaults to the version before `to`.")
     ] = None,
-    to: Annotated[int | None, Query(ge=1, le=_MAX, description="Without it, the newest version.")] = None,
+    to: Annotated[int | None, Query(ge=1, le=_MAX, description="Defaults to the latest version.")] = None,
 ) -> JsonAnswer:
     return JsonAnswer(diff_shape(await api.block_history.diff(block_id, from_, to)))
 
 
-@router.post("/{block_id}/rollback", summary="Bring the value of a version back (Kelpie)", response_model=None)
+@router.post("/{block_id}/rollback", summary="Restore an earlier version of a block (Kelpie)", response_model=None)
 async def rollback(api: CallerApi, block_id: BlockPath, body: Rollback) -> JsonAnswer:
     block = await api.block_history.rollback(block_id, body.version, body.expected_version)
     return JsonAnswer({**block_shape(block), "version": block.version})

@@ -14,18 +14,18 @@ from kelpie.server.http.router import resource
 
 router = resource("/agents/{agent_id}/memory", "checkpoints (Kelpie)")
 
-Overwrite = Annotated[bool, Query(description="Also change blocks and an archive that other agents share.")]
+Overwrite = Annotated[bool, Query(description="Also replace blocks and archives shared with other agents.")]
 _DOCUMENT = {"content": {"application/json": {"schema": {"type": "object"}}}, "required": True}
 
 
-@router.get("/checkpoint", summary="Take a checkpoint of an agent's whole memory (Kelpie)", response_model=None)
+@router.get("/checkpoint", summary="Get a checkpoint of an agent's whole memory (Kelpie)", response_model=None)
 async def take(api: CallerApi, agent_id: AgentPath) -> Response:
     return Response(await api.checkpoints.take(agent_id), media_type="application/json")
 
 
 @router.post(
     "/restore",
-    summary="Replace an agent's memory by a checkpoint of it, all or nothing (Kelpie)",
+    summary="Replace an agent's memory with a checkpoint, all or nothing (Kelpie)",
     response_model=None,
     openapi_extra={"requestBody": _DOCUMENT},
 )

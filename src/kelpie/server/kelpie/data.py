@@ -9,7 +9,7 @@ from kelpie.server.http.router import resource
 router = resource("/kelpie/data", "data (Kelpie)")
 
 
-@router.get("", summary="Look through what is stored for damage (Kelpie)", response_model=None)
+@router.get("", summary="Check the stored data for damage (Kelpie)", response_model=None)
 async def look(api: CallerApi) -> JsonAnswer:
     state = await api.data.look()
     return JsonAnswer({"sound": state.sound, **asdict(state)})

@@ -24,7 +24,7 @@ QUERY_CHARS_MAX = 2000
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 Offset = Annotated[int, Query(ge=0, le=OFFSET_MAX)]
-At = Annotated[datetime | None, Query(description="Only what is true at this time.")]
+At = Annotated[datetime | None, Query(description="Return only facts that are true at this time.")]
 
 
 class SearchFacts(BaseModel):
@@ -33,20 +33,20 @@ class SearchFacts(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     query: Annotated[str, Field(min_length=1, max_length=QUERY_CHARS_MAX)]
-    at: datetime | None = Field(None, description="Only what is true at this time.")
+    at: datetime | None = Field(None, description="Return only facts that are true at this time.")
     mode: SearchMode = "hybrid"
     limit: Annotated[int, Field(ge=1, le=100)] = 10
 
 
-@router.get(
-    "/{agent_id}/facts", summary="List the facts an agent has learnt, newest first (Kelpie)", response_model=None
-)
+@router.get("/{agent_id}/facts", summary="List an agent's facts, newest first (Kelpie)", response_model=None)
 async def list_facts(
     api: CallerApi,
     agent_id: AgentPath,
-    entity: Annotated[str | None, Query(description="Only about this, by any of its names.")] = None,
+    entity: Annotated[
+        str | None, Query(description="Return only facts about this entity, by any of its names.")
+    ] = None,
     attribute: str | None = None,
-    current: Annotated[bool, Query(description="Only what is true now.")] = False,
+    current: Annotated[bool, Query(description="Return only facts that are true now.")] = False,
     at: At = None,
     limit: Limit = 50,
     offset: Offset = 0,
@@ -58,12 +58,12 @@ async def list_facts(
     return JsonAnswer([fact_shape(each) for each in found])
 
 
-@router.get("/{agent_id}/facts/status", summary="How the extraction of facts is doing (Kelpie)", response_model=None)
+@router.get("/{agent_id}/facts/status", summary="Get the status of fact extraction (Kelpie)", response_model=None)
 async def retrieve_status(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     return JsonAnswer(status_shape(await api.facts.status(agent_id)))
 
 
-@router.post("/{agent_id}/facts/search", summary="Search the facts of an agent (Kelpie)", response_model=None)
+@router.post("/{agent_id}/facts/search", summary="Search an agent's facts (Kelpie)", response_model=None)
 async def search_facts(api: CallerApi, agent_id: AgentPath, body: SearchFacts) -> JsonAnswer:
     wanted = FactSearch(body.query, body.limit, body.mode, moment("at", body.at))
     found = await api.facts.search(agent_id, wanted)
@@ -71,13 +71,13 @@ async def search_facts(api: CallerApi, agent_id: AgentPath, body: SearchFacts) -
     return JsonAnswer({"results": results, "search_mode": found.mode, "lacking": found.lacking})
 
 
-@router.delete("/{agent_id}/facts/{fact_id}", summary="Delete a fact of an agent (Kelpie)", response_model=None)
+@router.delete("/{agent_id}/facts/{fact_id}", summary="Delete a fact (Kelpie)", response_model=None)
 async def delete_fact(api: CallerApi, agent_id: AgentPath, fact_id: FactPath) -> JsonAnswer:
     await api.facts.remove(agent_id, fact_id)
     return JsonAnswer(None)
 
 
-@router.get("/{agent_id}/entities", summary="List what an agent's facts are about (Kelpie)", response_model=None)
+@router.get("/{agent_id}/entities", summary="List the entities in an agent's facts (Kelpie)", response_model=None)
 async def list_entities(api: CallerApi, agent_id: AgentPath, limit: Limit = 50, offset: Offset = 0) -> JsonAnswer:
     return JsonAnswer([entity_shape(each) for each in await api.facts.entities(agent_id, limit, offset)])
 

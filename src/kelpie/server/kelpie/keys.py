@@ -22,18 +22,21 @@ router = resource("/kelpie/keys", "keys (Kelpie)")
 class CreateKey(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(min_length=1, max_length=NAME_CHARS_MAX, description="What the key is for.")
+    name: str = Field(min_length=1, max_length=NAME_CHARS_MAX, description="Name of the key.")
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))] = Field(
-        [Scope.write], description="`read`, `write` (and read) or `admin` (and both)."
+        [Scope.write], description="`read`, `write` (includes read) or `admin` (includes both)."
     )
-    user_id: str | None = Field(None, description="Whose key it is; without it, the caller's.")
+    user_id: str | None = Field(None, description="The owner of the key. Defaults to the caller.")
     agent_ids: list[str] | None = Field(
-        None, min_length=1, max_length=1000, description="Only these agents; without it, all of the organization."
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Limit the key to these agents. Defaults to all agents of the organization.",
     )
-    expires_at: datetime | None = Field(None, description="When it ends; without it, never.")
+    expires_at: datetime | None = Field(None, description="When the key expires. Defaults to never.")
 
 
-@router.post("", summary="Create an API key; the answer is the only one that shows it (Kelpie)", response_model=None)
+@router.post("", summary="Create an API key; only this answer shows it (Kelpie)", response_model=None)
 async def create(api: CallerApi, body: CreateKey) -> JsonAnswer:
     new = NewKey(
         name=body.name,
@@ -51,7 +54,7 @@ async def list_keys(api: CallerApi, page: Page50) -> JsonAnswer:
     return JsonAnswer([key_shape(each) for each in await api.keys.list(page)])
 
 
-@router.get("/{key_id}", summary="Show an API key, without its secret (Kelpie)", response_model=None)
+@router.get("/{key_id}", summary="Get an API key, without its secret (Kelpie)", response_model=None)
 async def retrieve(api: CallerApi, key_id: KeyPath) -> JsonAnswer:
     return JsonAnswer(key_shape(await api.keys.get(key_id)))
 

@@ -26,14 +26,14 @@ class ModelBody(BaseModel):
     handle: str = Field(max_length=1000, description="The model's handle, `provider/model`.")
 
 
-@router.get("", summary="Report on providers and models, hidden ones included (Kelpie)", response_model=None)
+@router.get("", summary="Get a report on providers and models, including hidden ones (Kelpie)", response_model=None)
 async def report(api: CallerApi) -> JsonAnswer:
     embedding = await api.archives.embedding()
     told = report_shape(await api.models.report(), api.models.absent())
     return JsonAnswer(told | {"embedding": {"model": embedding.model, "remedy": embedding.lacking}})
 
 
-@router.post("/check", summary="Ask a model for a word (Kelpie)", response_model=None)
+@router.post("/check", summary="Check that a model answers (Kelpie)", response_model=None)
 async def check(api: CallerApi, body: ModelBody) -> JsonAnswer:
     try:
         answer = await api.models.check(body.handle)
@@ -43,9 +43,7 @@ async def check(api: CallerApi, body: ModelBody) -> JsonAnswer:
     return JsonAnswer(_checked(body.handle, answer))
 
 
-@router.post(
-    "/pull", summary="Have a local server fetch a model, and stream how far it is (Kelpie)", response_model=None
-)
+@router.post("/pull", summary="Pull a model to a local server and stream the progress (Kelpie)", response_model=None)
 async def pull(api: CallerApi, body: ModelBody) -> EventStream:
     steps = api.models.pull(body.handle)
     first = await anext(steps, None)  # a refusal comes before the first byte of the answer
@@ -65,7 +63,7 @@ async def pull(api: CallerApi, body: ModelBody) -> EventStream:
     return EventStream(frames(), ping=lambda: _PING, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
-@router.post("/remove", summary="Have a local server remove a model (Kelpie)", response_model=None)
+@router.post("/remove", summary="Remove a model from a local server (Kelpie)", response_model=None)
 async def remove(api: CallerApi, body: ModelBody) -> JsonAnswer:
     await api.models.remove(body.handle)
     return JsonAnswer({"handle": body.handle})

@@ -26,8 +26,10 @@ LIMIT, LIMIT_MAX = 50, 1000
 HOURS_MAX = 24 * 365
 NUMBER_MAX = 2**62
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
-Before = Annotated[int | None, Query(ge=0, le=NUMBER_MAX, description="The number of a call: only those before it.")]
-ToolName = Annotated[str | None, Query(max_length=256, description="Only calls of this tool.")]
+Before = Annotated[
+    int | None, Query(ge=0, le=NUMBER_MAX, description="Return only calls before the call with this number.")
+]
+ToolName = Annotated[str | None, Query(max_length=256, description="Return only calls of this tool.")]
 
 
 class PolicyBody(BaseModel):
@@ -42,7 +44,7 @@ class PolicyBody(BaseModel):
         return Policy(self.permissions.permits("permissions"), self.limits.quota())
 
 
-@router.get("/{agent_id}/permissions", summary="Which tools an agent may use (Kelpie)", response_model=None)
+@router.get("/{agent_id}/permissions", summary="Get an agent's tool permissions (Kelpie)", response_model=None)
 async def agent_permissions(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     found = await api.permissions.of_agent(agent_id)
     layers = {layer.value: permits_shape(policy.permits) for layer, policy in found.warrant.layers}
@@ -56,7 +58,7 @@ async def agent_permissions(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     )
 
 
-@router.get("/{agent_id}/limits", summary="What an agent may use in an hour (Kelpie)", response_model=None)
+@router.get("/{agent_id}/limits", summary="Get an agent's limits and usage (Kelpie)", response_model=None)
 async def agent_limits(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     found = await api.permissions.limits(agent_id)
     return JsonAnswer(
@@ -75,7 +77,7 @@ async def agent_limits(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     )
 
 
-@router.get("/{agent_id}/tool-calls", summary="The tool calls of an agent (Kelpie)", response_model=None)
+@router.get("/{agent_id}/tool-calls", summary="List an agent's tool calls (Kelpie)", response_model=None)
 async def agent_calls(
     api: CallerApi,
     agent_id: AgentPath,
@@ -89,7 +91,7 @@ async def agent_calls(
     return JsonAnswer([call_shape(call) for call in await api.permissions.calls(query, agent_id)])
 
 
-@registry.get("/tools", summary="What every tool is, and can reach (Kelpie)", response_model=None)
+@registry.get("/tools", summary="List tools with their capabilities and permissions (Kelpie)", response_model=None)
 async def list_tools(
     api: CallerApi,
     limit: Limit = LIMIT,
@@ -101,12 +103,12 @@ async def list_tools(
     return JsonAnswer([_registered(each) for each in found])
 
 
-@registry.get("/tools/usage", summary="How often each tool was called (Kelpie)", response_model=None)
+@registry.get("/tools/usage", summary="Get the usage of each tool (Kelpie)", response_model=None)
 async def tool_usage(api: CallerApi, hours: Annotated[int, Query(ge=1, le=HOURS_MAX)] = 24) -> JsonAnswer:
     return JsonAnswer([usage_shape(each) for each in await api.permissions.usage(hours)])
 
 
-@registry.get("/tools/calls", summary="The tool calls of all agents (Kelpie)", response_model=None)
+@registry.get("/tools/calls", summary="List the tool calls of all agents (Kelpie)", response_model=None)
 async def list_calls(
     api: CallerApi,
     limit: Limit = LIMIT,
@@ -118,12 +120,12 @@ async def list_calls(
     return JsonAnswer([call_shape(call) for call in calls])
 
 
-@registry.get("/policy", summary="What the organization permits all of its agents (Kelpie)", response_model=None)
+@registry.get("/policy", summary="Get the organization's tool policy (Kelpie)", response_model=None)
 async def read_policy(api: CallerApi) -> JsonAnswer:
     return JsonAnswer(_policy(await api.permissions.policy(), api.permissions.server))
 
 
-@registry.put("/policy", summary="Set what the organization permits all of its agents (Kelpie)", response_model=None)
+@registry.put("/policy", summary="Set the organization's tool policy (Kelpie)", response_model=None)
 async def set_policy(api: CallerApi, body: PolicyBody) -> JsonAnswer:
     return JsonAnswer(_policy(await api.permissions.set_policy(body.policy()), api.permissions.server))
 

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 router = resource("/kelpie/sandbox", "sandbox (Kelpie)")
 
-NOTHING_HERE = "nothing on this server can hold code of tools"
+NOTHING_HERE = "this server has no sandbox for tool code"
 
 
-@router.get("", summary="Whether code of tools can run, and how much of it does (Kelpie)", response_model=None)
+@router.get("", summary="Get the state and load of the sandbox (Kelpie)", response_model=None)
 async def report(request: Request) -> JsonAnswer:
     kelpie: Kelpie = request.app.state.kelpie
     sandbox = kelpie.sandbox

@@ -13,9 +13,7 @@ from kelpie.server.letta.agents.budget_body import budget_shape
 router = resource("/kelpie/agents", "spending (Kelpie)")
 
 
-@router.get(
-    "/{agent_id}/spending", summary="What an agent has spent, in all and of its budget (Kelpie)", response_model=None
-)
+@router.get("/{agent_id}/spending", summary="Get an agent's spending and budget (Kelpie)", response_model=None)
 async def retrieve(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     found = await api.runs.spending(agent_id, api.world.clock.now())
     budget = budget_shape(found.budget)

@@ -33,11 +33,15 @@ router = resource("/agents/{agent_id}/working-memory", "working memory (Kelpie)"
 
 IfVersion = Annotated[
     int | None,
-    Field(ge=0, le=VERSION_MAX, description="Only if the entry has this version; 0: only if there is none. Else 409."),
+    Field(
+        ge=0,
+        le=VERSION_MAX,
+        description="Write only if the entry has this version, or, with 0, if it does not exist. Otherwise 409.",
+    ),
 ]
-Ttl = Annotated[float | None, Field(description="After how many seconds the entry is gone; null: it stays.")]
-Moment = Annotated[datetime | None, Query(description="ISO 8601; without a time zone in UTC. Exclusive.")]
-Cursor = Annotated[str | None, Query(max_length=1000, description="A key: only entries on this side of it.")]
+Ttl = Annotated[float | None, Field(description="Seconds until the entry expires; null for no expiry.")]
+Moment = Annotated[datetime | None, Query(description="ISO 8601 time, exclusive; UTC if it has no time zone.")]
+Cursor = Annotated[str | None, Query(max_length=1000, description="Return only entries before or after this key.")]
 
 
 class PutEntry(BaseModel):
@@ -55,9 +59,11 @@ class PatchEntry(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    increment: int | float | None = Field(None, description="Added to a number; nothing there counts as 0.")
-    append: Any = Field(None, description="Put at the end of a list; nothing there counts as an empty one.")
-    merge: dict[str, Any] | None = Field(None, description="Merged into an object (RFC 7396): null removes a member.")
+    increment: int | float | None = Field(None, description="Added to the stored number; a missing entry counts as 0.")
+    append: Any = Field(None, description="Appended to the stored list; a missing entry counts as an empty list.")
+    merge: dict[str, Any] | None = Field(
+        None, description="Merged into the stored object (RFC 7396); null removes a member."
+    )
     ttl_seconds: Ttl = None
     if_version: IfVersion = None
 
@@ -65,10 +71,10 @@ class PatchEntry(BaseModel):
 def _change(body: PatchEntry) -> Change | None:
     given = [name for name in ("increment", "append", "merge") if name in body.model_fields_set]
     if len(given) > 1:
-        raise InvalidInput(given[1], f"cannot be made together with '{given[0]}'; send one change at a time")
+        raise InvalidInput(given[1], f"cannot be combined with '{given[0]}'; send one change at a time")
     if not given:
         if "ttl_seconds" not in body.model_fields_set:
-            raise InvalidInput("body", "names no change; send 'increment', 'append', 'merge' or 'ttl_seconds'")
+            raise InvalidInput("body", "has no change; send 'increment', 'append', 'merge' or 'ttl_seconds'")
         return None
     if given == ["append"]:
         return Append(body.append)
@@ -76,7 +82,7 @@ def _change(body: PatchEntry) -> Change | None:
         return Increment(body.increment)
     if body.merge is not None:
         return Merge(body.merge)
-    raise InvalidInput(given[0], "must not be null; leave it out")
+    raise InvalidInput(given[0], "must not be null; omit it")
 
 
 def entry_shape(entry: WorkingMemoryEntry) -> dict[str, Any]:
@@ -94,7 +100,7 @@ def entry_shape(entry: WorkingMemoryEntry) -> dict[str, Any]:
 async def list_entries(
     api: CallerApi,
     agent_id: AgentPath,
-    prefix: Annotated[str, Query(max_length=256, description="Only keys that begin like this.")] = "",
+    prefix: Annotated[str, Query(max_length=256, description="Return only keys with this prefix.")] = "",
     updated_after: Moment = None,
     updated_before: Moment = None,
     created_after: Moment = None,
@@ -122,7 +128,7 @@ async def clear(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
 
 
 # A key may hold a slash, hence `:path`.
-@router.get("/{entry_key:path}", summary="Read an entry of working memory (Kelpie)", response_model=None)
+@router.get("/{entry_key:path}", summary="Get an entry of working memory (Kelpie)", response_model=None)
 async def retrieve(api: CallerApi, agent_id: AgentPath, entry_key: str) -> JsonAnswer:
     return JsonAnswer(entry_shape(await api.working_memory.get(agent_id, entry_key)))
 
@@ -133,7 +139,7 @@ async def put(api: CallerApi, agent_id: AgentPath, entry_key: str, body: PutEntr
     return JsonAnswer(entry_shape(entry))
 
 
-@router.patch("/{entry_key:path}", summary="Change an entry of working memory atomically (Kelpie)", response_model=None)
+@router.patch("/{entry_key:path}", summary="Update an entry of working memory atomically (Kelpie)", response_model=None)
 async def update(api: CallerApi, agent_id: AgentPath, entry_key: str, body: PatchEntry) -> JsonAnswer:
     ttl = body.ttl_seconds if "ttl_seconds" in body.model_fields_set else KEEP
     return JsonAnswer(

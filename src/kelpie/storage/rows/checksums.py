@@ -24,7 +24,12 @@ def checksum(*values: Any) -> int:
 
 def report(what: str, key: str) -> None:
     """Puts into the log that a row is damaged."""
-    _log.error("a stored row is damaged and is not shown; restore it from a backup, or delete it", what=what, id=key)
+    _log.error(
+        "row_damaged",
+        "Stored row is damaged and is not returned; restore it from a backup or delete it",
+        what=what,
+        id=key,
+    )
 
 
 class KeptJson(TypeDecorator[Any]):

@@ -96,9 +96,16 @@ class Environments:
 
     async def _install(self, packages: Packages, wanted: RequiredPackages) -> str:
         async with self._places:
-            _log.info("installing packages", index=wanted.index.value, packages=list(wanted.lines))
+            _log.info(
+                "package_install_started", "Installing packages", index=wanted.index.value, packages=list(wanted.lines)
+            )
             try:
                 return await packages.install(wanted, self._in_use)  # as they are when it is done
             except ToolError as error:
-                _log.warning("packages could not be installed", index=wanted.index.value, error=str(error))
+                _log.warning(
+                    "package_install_failed",
+                    "Packages could not be installed",
+                    index=wanted.index.value,
+                    error=str(error),
+                )
                 raise

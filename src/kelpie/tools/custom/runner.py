@@ -71,7 +71,7 @@ class CustomToolRunner:
         except ToolError as error:
             if asked and self._environments.installs:
                 raise InvalidInput(f"{index}_requirements", str(error)) from error
-            _log.warning("a tool is stored that cannot run yet", tool=tool.name, error=str(error))
+            _log.warning("tool_not_runnable", "Tool stored, but it cannot run yet", tool=tool.name, error=str(error))
 
     async def close(self) -> None:
         """Gives up what is being installed. The sandbox is closed by who made it."""
@@ -99,7 +99,7 @@ class CustomToolRunner:
         try:
             ended = await self._sandbox.run(_job(tool, request, {}, mounts, DEFAULT_CONFINEMENT))
         except SandboxUnavailable as error:
-            _log.warning("the syntax of a tool was not checked", tool=tool.name, error=str(error))
+            _log.warning("tool_syntax_unchecked", "Tool syntax could not be checked", tool=tool.name, error=str(error))
             return
         answer = None if ended.result is None else read_answer(ended.result)
         if answer is not None and not answer.ok:

@@ -113,7 +113,14 @@ class Permissions:
         subject = Subject(name, _kind(name), (needed,))
         for layer, policy in held.layers:
             if (reason := policy.permits.refusal(subject)) is not None:
-                _log.warning("code of a tool was refused", agent_id=agent_id, tool=name, by=layer, reason=reason)
+                _log.warning(
+                    "tool_request_refused",
+                    "Request of tool code refused",
+                    agent_id=agent_id,
+                    tool=name,
+                    by=layer,
+                    reason=reason,
+                )
                 raise Forbidden(f"The code of '{name}' may not reach {needed} for this agent: {reason} ({layer}).")
 
     async def refused(self, passport: Passport, asked: str) -> None:
@@ -156,7 +163,9 @@ class Permissions:
         now, user, organization = self._world.clock.now(), self._caller.user_id, self._organization
         after = await self._world.database.transact(lambda tx: policies.set_policy(tx, organization, policy, user, now))
         self._changed()
-        _log.warning("the policy for tools was changed", organization_id=organization, by=user, version=after.version)
+        _log.warning(
+            "tool_policy_changed", "Tool policy changed", organization_id=organization, by=user, version=after.version
+        )
         return after
 
 

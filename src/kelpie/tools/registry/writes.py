@@ -94,7 +94,12 @@ def tell_shadowed(found: Iterable[Tool]) -> None:
     """Logs what `ensure_builtins` gave in the place of a built-in tool."""
     for tool in found:
         if _custom(tool):
-            _log.warning("a custom tool keeps the name of a built-in one", tool=tool.name, tool_id=tool.id)
+            _log.warning(
+                "builtin_tool_shadowed",
+                "Custom tool has the name of a built-in tool, which it replaces",
+                tool=tool.name,
+                tool_id=tool.id,
+            )
 
 
 def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:

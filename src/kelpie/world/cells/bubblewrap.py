@@ -142,23 +142,30 @@ class BubblewrapCells:
             else:
                 user = await cell_users.take_back(plan.mounts)
         except OSError as error:
-            raise SandboxUnavailable(f"a cell cannot be given what it is to use: {error.strerror}") from error
+            raise SandboxUnavailable(f"the files of a cell cannot be prepared: {error.strerror}") from error
         return await self._started(plan, partial(launch, user))
 
     async def _prove(self) -> None:
         if self._proven:
             return
         if sys.platform == "linux" and (left := await asyncio.to_thread(orphans.end)):
-            _log.warning("cells that a killed server had begun were ended", count=left)
+            _log.warning("leftover_cells_ended", "Cells left behind by a killed server were ended", count=left)
         compileall.compile_dir(PROGRAMS, quiet=2)  # in the cell nothing can be written, so every start would do it
         before, self._lacking = self._lacking, await lacking(self, self._kept)
         self._proven = self._lacking is None  # else it is tried again: somebody may have done something about it
         if self._lacking is not None and self._lacking != before and self._lowered is not None:
             self._lowered(self._lacking)
         if self._proven and isinstance(self.groups, NoGroups):
-            _log.warning("limits of tools hold for each process by itself", reason=self.unbounded)
+            _log.warning(
+                "sandbox_limits_per_process", "Sandbox limits apply to each process separately", reason=self.unbounded
+            )
         if self._proven and isinstance(self.users, NoUsers) and self.users.seen is not None:
-            _log.warning("tools are root outside of their walls", reason=self.users.seen, remedy=self.users.remedy)
+            _log.warning(
+                "sandbox_runs_as_root",
+                "Sandbox runs tools as root on the host side",
+                reason=self.users.seen,
+                remedy=self.users.remedy,
+            )
 
     async def _started(self, plan: CellPlan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
         try:

@@ -26,7 +26,7 @@ from kelpie.world.isolation.control_group import Group
 from kelpie.world.processes import killing
 
 NOT_ADMITTED = "code cannot be isolated on this server: the users of a cell cannot be mapped ({})"
-NOT_ITSELF = "code cannot be isolated on this server: a cell did not become the user that it was to be"
+NOT_ITSELF = "code cannot be isolated on this server: a cell did not switch to its own user"
 REPORT_S = 5.0
 BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
 

@@ -17,9 +17,7 @@ from kelpie.world.cells.mounts import PROGRAMS, environment, program, walls
 from kelpie.world.cells.port import CellPlan
 from kelpie.world.isolation.control_group import Group
 
-NO_MOUNTS = (
-    "the server runs code without walls, and without them there are no packages of its own nor a workspace for it"
-)
+NO_MOUNTS = "the server runs tool code without isolation, so a tool cannot have its own packages or a workspace"
 
 
 def walled(

@@ -78,10 +78,8 @@ def tool():
     while time.process_time() < end:
         pass
 """
-NO_LANDLOCK = "use Linux 5.13 or newer with landlock in its lsm= list; until then the mounts alone hold"
-_BROKEN = (
-    "do not run code of others on this machine; `kelpie doctor --isolation` has more, docs/security.md explains it"
-)
+NO_LANDLOCK = "use Linux 5.13 or newer with landlock in its lsm= list; until then only the mounts protect files"
+_BROKEN = "do not run untrusted code on this machine; run `kelpie doctor --isolation` and read docs/security.md"
 
 
 class Starter(Protocol):
@@ -107,20 +105,18 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
     try:
         told = await _attack(cells, machine)
     except SandboxUnavailable as error:
-        return Proof([ProbeResult("a cell starts", False, str(error), "see the parts below")], str(error))
+        return Proof([ProbeResult("a cell starts", False, str(error), "see the features below")], str(error))
     essential = [
-        _wall("files of the host are out of sight", told["read"]),
-        _wall("nothing outside scratch can be written", told["write"]),
-        _wall("no way to the network", told["connect"]),
+        _wall("host files are hidden", told["read"]),
+        _wall("only scratch space is writable", told["write"]),
+        _wall("no network access", told["connect"]),
         _wall("system calls are filtered", told["unshare"]),
     ]
     extra = [_landlock(told["name"]), *_user(cells.users), _processes(told["children"], cells.groups)]
     if thoroughly:
         extra += [await _memory(cells), await _processor(cells)]
     failing = [each.name for each in essential if not each.works]
-    lacking = (
-        f"code cannot be isolated on this server: it is not so that {', nor that '.join(failing)}" if failing else None
-    )
+    lacking = f"code cannot be isolated on this server: failed checks: {', '.join(failing)}" if failing else None
     return Proof([ProbeResult("a cell starts", True, "bubblewrap with all namespaces"), *essential, *extra], lacking)
 
 
@@ -130,7 +126,7 @@ async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
         left = await _run(cells, _ATTACK, given)
     if left.result is None or not (told := json.loads(left.result))["ok"]:
         reason = left.stderr.decode("utf-8", "replace").strip() or f"code {left.code}"
-        raise SandboxUnavailable(f"code cannot be isolated on this server: a cell broke ({reason[-300:]})")
+        raise SandboxUnavailable(f"code cannot be isolated on this server: a cell failed ({reason[-300:]})")
     value: dict[str, Any] = told["value"]
     return value
 
@@ -149,47 +145,47 @@ async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Con
 
 def _wall(name: str, refusal: str | None) -> ProbeResult:
     if refusal is None:
-        return ProbeResult(name, False, "it was not refused", _BROKEN)
+        return ProbeResult(name, False, "not refused", _BROKEN)
     return ProbeResult(name, True, f"refused ({refusal})")
 
 
 def _landlock(refusal: str | None) -> ProbeResult:
-    name = "Landlock holds what the mounts let through"
-    return ProbeResult(name, False, "it was not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
+    name = "Landlock denies what the mounts allow"
+    return ProbeResult(name, False, "not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
 
 
 def _user(users: CellUsers | NoUsers) -> list[ProbeResult]:
     """Nothing is told where the server is no root: cells are the same ordinary user then."""
-    name = "outside of its walls it is not root"
+    name = "runs as an unprivileged user on the host"
     if isinstance(users, CellUsers):
-        return [ProbeResult(name, True, "it became a user that owns nothing here")]
+        return [ProbeResult(name, True, "switched to a user that owns nothing here")]
     return [] if users.seen is None else [ProbeResult(name, False, users.seen, users.remedy)]
 
 
 def _processes(children: int | None, groups: ControlGroups | NoGroups) -> ProbeResult:
-    name = "processes are bounded"
+    name = "processes are limited"
     if children is None:
         return ProbeResult(name, False, "100 were not refused", _remedy(groups))
     means = "an rlimit of the user" if isinstance(groups, NoGroups) else "a control group"
-    return ProbeResult(name, True, f"after {children}, by {means}")
+    return ProbeResult(name, True, f"refused after {children}, by {means}")
 
 
 async def _memory(cells: Starter) -> ProbeResult:
-    name = f"memory is bounded ({MEMORY // MEGABYTE} MB tried)"
+    name = f"memory is limited ({MEMORY // MEGABYTE} MB tried)"
     left = await _run(cells, _BOMB, {})
     if left.out_of_memory and left.result is None:
-        return ProbeResult(name, True, "the kernel ended what took more, by a control group")
+        return ProbeResult(name, True, "the kernel killed what used more, by a control group")
     if left.result is not None and "MemoryError" in left.result.decode("utf-8", "replace"):
-        return ProbeResult(name, False, "only for each process by itself, by an rlimit", _remedy(cells.groups))
+        return ProbeResult(name, False, "only per process, by an rlimit", _remedy(cells.groups))
     return ProbeResult(name, False, "256 MB were not refused", _remedy(cells.groups))
 
 
 async def _processor(cells: Starter) -> ProbeResult:
-    name = f"the processor is bounded ({_SLOWLY.cpu_share:.0%} of a core tried)"
+    name = f"CPU is limited ({_SLOWLY.cpu_share:.0%} of a core tried)"
     left = await _run(cells, _BUSY, {}, _SLOWLY)
     if left.throttled:
-        return ProbeResult(name, True, "the kernel held back what took more, by a control group")
-    return ProbeResult(name, False, "only by the time-out", _remedy(cells.groups))
+        return ProbeResult(name, True, "the kernel throttled what used more, by a control group")
+    return ProbeResult(name, False, "only by the timeout", _remedy(cells.groups))
 
 
 def _remedy(groups: ControlGroups | NoGroups) -> str:

@@ -28,9 +28,9 @@ _CAPABILITIES = {
     0: "CHOWN", 1: "DAC_OVERRIDE", 3: "FOWNER", 5: "KILL", 6: "SETGID", 7: "SETUID", 31: "SETFCAP"
 }  # fmt: skip
 LESS = "give the server the capabilities that root has in a container: --cap-add with each of these names"
-CLOSED = "let others read what cells are shown: chmod -R o+rX {}"
-FEW = "let the server's user namespace have all users, or none but ordinary ones"
-UNTRIED = "see docs/security.md; until then a control group is what bounds a fork bomb"
+CLOSED = "allow other users to read what cells use: chmod -R o+rX {}"
+FEW = "map all user ids into the server's user namespace, or none but unprivileged ones"
+UNTRIED = "see docs/security.md; until then only a control group limits fork bombs"
 _log = logs.get("sandbox")
 _READ = stat.S_IROTH | stat.S_IXOTH
 
@@ -57,7 +57,11 @@ class CellUsers:
         user = _owner(written[0]) if written else FIRST + next(self._turns) % CELLS
         for source in written:
             if _about(source).st_uid != user and not await _given(source, user):
-                _log.warning("a tool is root outside of its walls: its workspace cannot be given away", path=source)
+                _log.warning(
+                    "workspace_owner_unchanged",
+                    "Tool runs as root on the host side: the owner of its workspace cannot be changed",
+                    path=source,
+                )
                 return None
         for source in (mount.source for mount in mounts if not mount.writable):
             if _about(source).st_mode & _READ != _READ:
@@ -91,12 +95,12 @@ def find(shown: Iterable[str], proc: Path = Path("/proc")) -> CellUsers | NoUser
     if lacking := [name for bit, name in _CAPABILITIES.items() if not held >> bit & 1]:
         return NoUsers(f"the server lacks {', '.join(lacking)}", LESS)
     if not all(_exists(FIRST, _OF_WORKSPACES.stop, proc / f"self/{kind}_map") for kind in ("uid", "gid")):
-        return NoUsers("the server is in a user namespace without users to spare", FEW)
+        return NoUsers("the server is in a user namespace without spare user ids", FEW)
     for path in shown:
         mode = _about(path).st_mode
         needed = _READ if stat.S_ISDIR(mode) else stat.S_IROTH
         if mode & needed != needed:
-            return NoUsers(f"{path} can be read by root alone", CLOSED.format(path))
+            return NoUsers(f"only root can read {path}", CLOSED.format(path))
     return CellUsers()
 
 

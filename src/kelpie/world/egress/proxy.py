@@ -39,7 +39,7 @@ async def look_up(host: str, port: int) -> list[str]:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError as error:
-            raise OSError("this cannot be a name") from error
+            raise OSError("not a valid host name") from error
         return list(dict.fromkeys(str(each[4][0]) for each in found))
 
     return await asyncio.get_running_loop().run_in_executor(_threads, ask)
@@ -125,15 +125,22 @@ class EgressProxy:
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Raises Refused."""
         if self._listed is not None and not allows(self._listed, host, port):
-            _log.warning("a host was asked for that may not be reached", host=host, port=port)
-            raise self._no(f"This tool may not reach {host} at port {port}; its egress list names it not.")
+            _log.warning(
+                "egress_host_refused", "Tool asked for a host that is not on its allow list", host=host, port=port
+            )
+            raise self._no(f"This tool may not reach {host} at port {port}: the host is not on its allow list.")
         try:
             async with asyncio.timeout(CONNECT_S):
                 found = [host] if is_address(host) else await self._addresses(host, port)
                 private = self._private or allows(self._inside, host, port)
                 if not private and not all(is_public(address) for address in found):
-                    _log.warning("an address was asked for that is not public", host=host, addresses=found)
-                    raise self._no(f"{host} leads into a private network; only the internet is open.")
+                    _log.warning(
+                        "egress_address_refused",
+                        "Tool asked for a host with a private address",
+                        host=host,
+                        addresses=found,
+                    )
+                    raise self._no(f"{host} may not be reached: its address is in a private network.")
                 return await self._first(found, port)
         except (OSError, TimeoutError) as error:
             raise Refused("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error

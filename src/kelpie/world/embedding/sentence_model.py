@@ -45,7 +45,7 @@ class SentenceModel:
         except Exception as error:  # whatever a library says of a broken file
             raise ModelError(
                 ModelFault.malformed,
-                f"The embedding model in {place} cannot be used: install it anew.",
+                f"The embedding model in {place} cannot be used: install it again.",
                 detail=" ".join(str(error).split())[:500],
             ) from error
         self._tokenizer.enable_truncation(WINDOW_TOKENS)  # pyright: ignore[reportUnknownMemberType]
@@ -82,7 +82,10 @@ def _opened(place: Path, cache: Path) -> Any:
             return _session(graph)
         except Exception as error:  # noqa: BLE001 - whatever the runtime says of a broken file; it is built again
             _log.warning(
-                "the embedding model's graph is damaged and is built again", graph=str(graph), error=str(error)
+                "embedding_graph_damaged",
+                "Embedding model graph is damaged; building it again",
+                graph=str(graph),
+                error=str(error),
             )
     _build(place, graph)
     for old in sorted(cache.glob("sentence-model-*.onnx")):

@@ -46,10 +46,10 @@ class DataDir:
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError):
-            raise ConfigurationError(SETTING, f"{path} is not a directory; name one, or a new place") from None
+            raise ConfigurationError(SETTING, f"{path} is not a directory; choose a directory or a new path") from None
         except OSError as error:
             raise ConfigurationError(
-                SETTING, f"{path} cannot be made ({error.strerror}); name a place where you may write"
+                SETTING, f"{path} cannot be created ({error.strerror}); choose a directory that you can write to"
             ) from error
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             raise _not_writable(path)
@@ -95,7 +95,7 @@ class DataDir:
                 except BlockingIOError:
                     if found := _read_note(path):
                         return found
-        raise ConfigurationError(SETTING, f"{path} is in use by a process that has not said who it is; try again")
+        raise ConfigurationError(SETTING, f"{path} is in use by a process that is still starting; try again")
 
     def _note(self, holder: Holder) -> None:
         """Replaces the note whole: who reads meanwhile sees the old one or the new one."""
@@ -106,7 +106,8 @@ class DataDir:
             unfinished.replace(self.path / NOTE_FILE)
         except OSError as error:
             raise ConfigurationError(
-                SETTING, f"{self.path} does not take files ({error.strerror}); make room or name another place"
+                SETTING,
+                f"{self.path} cannot store files ({error.strerror}); free some space or choose another directory",
             ) from error
 
 
@@ -137,7 +138,7 @@ def _take(path: Path, file: IO[bytes]) -> None:
             ) from error
     found = _read_note(path)
     who = f"process {found.pid}" if found else "another process"
-    raise ConfigurationError(SETTING, f"{path} is in use by {who}; stop that server, or name another directory")
+    raise ConfigurationError(SETTING, f"{path} is in use by {who}; stop that server or choose another directory")
 
 
 def _attempts() -> Iterator[int]:
@@ -157,4 +158,4 @@ def _read_note(path: Path) -> Holder | None:
 
 
 def _not_writable(path: Path) -> ConfigurationError:
-    return ConfigurationError(SETTING, f"{path} is not writable; change its permissions or name another directory")
+    return ConfigurationError(SETTING, f"{path} is not writable; change its permissions or choose another directory")

@@ -43,5 +43,5 @@ def write_new(data_dir: Path, kept: str) -> bool:
             unfinished.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigurationError(
-            "KELPIE_DATA_DIR", f"the password cannot be kept in {data_dir} ({error.strerror}); set one yourself"
+            "KELPIE_DATA_DIR", f"the password hash cannot be stored in {data_dir} ({error.strerror}); set one yourself"
         ) from error

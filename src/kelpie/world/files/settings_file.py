@@ -60,7 +60,7 @@ def _find(flags: Flags, config: str | None, env: Mapping[str, str]) -> Path | No
         path = Path(named).expanduser().absolute()
         if not path.is_file():
             origin = "--config" if config else VARIABLE
-            raise ConfigurationError(origin, f"{path} is not a file; name one, or leave it out")
+            raise ConfigurationError(origin, f"{path} is not a file; choose a file or omit the option")
         return path
     data_dir = resolve(flags, {_DATA_DIR: env.get(_DATA_DIR, "")}).settings.data_dir
     places = (Path.cwd() / NAME, Path(data_dir).expanduser().absolute() / NAME)

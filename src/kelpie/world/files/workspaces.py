@@ -58,7 +58,7 @@ class DirectoryWorkspaces:
             self._root.chmod(0o700)  # whose agent's code owns its own directory, and can open that for everybody
             path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise ToolError(f"the workspace cannot be made on the server: {error.strerror}") from error
+            raise ToolError(f"the workspace cannot be created on the server: {error.strerror}") from error
         return str(path)
 
     async def size(self, agent_id: AgentId) -> Size:

@@ -35,7 +35,7 @@ class Client:
         """Raises ConfigurationError for an address that is not http or https."""
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigurationError("url", f"'{base_url}' is not an address like http://127.0.0.1:8283")
+            raise ConfigurationError("url", f"'{base_url}' is not a URL such as http://127.0.0.1:8283")
         self.base_url = base_url.rstrip("/")
         self._host, self._port, self._prefix = parts.hostname, parts.port, parts.path.rstrip("/")
         self._secure = parts.scheme == "https"
@@ -60,7 +60,7 @@ class Client:
             connection.close()
 
     def put(self, path: str, body: Any) -> Any:
-        """What the server answers to this in the place of what there was. Raises Unreachable or Refused."""
+        """Replaces a resource and returns the answer. Raises Unreachable or Refused."""
         return self._change("PUT", path, body)
 
     def patch(self, path: str, body: Any) -> Any:
@@ -101,9 +101,9 @@ class Client:
                     yield name, _json(value.encode())
                 elif field == "" and not value:
                     name = ""
-            raise Unreachable("the server ended the stream before the turn was over")
+            raise Unreachable("the server closed the stream before the turn ended")
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"the connection to {self.base_url} broke off: {_reason(error)}") from error
+            raise Unreachable(f"the connection to {self.base_url} was lost: {_reason(error)}") from error
         finally:
             connection.close()
 
@@ -121,7 +121,9 @@ class Client:
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise Unreachable(f"no server answers at {self.base_url}: {_reason(error)}") from error
+            raise Unreachable(
+                f"no server answers at {self.base_url} ({_reason(error)}); `kelpie server start` starts one"
+            ) from error
         if answer.status >= 400:
             message = _told(answer) if answer.status != UNAUTHORIZED else self._how_to_get_in()
             connection.close()
@@ -130,10 +132,10 @@ class Client:
 
     def _how_to_get_in(self) -> str:
         if self.credential is None:
-            return f"{self.base_url} asks who you are; set KELPIE_API_KEY to an API key or to the server's password"
+            return f"{self.base_url} requires authentication. Set KELPIE_API_KEY to an API key or the server password."
         return (
-            f"{self.base_url} does not take the key or password it was sent; it may be wrong, revoked or expired: "
-            "set KELPIE_API_KEY to another one"
+            f"{self.base_url} rejected the key or password. It may be wrong, revoked or expired. "
+            "Set KELPIE_API_KEY to a valid one."
         )
 
 
@@ -141,7 +143,7 @@ def _body(answer: http.client.HTTPResponse) -> bytes:
     try:
         data = answer.read(ANSWER_BYTES_MAX + 1)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"the answer broke off: {_reason(error)}") from error
+        raise Unreachable(f"the connection was lost during the answer: {_reason(error)}") from error
     if len(data) > ANSWER_BYTES_MAX:
         raise Refused(answer.status, f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
     return data
@@ -151,7 +153,7 @@ def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError:
-        raise Unreachable(f"what answers is not Kelpie: {data[:80]!r} is not JSON") from None
+        raise Unreachable(f"this is not a Kelpie server: it answered {data[:80]!r} instead of JSON") from None
 
 
 def _told(answer: http.client.HTTPResponse) -> str:

@@ -37,7 +37,7 @@ class Group:
         memory = str(max(most.memory_bytes, MEMORY_BYTES_MIN))
         limited = self._set("memory.max", memory) or self._set("memory.limit_in_bytes", memory)
         if not limited or not self._set("pids.max", str(most.processes + OWN_PROCESSES)):
-            raise OSError(errno.ENODEV, "it has no limits of memory and processes", str(self.directories[0]))
+            raise OSError(errno.ENODEV, "it has no limits for memory and processes", str(self.directories[0]))
         self._set("memory.swap.max", "0")
         self._set("memory.oom.group", "1")
         self._set("memory.memsw.limit_in_bytes", memory)

@@ -24,20 +24,18 @@ MOVES_MAX = 5  # of everybody in a group: others may start processes meanwhile
 TRIAL_S = 10.0
 
 READ_ONLY = (
-    "let the container write its groups: `docker run --security-opt writable-cgroups=true` (Docker 28), "
+    "allow the container to write its control groups: `docker run --security-opt writable-cgroups=true` (Docker 28), "
     "`podman run --security-opt unmask=/sys/fs/cgroup`"
 )
 DENIED = (
     "start the server as a service with Delegate=yes, or by `systemd-run --user --scope -p Delegate=yes kelpie server "
     "start`, or as root"
 )
-ABSENT = "use a kernel that has them, and mount cgroup2 at /sys/fs/cgroup"
+ABSENT = "use a kernel with control groups and mount cgroup2 at /sys/fs/cgroup"
 NO_CONTROLLERS = (
-    "start the server as a service with Delegate=yes; a kernel may also need cgroup_enable=memory at its boot"
+    "start the server as a service with Delegate=yes; the kernel may also need the boot parameter cgroup_enable=memory"
 )
-LEFT_OUT = (
-    "have cpu divided as well: Delegate=cpu memory pids for the service, or in a drop-in of user@.service for users"
-)
+LEFT_OUT = "delegate the CPU too: Delegate=cpu memory pids for the service, or in a drop-in of user@.service for users"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ def tried() -> ProbeResult:
     if isinstance(found, NoGroups):
         return ProbeResult("control groups", False, found.seen, found.remedy)
     try:
-        return ProbeResult("control groups", True, f"a process entered one below {found.tops[0].parent}")
+        return ProbeResult("control groups", True, f"a process entered a group below {found.tops[0].parent}")
     finally:
         found.close()
 
@@ -68,7 +66,7 @@ def find(proc: Path = Path("/proc")) -> ControlGroups | NoGroups:
     try:
         hierarchies, mounts = _hierarchies(proc)
     except OSError as error:
-        return NoGroups(f"what is mounted cannot be read ({error.strerror})", ABSENT)
+        return NoGroups(f"the list of mounts cannot be read ({error.strerror})", ABSENT)
     trouble: OSError | None = None
     if (own := hierarchies.get("")) is not None:
         for place in _unified_places(own, mounts[""]):
@@ -136,7 +134,7 @@ def _divide(place: Path) -> None:
     """Lets groups below this one have limits; the unified kind wants its processes in a leaf for that."""
     there = set(_words(place / "cgroup.controllers"))
     if not there >= REQUIRED:
-        raise _NoControllersError(errno.ENODEV, f"it has not {' and '.join(sorted(REQUIRED - there))}", str(place))
+        raise _NoControllersError(errno.ENODEV, f"it lacks {' and '.join(sorted(REQUIRED - there))}", str(place))
     if _divided(place) >= REQUIRED:
         return  # by us; or by somebody who had a reason, should the processor be left out
     wanted = [name for name in CONTROLLERS if name in there]
@@ -150,7 +148,7 @@ def _divide(place: Path) -> None:
             _move(place, place / LEAF)
         else:
             return
-    raise OSError(errno.EBUSY, "others keep starting processes in it", str(place))
+    raise OSError(errno.EBUSY, "other programs keep starting processes in it", str(place))
 
 
 def _move(place: Path, leaf: Path) -> None:

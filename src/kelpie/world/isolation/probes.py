@@ -17,8 +17,8 @@ from kelpie.world.processes.processes import Processes, SystemProcesses
 
 PROBE_S = 10.0  # for each; they run side by side
 OUTPUT_BYTES_MAX = 4096
-TOO_BUSY = "nothing is known of it: this machine is too busy; try again when it is not"
-LINUX_ONLY = "it is a part of Linux; run Kelpie there, or in a Linux virtual machine"
+TOO_BUSY = "unknown, because this machine is too busy; try again later"
+LINUX_ONLY = "available on Linux only; run Kelpie on Linux or in a Linux virtual machine"
 
 _PROBE = (sys.executable, "-I", "-S", str(Path(__file__).with_name("probe_program.py")))
 
@@ -57,8 +57,8 @@ def _means(scratch: str) -> Sequence[_Means]:
         _Means(
             "bubblewrap",
             ("bwrap", *jail, *_PROBE, "jailed", scratch),
-            "install the package bubblewrap, and let users make namespaces (see the next line); in Docker, run with "
-            "--security-opt seccomp=unconfined --security-opt systempaths=unconfined",
+            "install the package bubblewrap, and allow users to create namespaces (see the next line); in Docker, run "
+            "with --security-opt seccomp=unconfined --security-opt systempaths=unconfined",
         ),
         _Means(
             "user namespaces",
@@ -71,12 +71,12 @@ def _means(scratch: str) -> Sequence[_Means]:
         _Means(
             "gVisor",
             ("runsc", "--rootless", "--network=none", "do", "echo", "yes runs a command in its kernel"),
-            "install runsc, only if tools need a kernel of their own",
+            "install runsc, only if tools need their own kernel",
         ),
         _Means(
             "KVM",
             (*_PROBE, "kvm"),
-            "let this user open /dev/kvm (group kvm), only if tools need virtual machines",
+            "allow this user to open /dev/kvm (group kvm), only if tools need virtual machines",
         ),
     )
 
@@ -91,10 +91,10 @@ async def _try(processes: Processes, means: _Means) -> ProbeResult:
     except OSError as error:
         return ProbeResult(means.name, False, f"{means.command[0]} cannot be run: {error.strerror}", means.remedy)
     if done.timed_out:
-        return ProbeResult(means.name, False, f"no end within {PROBE_S:.0f} s", TOO_BUSY)
+        return ProbeResult(means.name, False, f"no result within {PROBE_S:.0f} s", TOO_BUSY)
     answer, _, seen = _last_line(done.stdout).partition(" ")
     if done.code != 0 or answer not in ("yes", "no"):
-        return ProbeResult(means.name, False, _last_line(done.stderr) or f"ended with code {done.code}", means.remedy)
+        return ProbeResult(means.name, False, _last_line(done.stderr) or f"exited with code {done.code}", means.remedy)
     return ProbeResult(means.name, answer == "yes", seen, None if answer == "yes" else means.remedy)
 
 

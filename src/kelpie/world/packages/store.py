@@ -30,7 +30,7 @@ SETS_KEPT = 64
 LOOK_S = 1.0
 STALE_S = 3600.0  # an unfinished installation that is older belongs to a server that is gone
 
-REFUSED = "\nThe server did not fetch what a package or the index named: {} docs/tools.md says how that is changed."
+REFUSED = "\nThe server refused a download that a package or the index asked for: {} See docs/tools.md."
 
 _UNFINISHED = ".part"
 
@@ -146,7 +146,7 @@ def _check(wanted: RequiredPackages, done: Finished, refused: str | None) -> Non
     """Raises ToolError with what the installer said, and what it was refused."""
     names = ", ".join(wanted.lines)
     if done.timed_out:
-        raise ToolError(f"installing {names} with {wanted.index} took longer than {INSTALL_S:g} s and was given up")
+        raise ToolError(f"installing {names} with {wanted.index} took longer than {INSTALL_S:g} s and was stopped")
     if done.code != 0:
         said = (done.stderr or done.stdout).decode("utf-8", "replace").splitlines()
         why = "\n".join(line for line in said if not line.startswith("WARNING")).strip()[-TOLD_CHARS_MAX:]
@@ -166,6 +166,6 @@ def _settle(part: Path, place: Path) -> None:
 
 def _too_large(size: int) -> str:
     return (
-        f"the packages take more than they may: {size // 1024**2} MB were seen, and a set may have "
+        f"the packages are too large ({size // 1024**2} MB found); a set may have at most "
         f"{SET_BYTES_MAX // 1024**2} MB and {SET_ENTRIES_MAX} files"
     )

@@ -131,7 +131,7 @@ class SqliteDatabase:
         try:
             await asyncio.to_thread(copy_database, self._path, target)
         except (sqlite3.Error, OSError) as error:
-            raise StorageError(f"The copy {target} cannot be made: {error}. Make room for it and try again.") from error
+            raise StorageError(f"The copy {target} cannot be made: {error}. Free some space and try again.") from error
         return target
 
     async def close(self) -> None:
@@ -147,7 +147,7 @@ class SqliteDatabase:
         if self._closed:
             raise StorageError("The database is closed.")
         if queue.qsize() >= self._waiting_max:
-            raise Overloaded(f"The database has {self._waiting_max} calls waiting. Try again.", RETRY_AFTER_S)
+            raise Overloaded(f"Too many database calls are waiting ({self._waiting_max}). Try again.", RETRY_AFTER_S)
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             if self._loop is not None:
@@ -194,7 +194,9 @@ def _move_log(connection: Connection) -> None:
     try:
         move_log(connection)
     except sqlite3.Error as error:  # nothing is lost, and a disk that is full fails the next commit too
-        _log.warning("the write-ahead log could not be moved into the database; it is tried again", error=str(error))
+        _log.warning(
+            "wal_checkpoint_failed", "Write-ahead log could not be checkpointed; trying again later", error=str(error)
+        )
 
 
 def _gather(queue: _Queue, waiting: list[_Waiting], patience_s: float | None) -> bool:

@@ -16,15 +16,25 @@ def translate(error: Exception) -> Exception:
     if not isinstance(cause, sqlite3.Error):
         return error
     if isinstance(cause, sqlite3.IntegrityError):
-        found: Exception = Conflict(f"The change contradicts what is stored: {cause}")
+        found: Exception = Conflict(f"{_contradiction(cause)} Read the current data and try again.")
     elif result_code(cause) == sqlite3.SQLITE_FULL:
         found = DiskFull(f"The disk that holds the database is full: {cause}. Free some space and try again.")
     elif result_code(cause) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        found = StorageBusy(f"The database refused for now: {cause}. Try again.")
+        found = StorageBusy(f"The database is busy: {cause}. Try again.")
     else:
         found = StorageError(f"The database failed: {cause}")
     found.__cause__ = error
     return found
+
+
+def _contradiction(error: sqlite3.IntegrityError) -> str:
+    """Describes a broken constraint without the names of tables; the cause of the error has them."""
+    name: str = getattr(error, "sqlite_errorname", "")
+    if name.endswith(("_UNIQUE", "_PRIMARYKEY")):
+        return "Another item already has this id, name or key."
+    if name.endswith("_FOREIGNKEY"):
+        return "An item that this change refers to does not exist."
+    return "The change conflicts with stored data."
 
 
 def result_code(error: Exception) -> int | None:

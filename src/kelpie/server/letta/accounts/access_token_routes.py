@@ -33,10 +33,10 @@ class CreateToken(BaseModel):
         max_length=2000, description="The site whose pages use the token, such as `https://app.example.com`."
     )
     policy: list[PolicyBody] = Field(max_length=1000)
-    expires_at: datetime | None = Field(None, description="When it ends; without it, after five minutes.")
+    expires_at: datetime | None = Field(None, description="When the token expires. Defaults to five minutes from now.")
 
 
-@router.post("", summary="Create a token for some agents", response_model=None)
+@router.post("", summary="Create an access token for specific agents", response_model=None)
 async def create(api: CallerApi, body: CreateToken) -> JsonAnswer:
     policy = [Grant(AgentId.parse(each.id), tuple(each.access)) for each in body.policy]
     expires = None if body.expires_at is None else from_datetime(body.expires_at)
@@ -44,10 +44,10 @@ async def create(api: CallerApi, body: CreateToken) -> JsonAnswer:
     return JsonAnswer(token_shape(token, text))
 
 
-@router.get("", summary="List the tokens that have not expired", response_model=None)
+@router.get("", summary="List access tokens that have not expired", response_model=None)
 async def list_tokens(
     api: CallerApi,
-    agent_id: Annotated[str | None, Query(alias="agentId", description="Only tokens for this agent.")] = None,
+    agent_id: Annotated[str | None, Query(alias="agentId", description="Return only tokens for this agent.")] = None,
     limit: Annotated[float, Query(ge=1, le=LIST_MAX)] = 10,
     offset: Annotated[float, Query(ge=0, le=OFFSET_MAX)] = 0,
 ) -> JsonAnswer:
@@ -56,7 +56,7 @@ async def list_tokens(
     return JsonAnswer({"tokens": [token_shape(each, each.id) for each in found], "hasNextPage": more})
 
 
-@router.delete("/{token}", summary="End a token", response_model=None)
+@router.delete("/{token}", summary="Delete an access token", response_model=None)
 async def delete(
     api: CallerApi, token: Annotated[str, Path(max_length=200, description="The token itself, or its id.")]
 ) -> JsonAnswer:

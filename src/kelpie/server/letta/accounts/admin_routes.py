@@ -23,7 +23,7 @@ Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 class CreateOrganization(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: Name | None = Field(None, description="Without it, one is made up.")
+    name: Name | None = Field(None, description="Defaults to a generated name.")
     privileged_tools: bool | None = False
 
 
@@ -51,7 +51,7 @@ class UpdateUser(BaseModel):
     id: str
     name: Name | None = None
     organization_id: str | None = Field(
-        None, description="To move the user; keys and tokens of the user end when this changes."
+        None, description="Moves the user to this organization and revokes the user's keys and tokens."
     )
 
 
@@ -74,13 +74,13 @@ async def create_organization(api: CallerApi, body: CreateOrganization) -> JsonA
     return JsonAnswer(organization_shape(made))
 
 
-@organization_router.patch("/", summary="Change an organization", response_model=None)
+@organization_router.patch("/", summary="Update an organization", response_model=None)
 async def update_organization(api: CallerApi, organization: OrgId, body: UpdateOrganization) -> JsonAnswer:
     wanted = OrganizationId.parse(organization)
     return JsonAnswer(organization_shape(await api.organizations.update(wanted, body.name, body.privileged_tools)))
 
 
-@organization_router.delete("/", summary="Remove an empty organization", response_model=None)
+@organization_router.delete("/", summary="Delete an empty organization", response_model=None)
 async def delete_organization(api: CallerApi, organization: OrgId) -> JsonAnswer:
     return JsonAnswer(organization_shape(await api.organizations.delete(OrganizationId.parse(organization))))
 
@@ -95,13 +95,13 @@ async def create_user(api: CallerApi, body: CreateUser) -> JsonAnswer:
     return JsonAnswer(user_shape(await api.users.create(body.name, OrganizationId.parse(body.organization_id))))
 
 
-@user_router.put("/", summary="Change a user", response_model=None)
+@user_router.put("/", summary="Update a user", response_model=None)
 async def update_user(api: CallerApi, body: UpdateUser) -> JsonAnswer:
     moved_to = None if body.organization_id is None else OrganizationId.parse(body.organization_id)
     return JsonAnswer(user_shape(await api.users.update(UserId.parse(body.id), body.name, moved_to)))
 
 
-@user_router.delete("/", summary="Remove a user, with all keys and tokens", response_model=None)
+@user_router.delete("/", summary="Delete a user with all keys and tokens", response_model=None)
 async def delete_user(api: CallerApi, user: UserQuery) -> JsonAnswer:
     return JsonAnswer(user_shape(await api.users.delete(UserId.parse(user))))
 

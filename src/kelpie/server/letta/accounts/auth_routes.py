@@ -15,7 +15,7 @@ class AuthRequest(BaseModel):
     password: str = Field("", max_length=1024, description="The password to check.")
 
 
-@router.post("", summary="Check the server's password", response_model=None)
+@router.post("", summary="Check the server password", response_model=None)
 async def authenticate(api: CallerApi, request: Request, body: AuthRequest) -> JsonAnswer:
     await request.app.state.kelpie.gate.check_password(body.password, address_of(request.scope))
     return JsonAnswer({"uuid": api.caller.user_id.uuid, "is_admin": api.caller.operator})

@@ -39,7 +39,7 @@ class _AgentFields(BaseModel):
     embedding: str | None = Field(None, description="The embedding model's handle.")
     model_settings: ModelSettings | None = None
     context_window_limit: Tokens | None = None
-    max_tokens: Tokens | None = Field(None, description="The longest reply to ask the model for.")
+    max_tokens: Tokens | None = Field(None, description="Maximum length of a model reply, in tokens.")
     parallel_tool_calls: bool | None = None
     description: str | None = None
     metadata: dict[str, Any] | None = None
@@ -47,7 +47,7 @@ class _AgentFields(BaseModel):
     tool_ids: Links | None = None
     tool_rules: Annotated[list[ToolRuleBody], Field(max_length=LINKS_MAX)] | None = None
     tags: Tags | None = None
-    secrets: dict[str, str] | None = Field(None, description="Values that tools find in their environment.")
+    secrets: dict[str, str] | None = Field(None, description="Environment variables for tools.")
     tool_exec_environment_variables: dict[str, str] | None = Field(None, json_schema_extra={"deprecated": True})
     timezone: str | None = None
     hidden: bool | None = None
@@ -55,7 +55,7 @@ class _AgentFields(BaseModel):
     template_id: str | None = None
     base_template_id: str | None = None
     compaction_settings: dict[str, Any] | None = None
-    response_format: ResponseFormat | None = Field(None, description="The form of every answer of the agent.")
+    response_format: ResponseFormat | None = Field(None, description="The format of every answer of the agent.")
     max_files_open: Annotated[int, Field(ge=0)] | None = None
     per_file_view_window_char_limit: Annotated[int, Field(ge=0, le=2**31)] | None = None
     llm_config: LlmConfig | None = Field(None, json_schema_extra={"deprecated": True})
@@ -63,10 +63,12 @@ class _AgentFields(BaseModel):
     source_ids: list[str] | None = None
     folder_ids: list[str] | None = None
     identity_ids: Links | None = None
-    kelpie_budget: BudgetBody | None = Field(None, description="The most that the agent may spend (Kelpie).")
-    kelpie_facts: FactSettingsBody | None = Field(None, description="Facts from its conversations (Kelpie).")
+    kelpie_budget: BudgetBody | None = Field(None, description="The agent's budget (Kelpie).")
+    kelpie_facts: FactSettingsBody | None = Field(
+        None, description="Settings for extracting facts from conversations (Kelpie)."
+    )
     kelpie_permissions: PermitsBody | None = Field(None, description="The tools that the agent may use (Kelpie).")
-    kelpie_limits: LimitsBody | None = Field(None, description="What the agent may use in each hour (Kelpie).")
+    kelpie_limits: LimitsBody | None = Field(None, description="The agent's limits per hour and per call (Kelpie).")
     enable_sleeptime: bool | None = None
 
     @field_validator("embedding")

@@ -14,14 +14,16 @@ class BudgetBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    usd: Annotated[float, Field(gt=0, le=USD_MAX)] | None = Field(None, description="Dollars.")
-    tokens: Annotated[int, Field(gt=0, le=2**53)] | None = Field(None, description="Tokens of prompts and replies.")
+    usd: Annotated[float, Field(gt=0, le=USD_MAX)] | None = Field(None, description="Budget in US dollars.")
+    tokens: Annotated[int, Field(gt=0, le=2**53)] | None = Field(
+        None, description="Budget in tokens, prompts and replies together."
+    )
     period: Period = Field(Period.total, description="`total`, `hour`, `day` or `month`.")
 
     @model_validator(mode="after")
     def _bounds_something(self) -> Self:
         if self.usd is None and self.tokens is None:
-            raise ValueError("a budget needs usd or tokens; null takes the budget away")
+            raise ValueError("a budget needs usd or tokens; null removes the budget")
         return self
 
     def budget(self) -> Budget:

@@ -13,8 +13,10 @@ class FactSettingsBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     enabled: bool = True
-    every_turns: Annotated[int, Field(ge=1, le=EVERY_TURNS_MAX)] = Field(1, description="After how many turns.")
-    model: str | None = Field(None, description="The handle of the model that is asked; null is the agent's own.")
+    every_turns: Annotated[int, Field(ge=1, le=EVERY_TURNS_MAX)] = Field(
+        1, description="Extract facts after this many turns."
+    )
+    model: str | None = Field(None, description="The handle of the model to ask; null for the agent's own model.")
 
     def settings(self) -> FactSettings:
         return FactSettings(self.enabled, self.every_turns, self.model)

@@ -21,13 +21,13 @@ async def list_identity_agents(
     return JsonAnswer(await shapes(api, await api.agents.list(query, include), include))
 
 
-@router.patch("/attach/{identity_id}", summary="Link an identity to an agent", response_model=None)
+@router.patch("/attach/{identity_id}", summary="Attach an identity to an agent", response_model=None)
 async def attach_to_agent(api: CallerApi, agent_id: AgentPath, identity_id: IdentityPath) -> JsonAnswer:
     await api.identities.attach_to_agent(agent_id, identity_id)
     return JsonAnswer(None)
 
 
-@router.patch("/detach/{identity_id}", summary="Take an identity off an agent", response_model=None)
+@router.patch("/detach/{identity_id}", summary="Detach an identity from an agent", response_model=None)
 async def detach_from_agent(api: CallerApi, agent_id: AgentPath, identity_id: IdentityPath) -> JsonAnswer:
     await api.identities.detach_from_agent(agent_id, identity_id)
     return JsonAnswer(None)

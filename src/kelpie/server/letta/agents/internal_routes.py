@@ -19,13 +19,13 @@ block_router = resource("/_internal_blocks", "blocks")
 
 @agent_router.get("/count", summary="Count agents", response_model=None)
 async def count_visible_agents(
-    api: CallerApi, exclude_hidden: Annotated[bool, Query(description="Leave hidden agents out.")] = True
+    api: CallerApi, exclude_hidden: Annotated[bool, Query(description="Leave out hidden agents.")] = True
 ) -> JsonAnswer:
     return JsonAnswer(await api.agents.count(AgentQuery(show_hidden=not exclude_hidden)))
 
 
 @agent_router.patch(
-    "/{agent_id}/core-memory/blocks/{block_label}", summary="Change an agent's block by label", response_model=None
+    "/{agent_id}/core-memory/blocks/{block_label}", summary="Update an agent's block by label", response_model=None
 )
 async def update_block_of_agent(api: CallerApi, agent_id: AgentPath, block_label: str, body: UpdateBlock) -> JsonAnswer:
     return await block_routes.update_agent_block(api, agent_id, block_label, body)
@@ -33,9 +33,9 @@ async def update_block_of_agent(api: CallerApi, agent_id: AgentPath, block_label
 
 for _path, _method, _endpoint, _summary in (
     ("/", "GET", blocks.list_blocks, "List blocks"),
-    ("/", "POST", blocks.create_block, "Make a block"),
-    ("/{block_id}", "DELETE", blocks.delete_block, "Remove a block from everywhere"),
-    ("/{block_id}/agents", "GET", block_routes.list_block_agents, "List the agents that carry a block"),
+    ("/", "POST", blocks.create_block, "Create a block"),
+    ("/{block_id}", "DELETE", blocks.delete_block, "Delete a block and detach it from all agents"),
+    ("/{block_id}/agents", "GET", block_routes.list_block_agents, "List the agents a block is attached to"),
 ):
     block_router.add_api_route(
         _path,

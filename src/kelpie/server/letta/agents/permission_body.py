@@ -19,8 +19,8 @@ class PermitsBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    allow: Patterns | None = Field(None, description="Only these; null: all of them.")
-    deny: Patterns = Field(default_factory=list[str], description="None of these, whatever is allowed.")
+    allow: Patterns | None = Field(None, description="Allow only these; null allows all.")
+    deny: Patterns = Field(default_factory=list[str], description="Deny these, even if they are allowed.")
 
     def permits(self, field: str = "kelpie_permissions") -> ToolPatterns:
         """Raises InvalidInput."""

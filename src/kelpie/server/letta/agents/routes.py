@@ -141,7 +141,7 @@ async def shape(api: CallerApi, view: AgentView, include: Include = EVERYTHING) 
     return (await shapes(api, [view], include))[0]
 
 
-@router.post("/", summary="Make an agent", response_model=None)
+@router.post("/", summary="Create an agent", response_model=None)
 async def create_agent(api: CallerApi, body: CreateAgent) -> JsonAnswer:
     return JsonAnswer(await shape(api, await api.agents.create(new_agent(body))))
 
@@ -160,23 +160,23 @@ async def count_agents(api: CallerApi, query: Filters) -> JsonAnswer:
     return JsonAnswer(await api.agents.count(query))
 
 
-@router.get("/{agent_id}", summary="Read an agent", response_model=None)
+@router.get("/{agent_id}", summary="Get an agent", response_model=None)
 async def retrieve_agent(api: CallerApi, agent_id: AgentPath, include: Included) -> JsonAnswer:
     return JsonAnswer(await shape(api, await api.agents.get(agent_id, include), include))
 
 
-@router.patch("/{agent_id}", summary="Change an agent", response_model=None)
+@router.patch("/{agent_id}", summary="Update an agent", response_model=None)
 async def update_agent(api: CallerApi, agent_id: AgentPath, body: UpdateAgent) -> JsonAnswer:
     return JsonAnswer(await shape(api, await api.agents.update(agent_id, agent_changes(body))))
 
 
-@router.delete("/{agent_id}", summary="Remove an agent and its messages", response_model=None)
+@router.delete("/{agent_id}", summary="Delete an agent and its messages", response_model=None)
 async def delete_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     await api.agents.delete(agent_id)
     return JsonAnswer({"message": f"Agent id={agent_id} successfully deleted"})
 
 
-@router.get("/{agent_id}/core-memory", summary="Read an agent's memory", deprecated=True, response_model=None)
+@router.get("/{agent_id}/core-memory", summary="Get an agent's memory blocks", deprecated=True, response_model=None)
 async def retrieve_memory(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     view = await api.agents.get(agent_id, Include(blocks=True))
     return JsonAnswer(memory_shape(view.agent.agent_type, [block_shape(block) for block in view.blocks]))
@@ -186,13 +186,13 @@ class ResetMessages(BaseModel):
     add_default_initial_messages: bool = False
 
 
-@router.patch("/{agent_id}/reset-messages", summary="Empty an agent's history", response_model=None)
+@router.patch("/{agent_id}/reset-messages", summary="Delete an agent's messages", response_model=None)
 async def reset_messages(api: CallerApi, agent_id: AgentPath, body: ResetMessages | None = None) -> JsonAnswer:
     add_default_initial = body is not None and body.add_default_initial_messages
     return JsonAnswer(await shape(api, await api.histories.reset(agent_id, add_default_initial)))
 
 
-@router.post("/{agent_id}/recompile", summary="Compile the system prompt anew", response_model=None)
+@router.post("/{agent_id}/recompile", summary="Rebuild the system prompt", response_model=None)
 @router.post("/{agent_id}/system-prompt/recompile", deprecated=True, response_model=None)
 async def recompile(
     api: CallerApi, agent_id: AgentPath, dry_run: bool = False, update_timestamp: bool = False
@@ -200,7 +200,7 @@ async def recompile(
     return JsonAnswer(await api.histories.recompile(agent_id, dry_run))
 
 
-@router.post("/{agent_id}/start", summary="Let a stopped agent work again (Kelpie)", response_model=None)
+@router.post("/{agent_id}/start", summary="Start a stopped agent (Kelpie)", response_model=None)
 async def start_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     return JsonAnswer(status_shape(await api.agents.start(agent_id)))
 
@@ -210,6 +210,6 @@ async def stop_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     return JsonAnswer(status_shape(await api.agents.stop(agent_id)))
 
 
-@router.post("/{agent_id}/restart", summary="Put an agent away and load it afresh (Kelpie)", response_model=None)
+@router.post("/{agent_id}/restart", summary="Unload an agent and load it again (Kelpie)", response_model=None)
 async def restart_agent(api: CallerApi, agent_id: AgentPath) -> JsonAnswer:
     return JsonAnswer(status_shape(await api.agents.restart(agent_id)))

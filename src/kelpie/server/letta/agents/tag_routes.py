@@ -13,7 +13,7 @@ PART_CHARS_MAX = 1000
 
 router = resource("/tags", "tags")
 
-Part = Annotated[str | None, Query(max_length=PART_CHARS_MAX, description="Only tags that have this in them.")]
+Part = Annotated[str | None, Query(max_length=PART_CHARS_MAX, description="Return only tags that contain this text.")]
 
 
 @router.get("/", summary="List the tags of agents and blocks", response_model=None)

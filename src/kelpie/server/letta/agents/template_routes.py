@@ -48,32 +48,34 @@ class TemplateBlock(CreateBlock):
 
 
 Batch = Annotated[list[TemplateBlock], Body(max_length=BATCH_MAX)]
-Kinds = Annotated[list[Literal["block", "agent", "group"]] | None, Query(description="Only these kinds.")]
+Kinds = Annotated[
+    list[Literal["block", "agent", "group"]] | None, Query(description="Return only resources of these kinds.")
+]
 
 
-@router.post("/groups", summary="Make a group for a deployment", response_model=None)
+@router.post("/groups", summary="Create a group for a deployment", response_model=None)
 async def create_template_group(api: CallerApi, body: TemplateGroup) -> JsonAnswer:
     ids = {name: getattr(body, name) for name in ("base_template_id", "template_id", "deployment_id")}
     return JsonAnswer(group_shape(await api.groups.create(replace(new_group(body), **ids))))
 
 
-@router.post("/agents", summary="Make an agent for a deployment", response_model=None)
+@router.post("/agents", summary="Create an agent for a deployment", response_model=None)
 async def create_template_agent(api: CallerApi, body: TemplateAgent) -> JsonAnswer:
     new = replace(new_agent(body), deployment_id=body.deployment_id, entity_id=body.entity_id)
     return JsonAnswer(await shape(api, await api.agents.create(new)))
 
 
-@router.post("/blocks", summary="Make a block for a deployment", response_model=None)
+@router.post("/blocks", summary="Create a block for a deployment", response_model=None)
 async def create_template_block(api: CallerApi, body: TemplateBlock) -> JsonAnswer:
     return JsonAnswer(block_shape(await api.blocks.create(new_block(body))))
 
 
-@router.post("/blocks/batch", summary="Make blocks for a deployment, all or none", response_model=None)
+@router.post("/blocks/batch", summary="Create blocks for a deployment, all or none", response_model=None)
 async def create_template_blocks(api: CallerApi, body: Batch) -> JsonAnswer:
     return JsonAnswer([block_shape(block) for block in await api.blocks.create_many([new_block(one) for one in body])])
 
 
-@router.get("/deployment/{deployment_id}", summary="List what belongs to a deployment", response_model=None)
+@router.get("/deployment/{deployment_id}", summary="List the resources of a deployment", response_model=None)
 async def list_deployment(api: CallerApi, deployment_id: str, entity_types: Kinds = None) -> JsonAnswer:
     found = await api.deployments.list(deployment_id, [kind for kind in KINDS if kind in (entity_types or KINDS)])
     return JsonAnswer(
@@ -81,18 +83,18 @@ async def list_deployment(api: CallerApi, deployment_id: str, entity_types: Kind
             "entities": [_shape(one) for one in found],
             "total_count": len(found),
             "deployment_id": deployment_id,
-            "message": f"{len(found)} belong to the deployment {deployment_id}.",
+            "message": f"{len(found)} entities belong to deployment {deployment_id}.",
         }
     )
 
 
-@router.delete("/deployment/{deployment_id}", summary="Remove what belongs to a deployment", response_model=None)
+@router.delete("/deployment/{deployment_id}", summary="Delete the resources of a deployment", response_model=None)
 async def delete_deployment(api: CallerApi, deployment_id: str) -> JsonAnswer:
     gone = await api.deployments.delete(deployment_id)
     return JsonAnswer(
         {
             **{f"deleted_{kind}s": _ids(gone, kind) for kind in KINDS},
-            "message": f"{len(gone)} were removed with the deployment {deployment_id}.",
+            "message": f"{len(gone)} entities of deployment {deployment_id} were deleted.",
         }
     )
 

@@ -24,28 +24,28 @@ async def list_agent_tools(api: CallerApi, agent_id: AgentPath, page: Page10) ->
     return JsonAnswer([tool_shape(tool) for tool in await api.tools.of_agent(agent_id, page)])
 
 
-@router.patch("/attach/{tool_id}", summary="Give an agent a tool", response_model=None)
+@router.patch("/attach/{tool_id}", summary="Attach a tool to an agent", response_model=None)
 async def attach_tool(api: CallerApi, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> JsonAnswer:
     return await _changed(api, await api.tools.attach(agent_id, tool_id), sdk_v1)
 
 
-@router.patch("/detach/{tool_id}", summary="Take a tool from an agent", response_model=None)
+@router.patch("/detach/{tool_id}", summary="Detach a tool from an agent", response_model=None)
 async def detach_tool(api: CallerApi, agent_id: AgentPath, tool_id: ToolPath, sdk_v1: SdkV1) -> JsonAnswer:
     return await _changed(api, await api.tools.detach(agent_id, tool_id), sdk_v1)
 
 
-@router.patch("/approval/{tool_name}", summary="Make a tool wait for approval, or no longer", response_model=None)
+@router.patch("/approval/{tool_name}", summary="Set whether a tool requires approval", response_model=None)
 async def modify_approval(
     api: CallerApi,
     agent_id: AgentPath,
     tool_name: str,
     sdk_v1: SdkV1,
     body: Approval | None = None,
-    requires_approval: Annotated[bool | None, Query(description="For clients that send no body.")] = None,
+    requires_approval: Annotated[bool | None, Query(description="For clients that do not send a body.")] = None,
 ) -> JsonAnswer:
     wanted = body.requires_approval if body is not None else requires_approval
     if wanted is None:
-        raise Unprocessable("requires_approval: say true or false, in the body or in the query")
+        raise Unprocessable("requires_approval: send true or false, in the body or in the query")
     return await _changed(api, await api.tools.set_approval(agent_id, tool_name, wanted), sdk_v1)
 
 

@@ -22,7 +22,7 @@ class CreateArchive(BaseModel):
 
     name: Name
     description: str | None = None
-    embedding: str | None = Field(None, description="The handle of the embedding model it is meant for.")
+    embedding: str | None = Field(None, description="The handle of the archive's embedding model.")
     embedding_config: EmbeddingConfig | None = Field(None, json_schema_extra={"deprecated": True})
 
 
@@ -33,7 +33,9 @@ class UpdateArchive(BaseModel):
 
     name: Name | None = None
     description: str | None = None
-    embedding: str | None = Field(None, description="Kelpie's own: another embedding model; new vectors are made.")
+    embedding: str | None = Field(
+        None, description="Switches to another embedding model and computes new vectors (Kelpie)."
+    )
 
 
 class PassageBody(BaseModel):
@@ -42,7 +44,7 @@ class PassageBody(BaseModel):
     text: str
     metadata: dict[str, Any] | None = None
     tags: Tags | None = None
-    created_at: datetime | None = Field(None, description="When it is from; without it, now.")
+    created_at: datetime | None = Field(None, description="When the passage was created. Defaults to now.")
 
 
 class PassageBatch(BaseModel):
@@ -58,7 +60,7 @@ class MemoryBody(BaseModel):
 
     text: str
     tags: Tags | None = None
-    created_at: datetime | None = Field(None, description="When it is from; without it, now.")
+    created_at: datetime | None = Field(None, description="When the passage was created. Defaults to now.")
 
 
 def new_archive(body: CreateArchive) -> NewArchive:

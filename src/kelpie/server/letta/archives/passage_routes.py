@@ -36,27 +36,29 @@ agent_router = resource("/agents/{agent_id}/archival-memory", "passages")
 TagMatch = Literal["any", "all"]
 
 
-@agent_router.get("", summary="List what an agent has stored", response_model=None)
+@agent_router.get("", summary="List an agent's passages", response_model=None)
 async def list_memory(
     api: CallerApi,
     agent_id: AgentPath,
     after: After = None,
     before: Before = None,
     limit: int | None = limit_query(100),
-    search: Annotated[str | None, Query(max_length=QUERY_CHARS_MAX, description="Part of the text.")] = None,
+    search: Annotated[
+        str | None, Query(max_length=QUERY_CHARS_MAX, description="Return only passages that contain this text.")
+    ] = None,
     ascending: bool | None = True,
 ) -> JsonAnswer:
     page = page_of(before, after, limit, "desc" if ascending is False else "asc")
     return JsonAnswer(await passage_shapes(api, await api.archives.of_agent(agent_id, page, search)))
 
 
-@agent_router.post("", summary="Store a passage for an agent", response_model=None)
+@agent_router.post("", summary="Create a passage for an agent", response_model=None)
 async def create_memory(api: CallerApi, agent_id: AgentPath, body: MemoryBody) -> JsonAnswer:
     archive, made = await api.archives.remember(agent_id, new_passage(body))
     return JsonAnswer(await passage_shapes(api, [made], archive))
 
 
-@agent_router.get("/search", summary="Search what an agent has stored", response_model=None)
+@agent_router.get("/search", summary="Search an agent's passages", response_model=None)
 async def search_memory(
     api: CallerApi,
     agent_id: AgentPath,
@@ -66,7 +68,9 @@ async def search_memory(
     top_k: Annotated[int | None, Query(ge=1, le=TOP_K_MAX)] = None,
     start_datetime: datetime | None = None,
     end_datetime: datetime | None = None,
-    search_mode: Annotated[SearchMode, Query(description="Kelpie's own: by words, by meaning, or both.")] = "hybrid",
+    search_mode: Annotated[
+        SearchMode, Query(description="Full-text search, vector search, or both (Kelpie).")
+    ] = "hybrid",
 ) -> JsonAnswer:
     zone = ZoneInfo((await api.agents.get(agent_id, Include())).agent.timezone)
     wanted = PassageQuery(
@@ -83,7 +87,7 @@ async def search_memory(
     return JsonAnswer({"results": found, "count": len(found), **told(searched)})
 
 
-@agent_router.delete("/{memory_id}", summary="Remove a passage of an agent", response_model=None)
+@agent_router.delete("/{memory_id}", summary="Delete a passage of an agent", response_model=None)
 async def delete_memory(api: CallerApi, agent_id: AgentPath, memory_id: PassagePath) -> JsonAnswer:
     await api.archives.forget_of_agent(agent_id, memory_id)
     return JsonAnswer({"message": f"Memory id={memory_id} successfully deleted"})
@@ -93,17 +97,19 @@ class SearchBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     query: Annotated[str, Field(max_length=QUERY_CHARS_MAX)] | None = None
-    agent_id: str | None = Field(None, description="Only what this agent uses; goes before `archive_id`.")
+    agent_id: str | None = Field(
+        None, description="Search only this agent's archive. Takes precedence over `archive_id`."
+    )
     archive_id: str | None = None
     tags: Tags | None = None
     tag_match_mode: TagMatch = "any"
     limit: Annotated[int, Field(ge=1, le=100)] = 50
     start_date: datetime | None = None
     end_date: datetime | None = None
-    search_mode: SearchMode = Field("hybrid", description="Kelpie's own: by words, by meaning, or both.")
+    search_mode: SearchMode = Field("hybrid", description="Full-text search, vector search, or both (Kelpie).")
 
 
-@router.post("/search", summary="Search an agent's archive, one archive, or all", response_model=None)
+@router.post("/search", summary="Search passages of an agent, an archive, or all archives", response_model=None)
 async def search_passages(api: CallerApi, body: SearchBody) -> JsonAnswer:
     wanted = PassageQuery(
         text=body.query or "",

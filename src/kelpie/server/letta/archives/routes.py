@@ -62,7 +62,7 @@ async def _embeddings(api: CallerApi, archives: Sequence[Archive]) -> Embeddings
     return {info.handle: info for info in await api.models.embeddings()}
 
 
-@router.post("/", summary="Make an archive", response_model=None)
+@router.post("/", summary="Create an archive", response_model=None)
 async def create_archive(api: CallerApi, body: CreateArchive) -> JsonAnswer:
     return JsonAnswer(await _with_progress(api, *await api.archives.create(new_archive(body))))
 
@@ -72,23 +72,23 @@ async def list_archives(
     api: CallerApi,
     page: Page50,
     name: Annotated[str | None, Query(max_length=NAME_CHARS_MAX)] = None,
-    agent_id: Annotated[str | None, Query(description="Only the archive this agent uses.")] = None,
+    agent_id: Annotated[str | None, Query(description="Return only the archive of this agent.")] = None,
 ) -> JsonAnswer:
     query = ArchiveQuery(page, name, None if agent_id is None else AgentId.parse(agent_id))
     return JsonAnswer(await _archive_shapes(api, await api.archives.list(query)))
 
 
-@router.get("/{archive_id}", summary="Read an archive", response_model=None)
+@router.get("/{archive_id}", summary="Get an archive", response_model=None)
 async def retrieve_archive(api: CallerApi, archive_id: ArchivePath) -> JsonAnswer:
     return JsonAnswer(await _with_progress(api, *await api.archives.get(archive_id)))
 
 
-@router.patch("/{archive_id}", summary="Change an archive's name or description", response_model=None)
+@router.patch("/{archive_id}", summary="Update an archive's name or description", response_model=None)
 async def update_archive(api: CallerApi, archive_id: ArchivePath, body: UpdateArchive) -> JsonAnswer:
     return JsonAnswer(await _with_progress(api, *await api.archives.update(archive_id, archive_changes(body))))
 
 
-@router.delete("/{archive_id}", summary="Remove an archive and its passages", status_code=204, response_model=None)
+@router.delete("/{archive_id}", summary="Delete an archive and its passages", status_code=204, response_model=None)
 async def delete_archive(api: CallerApi, archive_id: ArchivePath) -> Response:
     await api.archives.delete(archive_id)
     return Response(status_code=204)
@@ -100,31 +100,31 @@ async def list_archive_agents(api: CallerApi, archive_id: ArchivePath, page: Pag
     return JsonAnswer(await shapes(api, await api.agents.get_many(users, include), include))
 
 
-@router.post("/{archive_id}/passages", summary="Store a passage", response_model=None)
+@router.post("/{archive_id}/passages", summary="Create a passage", response_model=None)
 async def create_passage(api: CallerApi, archive_id: ArchivePath, body: PassageBody) -> JsonAnswer:
     archive, made = await api.archives.store(archive_id, [new_passage(body)])
     return JsonAnswer((await passage_shapes(api, made, archive))[0])
 
 
-@router.post("/{archive_id}/passages/batch", summary="Store passages, all or none", response_model=None)
+@router.post("/{archive_id}/passages/batch", summary="Create passages, all or none", response_model=None)
 async def create_passages(api: CallerApi, archive_id: ArchivePath, body: PassageBatch) -> JsonAnswer:
     archive, made = await api.archives.store(archive_id, new_passages(body), "passages")
     return JsonAnswer(await passage_shapes(api, made, archive))
 
 
-@router.delete("/{archive_id}/passages/{passage_id}", summary="Remove a passage", status_code=204, response_model=None)
+@router.delete("/{archive_id}/passages/{passage_id}", summary="Delete a passage", status_code=204, response_model=None)
 async def delete_passage(api: CallerApi, archive_id: ArchivePath, passage_id: PassagePath) -> Response:
     await api.archives.forget(archive_id, passage_id)
     return Response(status_code=204)
 
 
-@agent_router.patch("/attach/{archive_id}", summary="Give an agent its archive", response_model=None)
+@agent_router.patch("/attach/{archive_id}", summary="Attach an archive to an agent", response_model=None)
 async def attach_archive(api: CallerApi, agent_id: AgentPath, archive_id: ArchivePath) -> JsonAnswer:
     await api.archives.attach(agent_id, archive_id)
     return JsonAnswer(None)
 
 
-@agent_router.patch("/detach/{archive_id}", summary="Take an archive from an agent", response_model=None)
+@agent_router.patch("/detach/{archive_id}", summary="Detach an archive from an agent", response_model=None)
 async def detach_archive(api: CallerApi, agent_id: AgentPath, archive_id: ArchivePath) -> JsonAnswer:
     await api.archives.detach(agent_id, archive_id)
     return JsonAnswer(None)

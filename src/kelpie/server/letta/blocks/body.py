@@ -14,12 +14,12 @@ class CreateBlock(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     label: str = Field(description="The block's name in the agent's prompt.")
-    value: str | None = Field("", description="The text that stands in the prompt.")
+    value: str | None = Field("", description="The text shown in the agent's prompt.")
     limit: Limit | None = Field(
-        None, description="How many characters the agent is told it may use; without it, the server's default."
+        None, description="Maximum number of characters, as shown to the agent. Defaults to the server's default."
     )
     description: str | None = Field(None, description="Tells the agent what the block is for.")
-    read_only: bool = Field(False, description="Whether the agent itself may not edit it.")
+    read_only: bool = Field(False, description="Whether the agent itself is prevented from editing the block.")
     metadata: dict[str, Any] | None = None
     tags: Tags | None = None
     hidden: bool | None = None

@@ -20,7 +20,7 @@ router = resource("/blocks", "blocks")
 Count = Annotated[int | None, Query(ge=0, le=2**31)]
 
 
-@router.post("/", summary="Make a block", response_model=None)
+@router.post("/", summary="Create a block", response_model=None)
 async def create_block(api: CallerApi, body: CreateBlock) -> JsonAnswer:
     return JsonAnswer(block_shape(await api.blocks.create(new_block(body))))
 
@@ -90,17 +90,17 @@ async def count_blocks(
     return JsonAnswer(await api.blocks.count(query))
 
 
-@router.get("/{block_id}", summary="Read a block", response_model=None)
+@router.get("/{block_id}", summary="Get a block", response_model=None)
 async def retrieve_block(api: CallerApi, block_id: BlockPath) -> JsonAnswer:
     return JsonAnswer(block_shape(await api.blocks.get(block_id)))
 
 
-@router.patch("/{block_id}", summary="Change a block, for every agent that carries it", response_model=None)
+@router.patch("/{block_id}", summary="Update a block, for every agent it is attached to", response_model=None)
 async def update_block(api: CallerApi, block_id: BlockPath, body: UpdateBlock) -> JsonAnswer:
     return JsonAnswer(block_shape(await api.blocks.update(block_id, block_changes(body))))
 
 
-@router.delete("/{block_id}", summary="Remove a block from everywhere", response_model=None)
+@router.delete("/{block_id}", summary="Delete a block and detach it from all agents", response_model=None)
 async def delete_block(api: CallerApi, block_id: BlockPath) -> JsonAnswer:
     await api.blocks.delete(block_id)
     return JsonAnswer(None)

@@ -7,8 +7,8 @@ from kelpie.server.http.router import resource
 router = resource("", "health")
 
 
-@router.get("/health/", summary="Is the server there", response_model=None)
-@router.get("/ready/", summary="Does the server take requests", response_model=None)
+@router.get("/health/", summary="Check that the server is running", response_model=None)
+@router.get("/ready/", summary="Check that the server accepts requests", response_model=None)
 @router.get("/ready", include_in_schema=False, response_model=None)
 async def health() -> JsonAnswer:
     return JsonAnswer({"version": __version__, "status": "ok"})

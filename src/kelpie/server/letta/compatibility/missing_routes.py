@@ -14,32 +14,35 @@ from starlette.responses import Response
 
 from kelpie.server.http.json_answer import JsonAnswer
 
-_VENDOR = "Kelpie does not pass requests on to a vendor's API; point the vendor's own client at the vendor."
-_FILES = "Folders and files are not in this version of Kelpie yet; put what an agent should know into an archive."
-_AGENT_FILES = "Agent files are not in this version of Kelpie yet."
-_MCP = "Talking to MCP servers is not in this version of Kelpie yet; only their records are kept."
-_VENV = "There is no environment to remake: every set of packages is installed apart, once, and never changes."
+_VENDOR = "Kelpie does not forward requests to a vendor's API; call the vendor directly."
+_FILES = "Kelpie does not support folders and files yet; store the content in an archive."
+_AGENT_FILES = "Kelpie does not support agent files yet."
+_MCP = "Kelpie does not connect to MCP servers yet; it only stores their records."
+_VENV = "There is no environment to rebuild: Kelpie installs each set of packages once and never changes it."
 
 # The first that fits the path counts.
 _ABSENT: tuple[tuple[str, str], ...] = (
     (r"/v1/(anthropic|zai)/.*", _VENDOR),
-    (r"/v1/git/.*", "Kelpie keeps memory in its database, not in git; read and change blocks with /v1/blocks."),
-    (r"/v1/environments.*", "Remote devices were part of Letta's cloud; a self-hosted Kelpie has none of them."),
-    (r"/v1/voice-beta/.*", "The voice endpoint was retired by Letta itself; send to the agent's messages instead."),
+    (r"/v1/git/.*", "Kelpie stores memory in its database, not in git; read and update blocks with /v1/blocks."),
+    (r"/v1/environments.*", "Remote devices are part of Letta's cloud; Kelpie does not have them."),
+    (r"/v1/voice-beta/.*", "Letta retired the voice endpoint; send messages to the agent instead."),
     (r"/v1/(folders|sources).*", _FILES),
     (r"/v1/agents/[^/]+/(folders|sources|files).*", _FILES),
     (r"/v1/agents/import|/v1/agents/[^/]+/export", _AGENT_FILES),
-    (r"/v1/templates.*", "Templates are not in this version of Kelpie yet."),
-    (r"/v1/providers.*", "Adding providers over the API is not in this version of Kelpie yet; set their keys instead."),
-    (r"/v1/chat/completions", "The chat completions endpoint is not in this version of Kelpie yet."),
-    (r"/v1/agents/[^/]+/schedule.*", "Schedules are not in this version of Kelpie yet; let cron send the message."),
-    (r"/v1/messages/batches.*", "Batches are not in this version of Kelpie yet; send the messages one by one."),
+    (r"/v1/templates.*", "Kelpie does not support templates yet."),
+    (r"/v1/providers.*", "Kelpie does not support adding providers over the API yet; set their keys instead."),
+    (r"/v1/chat/completions", "Kelpie does not support the chat completions endpoint yet."),
+    (r"/v1/agents/[^/]+/schedule.*", "Kelpie does not support schedules yet; send the message with cron."),
+    (r"/v1/messages/batches.*", "Kelpie does not support batches yet; send the messages one by one."),
     (r"/v1/sandbox-config/local/recreate-venv", _VENV),
-    (r"/v1/tools/generate-tool", "Kelpie does not let a model write tools unseen; write the source and register it."),
-    (r"/v1/sandbox-config/e2b/default", "Kelpie runs tools on its own machine and does not use a cloud sandbox."),
+    (
+        r"/v1/tools/generate-tool",
+        "Kelpie does not let a model write tools; write the source code and create the tool yourself.",
+    ),
+    (r"/v1/sandbox-config/e2b/default", "Kelpie runs tools on its own machine and has no cloud sandbox."),
     (r"/v1/(mcp-servers|tools/mcp)/.*", _MCP),
-    (r"/v1/embeddings/total_storage_size", "No embeddings are stored in this version of Kelpie yet."),
-    (r"/v1/_internal_search/cache-warm", "There is no cache to warm: searching is by words, in the database itself."),
+    (r"/v1/embeddings/total_storage_size", "Kelpie does not report the size of stored embeddings yet."),
+    (r"/v1/_internal_search/cache-warm", "There is no cache to warm: Kelpie searches in its database."),
 )
 _PATTERNS = tuple((re.compile(pattern), why) for pattern, why in _ABSENT)
 

@@ -8,16 +8,17 @@ from typing import Any
 
 from kelpie.core.errors import InvalidInput
 
-_NO_TOKENS = "the probabilities and ids of tokens are for training models, which Kelpie does not do; leave it out"
-_NOT_YET = "this version of Kelpie does not carry it out yet; leave it out"
+_NO_TOKENS = "Kelpie does not return token probabilities and ids; omit this field"
+_FOLDERS = "Kelpie does not support folders yet; omit this field"
+_TEMPLATES = "Kelpie does not support templates yet; omit this field"
 
 AGENT_FIELDS: dict[str, str] = {
-    "source_ids": f"folders: {_NOT_YET}",
-    "folder_ids": f"folders: {_NOT_YET}",
-    "include_default_source": f"folders: {_NOT_YET}",
-    "from_template": f"templates: {_NOT_YET}",
-    "template": f"templates: {_NOT_YET}",
-    "memory_variables": f"templates: {_NOT_YET}",
+    "source_ids": _FOLDERS,
+    "folder_ids": _FOLDERS,
+    "include_default_source": _FOLDERS,
+    "from_template": _TEMPLATES,
+    "template": _TEMPLATES,
+    "memory_variables": _TEMPLATES,
 }
 
 SEND_FIELDS: dict[str, str] = {

@@ -29,13 +29,15 @@ class FollowBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    starting_after: int = Field(0, ge=0, le=NUMBER_MAX, description="The number of the last frame that is known.")
+    starting_after: int = Field(
+        0, ge=0, le=NUMBER_MAX, description="The number of the last event that the client has received."
+    )
     include_pings: bool | None = True
-    poll_interval: float | None = Field(None, ge=0, description="Accepted and not needed.")
-    batch_size: int | None = Field(None, ge=1, description="Accepted and not needed.")
-    agent_id: str | None = Field(None, description="Whose conversation is meant, where the path says `default`.")
-    run_id: str | None = Field(None, description="The run; without it, the one of `otid` or the newest under way.")
-    otid: str | None = Field(None, description="The id that the client gave one of the run's messages.")
+    poll_interval: float | None = Field(None, ge=0, description="Accepted for compatibility; has no effect.")
+    batch_size: int | None = Field(None, ge=1, description="Accepted for compatibility; has no effect.")
+    agent_id: str | None = Field(None, description="The agent, if the path says `default`.")
+    run_id: str | None = Field(None, description="The run. Defaults to the run of `otid`, or the newest active run.")
+    otid: str | None = Field(None, description="The client's own id of one of the run's messages.")
 
 
 _FROM_THE_START = FollowBody.model_validate({})

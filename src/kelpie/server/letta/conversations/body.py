@@ -22,7 +22,7 @@ class CreateConversation(BaseModel):
     context_window_limit: _Window | None = None
     hidden: bool = False
     isolated_block_labels: Annotated[
-        list[str] | None, Field(description="Blocks of the agent of which the conversation gets a copy of its own.")
+        list[str] | None, Field(description="Labels of agent blocks that the conversation gets its own copy of.")
     ] = None
 
 

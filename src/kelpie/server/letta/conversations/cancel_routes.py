@@ -27,7 +27,7 @@ async def cancel_runs(api: CallerApi, agent_id: AgentPath, body: CancelBody | No
 
 
 @router.post(
-    "/conversations/{conversation_id}/cancel", summary="Cancel what runs in a conversation", response_model=None
+    "/conversations/{conversation_id}/cancel", summary="Cancel the runs of a conversation", response_model=None
 )
 async def cancel_conversation(api: CallerApi, conversation_id: ThreadPath, agent_id: OfAgent = None) -> JsonAnswer:
     thread = thread_of(conversation_id, agent_id)

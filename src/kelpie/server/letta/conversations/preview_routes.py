@@ -34,7 +34,9 @@ class Generate(BaseModel):
 
 
 @router.post(
-    "/agents/{agent_id}/messages/preview-raw-payload", summary="Show what a message would send", response_model=None
+    "/agents/{agent_id}/messages/preview-raw-payload",
+    summary="Preview the model request for a message",
+    response_model=None,
 )
 async def preview_payload(api: CallerApi, agent_id: AgentPath, body: SendBody) -> Response:
     command = send_command(body, streaming=body.streaming)
@@ -44,7 +46,7 @@ async def preview_payload(api: CallerApi, agent_id: AgentPath, body: SendBody) -
 
 @router.post(
     "/conversations/{conversation_id}/messages/preview-raw-payload",
-    summary="Show what a message in a conversation would send",
+    summary="Preview the model request for a message in a conversation",
     response_model=None,
 )
 async def preview_conversation_payload(api: CallerApi, conversation_id: ThreadPath, body: ThreadSend) -> Response:

@@ -32,7 +32,7 @@ from kelpie.server.letta.messages.shape import View, messages
 
 router = resource("/conversations", "conversations")
 
-OfAgent = Annotated[str | None, Query(description="The agent whose default conversation is meant.")]
+OfAgent = Annotated[str | None, Query(description="The agent whose default conversation to use.")]
 
 
 class ThreadBody(BaseModel):
@@ -43,7 +43,7 @@ class ThreadBody(BaseModel):
     agent_id: str | None = None
 
 
-@router.post("/", summary="Open a conversation with an agent", response_model=None)
+@router.post("/", summary="Create a conversation with an agent", response_model=None)
 async def create_conversation(api: CallerApi, agent_id: str, body: CreateConversation | None = None) -> JsonAnswer:
     new = new_conversation(body or CreateConversation())
     return JsonAnswer(conversation_shape(await api.conversations.create(AgentId.parse(agent_id), new)))
@@ -57,7 +57,9 @@ async def list_conversations(
     after: After = None,
     summary_search: Part = None,
     archive_status: ArchiveStatus = ArchiveStatus.all,
-    show_hidden_conversations: Annotated[bool, Query(description="(Kelpie) Also those made with `hidden`.")] = False,
+    show_hidden_conversations: Annotated[
+        bool, Query(description="Include conversations created with `hidden` (Kelpie).")
+    ] = False,
     order: Order = "desc",
     order_by: Literal["created_at", "last_run_completion", "last_message_at"] = "created_at",
 ) -> JsonAnswer:
@@ -71,12 +73,12 @@ async def list_conversations(
     return JsonAnswer([conversation_shape(found) for found in await api.conversations.list(query)])
 
 
-@router.get("/{conversation_id}", summary="Read a conversation", response_model=None)
+@router.get("/{conversation_id}", summary="Get a conversation", response_model=None)
 async def retrieve_conversation(api: CallerApi, conversation_id: ConversationPath) -> JsonAnswer:
     return JsonAnswer(conversation_shape(*await api.conversations.get(conversation_id)))
 
 
-@router.patch("/{conversation_id}", summary="Change a conversation", response_model=None)
+@router.patch("/{conversation_id}", summary="Update a conversation", response_model=None)
 async def update_conversation(
     api: CallerApi, conversation_id: ConversationPath, body: UpdateConversation
 ) -> JsonAnswer:
@@ -84,18 +86,18 @@ async def update_conversation(
     return JsonAnswer(conversation_shape(await api.conversations.update(conversation_id, changes)))
 
 
-@router.delete("/{conversation_id}", summary="Close a conversation for good", response_model=None)
+@router.delete("/{conversation_id}", summary="Delete a conversation", response_model=None)
 async def delete_conversation(api: CallerApi, conversation_id: ConversationPath) -> JsonAnswer:
     await api.conversations.delete(conversation_id)
     return JsonAnswer(None)
 
 
-@router.post("/{conversation_id}/fork", summary="Begin a conversation with what another holds", response_model=None)
+@router.post("/{conversation_id}/fork", summary="Fork a conversation", response_model=None)
 async def fork_conversation(
     api: CallerApi,
     conversation_id: ThreadPath,
     agent_id: OfAgent = None,
-    message_id: Annotated[str | None, Query(description="The last message that is taken over.")] = None,
+    message_id: Annotated[str | None, Query(description="The last message to copy.")] = None,
     hidden: bool = False,
 ) -> JsonAnswer:
     origin = thread_of(conversation_id, agent_id)
@@ -103,7 +105,7 @@ async def fork_conversation(
     return JsonAnswer(conversation_shape(forked))
 
 
-@router.post("/{conversation_id}/recompile", summary="Build a conversation's system message anew", response_model=None)
+@router.post("/{conversation_id}/recompile", summary="Rebuild a conversation's system message", response_model=None)
 async def recompile_conversation(
     api: CallerApi, conversation_id: ThreadPath, dry_run: bool = False, body: ThreadBody | None = None
 ) -> JsonAnswer:
@@ -124,13 +126,13 @@ async def send_in_conversation(api: CallerApi, conversation_id: ThreadPath, body
     return await respond(api, agent_id, body, streaming=body.streaming, conversation=lane)
 
 
-@router.get("/{conversation_id}/messages", summary="Read a conversation's messages", response_model=None)
+@router.get("/{conversation_id}/messages", summary="List a conversation's messages", response_model=None)
 async def list_conversation_messages(
     api: CallerApi,
     conversation_id: ThreadPath,
     agent_id: OfAgent = None,
-    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
-    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    before: Annotated[str | None, Query(description="Return only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Return only messages newer than this one.")] = None,
     limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
     order: Order = "desc",
     order_by: Literal["created_at"] = "created_at",
@@ -160,7 +162,7 @@ def thread_of(conversation_id: str, agent_id: str | None) -> ConversationId | Ag
         return ConversationId(conversation_id)
     if agent_id is None:
         missing = NotFound("Conversation", conversation_id)
-        missing.args = (f"{missing}. Name the agent_id whose default conversation is meant",)
+        missing.args = (f"{missing}. Send the agent_id whose default conversation you mean",)
         raise missing
     return AgentId.parse(agent_id)
 

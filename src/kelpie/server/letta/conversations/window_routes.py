@@ -23,13 +23,15 @@ class CompactionBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     compaction_settings: dict[str, Any] | None = None
-    agent_id: str | None = Field(None, description="Whose default conversation is meant, where the path says so.")
+    agent_id: str | None = Field(None, description="The agent, if the path says `default`.")
 
 
-OfConversation = Annotated[str | None, Query(description="One of its conversations; without it the default one.")]
+OfConversation = Annotated[
+    str | None, Query(description="A conversation of the agent. Defaults to the default conversation.")
+]
 
 
-@router.get("/agents/{agent_id}/context", summary="See where an agent's context window goes", response_model=None)
+@router.get("/agents/{agent_id}/context", summary="Get a breakdown of an agent's context window", response_model=None)
 async def context_of_agent(api: CallerApi, agent_id: AgentPath, conversation_id: OfConversation = None) -> JsonAnswer:
     thread = None if conversation_id in (None, "default") else ConversationId.parse(conversation_id)
     return JsonAnswer(overview_shape(await api.windows.overview(agent_id, thread)))

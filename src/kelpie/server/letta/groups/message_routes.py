@@ -45,7 +45,7 @@ async def send_group_message(api: CallerApi, group_id: GroupPath, body: SendBody
 
 @router.post(
     "/{group_id}/messages/stream",
-    summary="Send messages to a group and stream what its agents say",
+    summary="Send messages to a group and stream the answers",
     responses=_STREAMS,
     response_model=None,
 )
@@ -56,10 +56,12 @@ async def stream_group_message(api: CallerApi, group_id: GroupPath, body: SendBo
 async def _sent(api: CallerApi, group_id: GroupPath, body: SendBody, *, streaming: bool) -> Listener:
     for name in _NOT_IN_GROUPS:
         if getattr(body, name, None):
-            raise InvalidInput(name, "has no meaning in a group; leave it out, or write to the agent itself")
+            raise InvalidInput(name, "is not supported for groups; omit it, or send the message to the agent")
     send = send_command(body, streaming=streaming, max_steps=api.settings.max_steps)
     if send.answers:
-        raise InvalidInput("messages", "what a call waits for is sent to the agent that made it, not to its group")
+        raise InvalidInput(
+            "messages", "send approvals and tool results to the agent that made the call, not to its group"
+        )
     return await api.groups.send(group_id, send)
 
 
@@ -84,7 +86,7 @@ async def _whole(ear: Listener, view: View) -> dict[str, Any]:
                         "turns": None,
                         "kelpie_failures": failures,
                     }
-    raise InvariantBroken(f"{ear.group_id}: the events of a meeting ended without its end")
+    raise InvariantBroken(f"{ear.group_id}: the events of a group chat ended without its end")
 
 
 async def _streamed(api: CallerApi, group_id: GroupPath, body: SendBody) -> EventStream:
@@ -125,7 +127,7 @@ def _said(spoke: Spoke, ear: Listener, view: View) -> list[dict[str, Any]]:
             who = {"sender_id": spoke.member.id, "group_id": ear.group_id}
             return [m | who | {"name": m["name"] or spoke.member.name} for m in shown(spoke.event, view)]
         case TurnEnded() | Lagged():
-            raise InvariantBroken(f"{spoke.run_id}: a meeting told of the end of a turn")
+            raise InvariantBroken(f"{spoke.run_id}: a group chat reported the end of a turn")
         case _:
             return []
 

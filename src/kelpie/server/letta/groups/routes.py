@@ -31,7 +31,7 @@ async def list_groups(
     return JsonAnswer([group_shape(group) for group in await api.groups.list(query)])
 
 
-@router.post("/", summary="Make a group", deprecated=True, response_model=None)
+@router.post("/", summary="Create a group", deprecated=True, response_model=None)
 async def create_group(api: CallerApi, body: CreateGroup) -> JsonAnswer:
     return JsonAnswer(group_shape(await api.groups.create(new_group(body))))
 
@@ -41,24 +41,24 @@ async def count_groups(api: CallerApi) -> JsonAnswer:
     return JsonAnswer(await api.groups.count())
 
 
-@router.get("/{group_id}", summary="Read a group", deprecated=True, response_model=None)
+@router.get("/{group_id}", summary="Get a group", deprecated=True, response_model=None)
 async def retrieve_group(api: CallerApi, group_id: GroupPath) -> JsonAnswer:
     return JsonAnswer(group_shape(await api.groups.get(group_id)))
 
 
-@router.patch("/{group_id}", summary="Change a group", deprecated=True, response_model=None)
+@router.patch("/{group_id}", summary="Update a group", deprecated=True, response_model=None)
 async def update_group(api: CallerApi, group_id: GroupPath, body: UpdateGroup) -> JsonAnswer:
     return JsonAnswer(group_shape(await api.groups.update(group_id, group_changes(body))))
 
 
-@router.delete("/{group_id}", summary="Remove a group", deprecated=True, response_model=None)
+@router.delete("/{group_id}", summary="Delete a group", deprecated=True, response_model=None)
 async def delete_group(api: CallerApi, group_id: GroupPath) -> JsonAnswer:
     await api.groups.delete(group_id)
     return JsonAnswer({"message": f"Group id={group_id} successfully deleted"})
 
 
 @router.patch(
-    "/{group_id}/blocks/attach/{block_id}", summary="Share a block in a group", deprecated=True, response_model=None
+    "/{group_id}/blocks/attach/{block_id}", summary="Attach a block to a group", deprecated=True, response_model=None
 )
 async def attach_group_block(api: CallerApi, group_id: GroupPath, block_id: BlockPath) -> JsonAnswer:
     await api.groups.attach_block(group_id, block_id)
@@ -66,19 +66,19 @@ async def attach_group_block(api: CallerApi, group_id: GroupPath, block_id: Bloc
 
 
 @router.patch(
-    "/{group_id}/blocks/detach/{block_id}", summary="Take a block from a group", deprecated=True, response_model=None
+    "/{group_id}/blocks/detach/{block_id}", summary="Detach a block from a group", deprecated=True, response_model=None
 )
 async def detach_group_block(api: CallerApi, group_id: GroupPath, block_id: BlockPath) -> JsonAnswer:
     await api.groups.detach_block(group_id, block_id)
     return JsonAnswer(None)
 
 
-@router.get("/{group_id}/messages", summary="Read what was said in a group", deprecated=True, response_model=None)
+@router.get("/{group_id}/messages", summary="List the messages of a group", deprecated=True, response_model=None)
 async def list_group_messages(
     api: CallerApi,
     group_id: GroupPath,
-    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
-    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    before: Annotated[str | None, Query(description="Return only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Return only messages newer than this one.")] = None,
     limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 10,
     order: Order = "desc",
     use_assistant_message: bool = True,
@@ -92,13 +92,13 @@ async def list_group_messages(
     return JsonAnswer(messages(await api.groups.messages(group_id, query), view))
 
 
-@router.patch("/{group_id}/messages/{message_id}", summary="Refused: messages stay as they are", deprecated=True)
+@router.patch("/{group_id}/messages/{message_id}", summary="Not supported: messages cannot be changed", deprecated=True)
 async def edit_group_message(group_id: GroupPath, message_id: MessagePath) -> None:
     raise HTTPException(405, "Messages cannot be edited; send a new one.")
 
 
 @router.patch(
-    "/{group_id}/reset-messages", summary="Delete what was said in a group", deprecated=True, response_model=None
+    "/{group_id}/reset-messages", summary="Delete the messages of a group", deprecated=True, response_model=None
 )
 async def reset_group_messages(api: CallerApi, group_id: GroupPath) -> JsonAnswer:
     await api.groups.reset_messages(group_id)

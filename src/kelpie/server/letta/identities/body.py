@@ -54,7 +54,7 @@ class _Relations(BaseModel):
 class CreateIdentity(_Relations):
     """An identity to be made, or found by its key and changed."""
 
-    identifier_key: Key = Field(description="The client's own name for it, there once per project.")
+    identifier_key: Key = Field(description="The client's own key for the identity, unique within a project.")
     name: Name
     identity_type: IdentityType
     project_id: str | None = None

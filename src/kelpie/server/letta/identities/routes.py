@@ -30,7 +30,10 @@ block_router = resource("/blocks/{block_id}/identities", "identities")
 async def list_identities(
     api: CallerApi,
     page: Page50,
-    name: Annotated[str | None, Query(max_length=NAME_CHARS_MAX, description="Part of the name.")] = None,
+    name: Annotated[
+        str | None,
+        Query(max_length=NAME_CHARS_MAX, description="Return only identities whose name contains this text."),
+    ] = None,
     project_id: str | None = None,
     identifier_key: Annotated[str | None, Query(max_length=KEY_CHARS_MAX)] = None,
     identity_type: IdentityType | None = None,
@@ -44,27 +47,27 @@ async def count_identities(api: CallerApi) -> JsonAnswer:
     return JsonAnswer(await api.identities.count())
 
 
-@router.post("/", summary="Make an identity", response_model=None)
+@router.post("/", summary="Create an identity", response_model=None)
 async def create_identity(api: CallerApi, body: CreateIdentity) -> JsonAnswer:
     return JsonAnswer(identity_shape(await api.identities.create(new_identity(body))))
 
 
-@router.put("/", summary="Make an identity, or renew the one of that key", response_model=None)
+@router.put("/", summary="Create an identity, or update the one with this key", response_model=None)
 async def upsert_identity(api: CallerApi, body: CreateIdentity) -> JsonAnswer:
     return JsonAnswer(identity_shape(await api.identities.upsert(new_identity(body))))
 
 
-@router.get("/{identity_id}", summary="Read an identity", response_model=None)
+@router.get("/{identity_id}", summary="Get an identity", response_model=None)
 async def retrieve_identity(api: CallerApi, identity_id: IdentityPath) -> JsonAnswer:
     return JsonAnswer(identity_shape(await api.identities.get(identity_id)))
 
 
-@router.patch("/{identity_id}", summary="Change an identity", response_model=None)
+@router.patch("/{identity_id}", summary="Update an identity", response_model=None)
 async def update_identity(api: CallerApi, identity_id: IdentityPath, body: UpdateIdentity) -> JsonAnswer:
     return JsonAnswer(identity_shape(await api.identities.update(identity_id, identity_changes(body))))
 
 
-@router.delete("/{identity_id}", summary="Remove an identity", response_model=None)
+@router.delete("/{identity_id}", summary="Delete an identity", response_model=None)
 async def delete_identity(api: CallerApi, identity_id: IdentityPath) -> JsonAnswer:
     await api.identities.delete(identity_id)
     return JsonAnswer(None)
@@ -82,11 +85,11 @@ async def list_identity_blocks(api: CallerApi, identity_id: IdentityPath, page: 
     return JsonAnswer([block_shape(block) for block in await api.blocks.list(query)])
 
 
-@block_router.patch("/attach/{identity_id}", summary="Link an identity to a block", response_model=None)
+@block_router.patch("/attach/{identity_id}", summary="Attach an identity to a block", response_model=None)
 async def attach_to_block(api: CallerApi, block_id: BlockPath, identity_id: IdentityPath) -> JsonAnswer:
     return JsonAnswer(block_shape(await api.identities.attach_to_block(block_id, identity_id)))
 
 
-@block_router.patch("/detach/{identity_id}", summary="Take an identity off a block", response_model=None)
+@block_router.patch("/detach/{identity_id}", summary="Detach an identity from a block", response_model=None)
 async def detach_from_block(api: CallerApi, block_id: BlockPath, identity_id: IdentityPath) -> JsonAnswer:
     return JsonAnswer(block_shape(await api.identities.detach_from_block(block_id, identity_id)))

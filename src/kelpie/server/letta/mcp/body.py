@@ -107,7 +107,7 @@ class OldServer(BaseModel):
         if self.type is McpServerType.stdio and (self.command is None or self.args is None):
             raise ValueError("a stdio server needs command and args")
         if self.type is not McpServerType.stdio and self.server_url is None:
-            raise ValueError("a server on the network needs server_url")
+            raise ValueError("an sse or streamable_http server needs server_url")
         return self
 
 
@@ -152,7 +152,7 @@ def old_change(body: OldChange) -> Change:
         stdio = before.server_type is McpServerType.stdio
         given = body.model_dump(exclude_none=True, exclude={"server_name", "stdio_config"})
         if (body.stdio_config is not None and not stdio) or (stdio and given):
-            raise InvalidInput("type", f"the server is '{before.server_type}'; change only what such a server has")
+            raise InvalidInput("type", f"the server is '{before.server_type}'; send only the fields of this type")
         if body.stdio_config is not None:
             given = body.stdio_config.model_dump(exclude_none=True)
         if "token" in given:

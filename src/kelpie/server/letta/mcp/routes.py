@@ -35,18 +35,18 @@ async def create_server(api: CallerApi, body: CreateServer) -> JsonAnswer:
     return JsonAnswer(server_shape(await api.mcp_servers.create(body.server_name, new_config(body.config))))
 
 
-@router.get("/{mcp_server_id}", summary="Read an MCP server", response_model=None)
+@router.get("/{mcp_server_id}", summary="Get an MCP server", response_model=None)
 async def retrieve_server(api: CallerApi, mcp_server_id: str) -> JsonAnswer:
     return JsonAnswer(server_shape(await api.mcp_servers.get(mcp_server_id)))
 
 
-@router.patch("/{mcp_server_id}", summary="Change an MCP server", response_model=None)
+@router.patch("/{mcp_server_id}", summary="Update an MCP server", response_model=None)
 async def update_server(api: CallerApi, mcp_server_id: str, body: UpdateServer) -> JsonAnswer:
     server = await api.mcp_servers.update(mcp_server_id, body.server_name, config_change(body.config))
     return JsonAnswer(server_shape(server))
 
 
-@router.delete("/{mcp_server_id}", summary="Remove an MCP server", status_code=204, response_model=None)
+@router.delete("/{mcp_server_id}", summary="Delete an MCP server", status_code=204, response_model=None)
 async def delete_server(api: CallerApi, mcp_server_id: str) -> Response:
     try:
         await api.mcp_servers.delete(mcp_server_id)
@@ -64,7 +64,7 @@ async def list_server_tools(mcp_server_id: str) -> JsonAnswer:
 # --- the older API --------------------------------------------------------------------------------------------------
 
 
-@old_router.get("", summary="MCP servers by name", response_model=None)
+@old_router.get("", summary="List MCP servers by name", response_model=None)
 async def map_servers(api: CallerApi) -> JsonAnswer:
     return JsonAnswer({server.server_name: old_shape(server) for server in await api.mcp_servers.list()})
 
@@ -75,12 +75,12 @@ async def put_server(api: CallerApi, body: OldServer) -> JsonAnswer:
     return JsonAnswer([old_shape(server) for server in servers])
 
 
-@old_router.patch("/{mcp_server_name}", summary="Change an MCP server by name", response_model=None)
+@old_router.patch("/{mcp_server_name}", summary="Update an MCP server by name", response_model=None)
 async def update_server_by_name(api: CallerApi, mcp_server_name: str, body: OldChange) -> JsonAnswer:
     server = await api.mcp_servers.update_by_name(mcp_server_name, body.server_name, old_change(body))
     return JsonAnswer(old_shape(server))
 
 
-@old_router.delete("/{mcp_server_name}", summary="Remove an MCP server by name", response_model=None)
+@old_router.delete("/{mcp_server_name}", summary="Delete an MCP server by name", response_model=None)
 async def delete_server_by_name(api: CallerApi, mcp_server_name: str) -> JsonAnswer:
     return JsonAnswer([old_shape(server) for server in await api.mcp_servers.delete_by_name(mcp_server_name)])

@@ -62,7 +62,7 @@ def search_of(body: SearchMessages) -> MessageSearch:
     """Raises InvalidInput for a malformed id, a page too far, or a stretch of time that ends before it begins."""
     since, until = moment("start_date", body.start_date), moment("end_date", body.end_date)
     if since is not None and until is not None and until < since:
-        raise InvalidInput("end_date", "lies before 'start_date'; swap them, or leave one out")
+        raise InvalidInput("end_date", "is before 'start_date'; swap them, or omit one")
     wider = body if isinstance(body, SearchAgentMessages) else SearchAgentMessages()
     return MessageSearch(
         text=body.query or "",
@@ -80,7 +80,7 @@ def search_of(body: SearchMessages) -> MessageSearch:
 
 def _reach(limit: int, page: int) -> int:
     if limit * (page + 1) > PAGES_REACH:
-        raise InvalidInput("page", f"no page lies beyond {PAGES_REACH} results; narrow the search")
+        raise InvalidInput("page", f"results after the first {PAGES_REACH} cannot be listed; narrow the search")
     return reach(limit, page)
 
 

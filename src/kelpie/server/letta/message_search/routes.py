@@ -29,13 +29,13 @@ from kelpie.server.letta.runs.routes import conversation_of
 router = resource("", "messages")
 
 
-@router.get("/messages/", summary="Read the messages of all agents", response_model=None)
+@router.get("/messages/", summary="List the messages of all agents", response_model=None)
 async def list_all_messages(
     api: CallerApi,
-    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
-    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    before: Annotated[str | None, Query(description="Return only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Return only messages newer than this one.")] = None,
     limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
-    order: Annotated[Order, Query(description="Whether the newest or the oldest are picked.")] = "desc",
+    order: Annotated[Order, Query(description="Whether to return the newest or the oldest messages.")] = "desc",
     conversation_id: str | None = None,
     include_return_message_types: Annotated[list[str] | None, Query()] = None,
 ) -> JsonAnswer:
@@ -57,7 +57,9 @@ async def search_all_messages(api: CallerApi, body: SearchMessages) -> JsonAnswe
     return JsonAnswer(found, headers=how_shape(recalled.mode, recalled.lacking, recalled.lost))
 
 
-@router.post("/agents/messages/search", summary="Search messages, with their places", response_model=None)
+@router.post(
+    "/agents/messages/search", summary="Search messages, with their agents and conversations", response_model=None
+)
 async def search_agent_messages(api: CallerApi, body: SearchAgentMessages) -> JsonAnswer:
     recalled, user = await api.recall.search(search_of(body)), api.caller.user_id
     places = enumerate(page_of(body, recalled.found), 1 + (body.page or 0) * body.limit)
@@ -66,7 +68,9 @@ async def search_agent_messages(api: CallerApi, body: SearchAgentMessages) -> Js
 
 
 @router.post(
-    "/agents/{agent_id}/messages/capture", summary="Store what was said elsewhere in a history", response_model=None
+    "/agents/{agent_id}/messages/capture",
+    summary="Store messages from another system in an agent's history",
+    response_model=None,
 )
 async def capture_messages(api: CallerApi, agent_id: AgentPath, body: CaptureMessages) -> JsonAnswer:
     kept = await api.recall.add(agent_id, captured(body))

@@ -26,7 +26,7 @@ class ApprovalBody(BaseModel):
     approve: bool
     reason: str | None = None
     arguments: str | dict[str, Any] | None = Field(
-        None, description="Runs the call with these arguments instead of the model's: a JSON object (Kelpie)."
+        None, description="Arguments to use instead of the model's: a JSON object (Kelpie)."
     )
 
 
@@ -60,7 +60,7 @@ class ClientToolBody(BaseModel):
 
     name: str = Field(min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9_-]+$")
     description: str | None = None
-    parameters: dict[str, Any] | None = Field(None, description="JSON schema of its arguments.")
+    parameters: dict[str, Any] | None = Field(None, description="JSON schema of the tool's arguments.")
 
 
 class ApprovalFields(BaseModel):
@@ -68,7 +68,7 @@ class ApprovalFields(BaseModel):
 
     approvals: Annotated[list[AnswerBody], Field(max_length=ANSWERS_MAX)] | None = None
     tool_returns: Annotated[list[ToolReturnBody], Field(max_length=ANSWERS_MAX)] | None = None
-    partial: bool = Field(False, description="Leave the calls that are not answered here waiting (Kelpie).")
+    partial: bool = Field(False, description="Keep waiting for the calls that are not answered here (Kelpie).")
     approve: bool | None = Field(None, json_schema_extra={"deprecated": True})
     approval_request_id: str | None = Field(None, max_length=1000, json_schema_extra={"deprecated": True})
     reason: str | None = None
@@ -107,10 +107,10 @@ def client_tools(bodies: list[ClientToolBody]) -> tuple[ClientTool, ...]:
     """Raises InvalidInput for two of one name, and for parameters that are no object."""
     names = [body.name for body in bodies]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidInput("client_tools", f"each name may stand there once; twice: {', '.join(twice)}")
+        raise InvalidInput("client_tools", f"names must be unique; repeated: {', '.join(twice)}")
     for body in bodies:
         if (body.parameters or {}).get("type", "object") != "object":
-            remedy = f"the parameters of '{body.name}' must be a JSON schema of type object, whose properties they are"
+            remedy = f"the parameters of '{body.name}' must be a JSON schema of type object"
             raise InvalidInput("client_tools", remedy)
     empty = {"type": "object", "properties": {}}
     return tuple(ClientTool(body.name, body.description, empty | (body.parameters or {})) for body in bodies)

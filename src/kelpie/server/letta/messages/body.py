@@ -29,7 +29,7 @@ class MessageBody(ApprovalFields):
     role: Literal["user", "system", "assistant"] | None = None
     content: Content | None = None
     name: str | None = None
-    otid: str | None = Field(None, description="The client's own id for this message; made up when left out.")
+    otid: str | None = Field(None, description="The client's own id for this message. Generated if omitted.")
     sender_id: str | None = None
     group_id: str | None = None
 
@@ -61,10 +61,10 @@ class SendBody(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
 
-    input: Content | None = Field(None, description="What the user says: text or a list of parts.")
+    input: Content | None = Field(None, description="The user's message: text or a list of parts.")
     messages: Annotated[list[MessageBody], Field(max_length=MESSAGES_MAX)] | None = None
     max_steps: int | None = Field(
-        None, ge=0, le=STEPS_MAX, description="Model calls at most; without it, the server's default."
+        None, ge=0, le=STEPS_MAX, description="Maximum number of model calls. Defaults to the server's default."
     )
     use_assistant_message: bool = True
     assistant_message_tool_name: str = "send_message"
@@ -72,21 +72,21 @@ class SendBody(BaseModel):
     include_return_message_types: list[str] | None = None
     include_compaction_messages: bool = False
     streaming: bool = Field(False, description="Answer with server-sent events.")
-    stream_tokens: bool = Field(False, description="Stream the model's words as they come, not whole messages.")
+    stream_tokens: bool = Field(False, description="Stream tokens as the model writes them, instead of whole messages.")
     include_pings: bool = True
     kelpie_stop_on_disconnect: bool = Field(
-        False, description="(Kelpie) Whether the turn is cancelled when the client leaves its stream."
+        False, description="Whether to cancel the turn when the client closes the stream (Kelpie)."
     )
     background: bool = False
     client_tools: Annotated[list[ClientToolBody], Field(max_length=CLIENT_TOOLS_MAX)] | None = Field(
-        None, description="Tools that the client runs: a call of one ends the turn and waits for its result."
+        None, description="Tools that the client runs. A call to one ends the turn and waits for the result."
     )
     client_skills: Annotated[list[ClientSkill], Field(max_length=SKILLS_MAX)] | None = Field(
-        None, description="What the client's surroundings know how to do; named in the prompt of this turn."
+        None, description="Skills of the client's environment, listed in the prompt of this turn."
     )
-    override_model: str | None = Field(None, description="The handle of another model, for this turn alone.")
-    override_system: str | None = Field(None, description="Another system prompt as it stands, for this turn alone.")
-    system: str | None = Field(None, description="The same as override_system.")
+    override_model: str | None = Field(None, description="The handle of another model, for this turn only.")
+    override_system: str | None = Field(None, description="Another complete system prompt, for this turn only.")
+    system: str | None = Field(None, description="Same as `override_system`.")
     return_logprobs: bool = False
     top_logprobs: int | None = None
     return_token_ids: bool = False
@@ -113,14 +113,14 @@ class AsyncBody(SendBody):
     """The same for a send that nobody waits for."""
 
     callback_url: str | None = Field(
-        None, max_length=2048, description="Who is told by a POST when the run has ended: an http or https address."
+        None, max_length=2048, description="URL (http or https) that gets a POST when the run has ended."
     )
 
 
 class ThreadSendBody(SendBody):
     """The same for a conversation, where the answer comes as a stream unless that is switched off."""
 
-    agent_id: str | None = Field(None, description="Whose conversation is meant, where the path says `default`.")
+    agent_id: str | None = Field(None, description="The agent, if the path says `default`.")
     streaming: bool = Field(True, description="Answer with server-sent events.")
 
 
@@ -139,7 +139,7 @@ def send_command(body: SendBody, *, streaming: bool, max_steps: int = MAX_STEPS_
     answering = [message for message in given if message.kind != "message"]
     answers = tuple(answer for message in answering for answer in message.answers())
     if answering and not answers:
-        raise InvalidInput("approvals", "answer at least one of the tool calls that wait")
+        raise InvalidInput("approvals", "answer at least one of the waiting tool calls")
     return SendRequest(
         messages,
         answers=answers,
@@ -186,4 +186,4 @@ def _refuse_streaming_options(body: SendBody) -> None:
     }
     for name, is_given in given.items():
         if is_given:
-            raise Unprocessable(f"{name}: only has a meaning with streaming=true")
+            raise Unprocessable(f"{name}: requires streaming=true")

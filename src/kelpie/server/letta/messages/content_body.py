@@ -53,7 +53,7 @@ def _part(item: object, field: str) -> Part:
         case {"type": "image", "source": {"type": "url", "url": str(url)}}:
             return _image_at(url, field)
         case {"type": "image", "source": {"type": "letta"}}:
-            raise InvalidInput(field, "images by file id cannot be sent: files are not in this version; use base64")
+            raise InvalidInput(field, "images by file id are not supported; use base64")
         case {"type": "text" | "image"}:
             raise InvalidInput(field, "a text part needs 'text', an image part a 'source' of type base64 or url")
         case {"type": kind}:

@@ -47,7 +47,7 @@ async def send_message(api: CallerApi, agent_id: AgentPath, body: SendBody, sdk_
 
 @router.post(
     "/agents/{agent_id}/messages/stream",
-    summary="Send messages to an agent and stream its answer",
+    summary="Send messages to an agent and stream the answer",
     responses=STREAMS,
     response_model=None,
 )
@@ -55,14 +55,14 @@ async def stream_message(api: CallerApi, agent_id: AgentPath, body: SendBody) ->
     return await respond(api, agent_id, body, streaming=True)
 
 
-@router.get("/agents/{agent_id}/messages", summary="Read an agent's history", response_model=None)
+@router.get("/agents/{agent_id}/messages", summary="List an agent's messages", response_model=None)
 async def list_messages(
     api: CallerApi,
     agent_id: AgentPath,
-    before: Annotated[str | None, Query(description="Only messages older than this one.")] = None,
-    after: Annotated[str | None, Query(description="Only messages newer than this one.")] = None,
+    before: Annotated[str | None, Query(description="Return only messages older than this one.")] = None,
+    after: Annotated[str | None, Query(description="Return only messages newer than this one.")] = None,
     limit: Annotated[int | None, Query(ge=0, le=LIMIT_MAX)] = 100,
-    order: Annotated[Order, Query(description="Whether the newest or the oldest are picked.")] = "desc",
+    order: Annotated[Order, Query(description="Whether to return the newest or the oldest messages.")] = "desc",
     conversation_id: str | None = None,
     group_id: str | None = None,
     use_assistant_message: bool = True,
@@ -83,12 +83,14 @@ async def list_messages(
     return JsonAnswer(messages((row for row in rows if group_id is None or row.group_id == group_id), view))
 
 
-@router.patch("/agents/{agent_id}/messages/{message_id}", summary="Refused: messages stay as they are", deprecated=True)
+@router.patch(
+    "/agents/{agent_id}/messages/{message_id}", summary="Not supported: messages cannot be changed", deprecated=True
+)
 async def edit_message(agent_id: AgentPath, message_id: MessagePath) -> None:
     raise HTTPException(405, "Messages cannot be edited; send a new one.")
 
 
-@router.get("/messages/{message_id}", summary="Read one message", response_model=None)
+@router.get("/messages/{message_id}", summary="Get a message", response_model=None)
 async def retrieve_message(api: CallerApi, message_id: MessagePath) -> JsonAnswer:
     return JsonAnswer(wire_messages(await api.histories.message(message_id)))
 
@@ -134,7 +136,7 @@ async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
                     }
                 case Lagged():
                     # A status that the SDKs do not retry: the turn goes on, and a second one would double it.
-                    raise HTTPException(413, f"The answer is too large; read the messages of {event.run_id}.")
+                    raise HTTPException(413, f"The answer is too large; list the messages of {event.run_id} instead.")
                 case _:
                     pass
     raise InvariantBroken(f"{turn.run_id}: the events of a turn ended without its end")

@@ -32,8 +32,8 @@ from kelpie.server.http import sse
 from kelpie.server.http.errors import error_frame
 from kelpie.server.letta.messages.shape import View, envelope, place_otid, wire_messages
 
-LAGGED = "This stream was read too slowly and has ended"
-CUT = "This stream is longer than what is kept of one"
+LAGGED = "The client read this stream too slowly, so the server closed it"
+CUT = "This stream is longer than the server stores"
 
 
 class StreamFrames:
@@ -117,7 +117,7 @@ class StreamFrames:
         yield sse.DONE
 
     def _incomplete(self, why: str) -> Iterator[bytes]:
-        text = f"{why}; the turn goes on as {self._run_id}, read its messages there."
+        text = f"{why}. The turn continues as {self._run_id}; list the messages of that run."
         shape = {"message_type": "error_message", "run_id": self._run_id, "error_type": "stream_incomplete"}
         yield from self._frame(stop_shape("error"))
         yield from self._frame(shape | {"message": text, "detail": text, "seq_id": None}, error=True)

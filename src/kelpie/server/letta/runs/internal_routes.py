@@ -31,7 +31,7 @@ _COLUMNS = {"created_at": "created_at", "duration": "total_duration_ns"}
 Count = Annotated[int | None, Query(ge=0, le=2**53)]
 
 
-@router.get("/", summary="List runs by what they did", response_model=None)
+@router.get("/", summary="List runs filtered by tools and duration", response_model=None)
 async def list_runs_by_what_they_did(
     api: CallerApi,
     run_id: str | None = None,
@@ -43,11 +43,13 @@ async def list_runs_by_what_they_did(
     template_family: str | None = None,
     step_count: Count = None,
     step_count_operator: Literal["eq", "gte", "lte"] = "eq",
-    tools_used: Annotated[list[str] | None, Query(description="Ids of tools; one of them is enough.")] = None,
+    tools_used: Annotated[
+        list[str] | None, Query(description="Ids of tools; return runs that used at least one of them.")
+    ] = None,
     project_id: str | None = None,
     conversation_id: str | None = None,
     duration_percentile: Annotated[
-        int | None, Query(ge=0, le=100, description="Only runs at least as slow as this percentile of the others.")
+        int | None, Query(ge=0, le=100, description="Return only runs at least as slow as this percentile.")
     ] = None,
     duration_value: Annotated[int | None, Query(ge=0, le=2**62, description="In nanoseconds.")] = None,
     duration_operator: Literal["gt", "lt", "eq"] | None = None,
@@ -62,7 +64,7 @@ async def list_runs_by_what_they_did(
     ascending: Annotated[bool, Query(deprecated=True)] = False,
 ) -> JsonAnswer:
     if (duration_value is None) != (duration_operator is None):
-        raise InvalidInput("duration_value", "give it together with duration_operator, or neither of them")
+        raise InvalidInput("duration_value", "send it together with duration_operator, or omit both")
     query = RunQuery(
         page=page_of(before, after, limit, "asc" if ascending else order, _COLUMNS[order_by]),
         run_id=None if run_id is None else RunId.parse(run_id),

@@ -43,12 +43,12 @@ async def list_jobs(
     api: CallerApi,
     page: Page100,
     source_id: str | None = None,
-    active: Annotated[bool, Query(description="Only jobs that are not finished.")] = False,
+    active: Annotated[bool, Query(description="Return only unfinished jobs.")] = False,
 ) -> JsonAnswer:
     return JsonAnswer([job_shape(job) for job in await api.jobs.list(JobQuery(page, source_id, active))])
 
 
-@router.get("/active", summary="List jobs that are not finished", deprecated=True, response_model=None)
+@router.get("/active", summary="List unfinished jobs", deprecated=True, response_model=None)
 async def list_active_jobs(
     api: CallerApi,
     source_id: str | None = None,
@@ -61,7 +61,7 @@ async def list_active_jobs(
     return JsonAnswer([job_shape(job) for job in await api.jobs.list(JobQuery(page, source_id, active=True))])
 
 
-@router.get("/{job_id}", summary="Read a job", response_model=None)
+@router.get("/{job_id}", summary="Get a job", response_model=None)
 async def retrieve_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
     return JsonAnswer(job_shape(await api.jobs.get(job_id)))
 
@@ -71,6 +71,6 @@ async def cancel_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
     return JsonAnswer(job_shape(await api.jobs.cancel(job_id)))
 
 
-@router.delete("/{job_id}", summary="Remove a job's record", response_model=None)
+@router.delete("/{job_id}", summary="Delete a job", response_model=None)
 async def delete_job(api: CallerApi, job_id: JobPath) -> JsonAnswer:
     return JsonAnswer(job_shape(await api.jobs.delete(job_id)))

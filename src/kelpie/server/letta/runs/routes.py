@@ -18,7 +18,7 @@ router = resource("/runs", "runs")
 
 AgentIds = Annotated[list[str] | None, Query()]
 Statuses = Annotated[list[str] | None, Query()]
-Active = Annotated[bool, Query(description="Only runs that are not finished.")]
+Active = Annotated[bool, Query(description="Return only unfinished runs.")]
 RUNS_MOST = 1000
 
 
@@ -50,18 +50,18 @@ async def list_runs(
     return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])
 
 
-@router.get("/active", summary="List runs that are not finished", deprecated=True, response_model=None)
+@router.get("/active", summary="List unfinished runs", deprecated=True, response_model=None)
 async def list_active_runs(api: CallerApi, agent_id: str | None = None, background: bool | None = None) -> JsonAnswer:
     query = RunQuery(agent_ids=agents_of(agent_id, None), background=background, active=True)
     return JsonAnswer([run_shape(run) for run in await api.runs.list(query)])
 
 
-@router.get("/{run_id}", summary="Read a run", response_model=None)
+@router.get("/{run_id}", summary="Get a run", response_model=None)
 async def retrieve_run(api: CallerApi, run_id: str) -> JsonAnswer:
     return JsonAnswer(run_shape(await api.runs.get(RunId.parse(run_id))))
 
 
-@router.delete("/{run_id}", summary="Remove a run's record", response_model=None)
+@router.delete("/{run_id}", summary="Delete a run", response_model=None)
 async def delete_run(api: CallerApi, run_id: str) -> JsonAnswer:
     await api.runs.delete(RunId.parse(run_id))
     return JsonAnswer(None)
@@ -79,18 +79,18 @@ async def list_run_steps(api: CallerApi, run_id: str, page: Page100) -> JsonAnsw
     return JsonAnswer([step_shape(step, api.caller.organization_id) for step in found])
 
 
-@router.get("/{run_id}/usage", summary="Read a run's token counts", response_model=None)
+@router.get("/{run_id}/usage", summary="Get a run's token usage", response_model=None)
 async def retrieve_run_usage(api: CallerApi, run_id: str) -> JsonAnswer:
     return JsonAnswer(run_usage((await api.runs.get(RunId.parse(run_id))).usage))
 
 
-@router.get("/{run_id}/metrics", summary="Read a run's times", response_model=None)
+@router.get("/{run_id}/metrics", summary="Get a run's timings", response_model=None)
 async def retrieve_run_metrics(api: CallerApi, run_id: str) -> JsonAnswer:
     run, tools_used = await api.runs.metrics(RunId.parse(run_id))
     return JsonAnswer(run_metrics(run, tools_used, api.caller.organization_id))
 
 
-@router.get("/{run_id}/trace", summary="Read a run's times as spans", response_model=None)
+@router.get("/{run_id}/trace", summary="Get a run's timings as trace spans", response_model=None)
 async def retrieve_run_trace(
     api: CallerApi, run_id: str, limit: Annotated[int, Query(ge=1, le=5000)] = 1000
 ) -> JsonAnswer:
@@ -111,7 +111,7 @@ def statuses_of(texts: list[str] | None) -> tuple[RunStatus, ...]:
         return tuple(map(RunStatus, texts or ()))
     except ValueError:
         wrong = next(text for text in texts or () if text not in list(RunStatus))
-        raise InvalidInput("statuses", f"'{wrong[:80]}' is none of {', '.join(RunStatus)}") from None
+        raise InvalidInput("statuses", f"'{wrong[:80]}' is not one of {', '.join(RunStatus)}") from None
 
 
 def conversation_of(text: str | None) -> str | None:

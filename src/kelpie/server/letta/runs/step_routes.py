@@ -45,7 +45,7 @@ async def list_steps(
     trace_ids: Annotated[list[str] | None, Query()] = None,
     feedback: Literal["positive", "negative"] | None = None,
     has_feedback: bool | None = None,
-    tags: Annotated[list[str] | None, Query(description="Steps with one of these tags.")] = None,
+    tags: Annotated[list[str] | None, Query(description="Return only steps with at least one of these tags.")] = None,
     project_id: str | None = None,
 ) -> JsonAnswer:
     if trace_ids:
@@ -64,12 +64,12 @@ async def list_steps(
     return JsonAnswer([step_shape(step, api.caller.organization_id) for step in await api.runs.steps(query)])
 
 
-@router.get("/{step_id}", summary="Read a step", response_model=None)
+@router.get("/{step_id}", summary="Get a step", response_model=None)
 async def retrieve_step(api: CallerApi, step_id: StepPath) -> JsonAnswer:
     return JsonAnswer(step_shape(await api.runs.step(step_id), api.caller.organization_id))
 
 
-@router.get("/{step_id}/metrics", summary="Read a step's times", response_model=None)
+@router.get("/{step_id}/metrics", summary="Get a step's timings", response_model=None)
 async def retrieve_step_metrics(api: CallerApi, step_id: StepPath) -> JsonAnswer:
     return JsonAnswer(step_metrics(await api.runs.step(step_id), api.caller.organization_id))
 
@@ -79,9 +79,9 @@ async def list_step_messages(api: CallerApi, step_id: StepPath, page: Page100Asc
     return JsonAnswer(messages(await api.runs.step_messages(step_id, page)))
 
 
-@router.get("/{step_id}/trace", summary="Read what a step exchanged with its provider", response_model=None)
+@router.get("/{step_id}/trace", summary="Get a step's request to and answer from the provider", response_model=None)
 @telemetry_router.get(
-    "/{step_id}", summary="Read what a step exchanged with its provider", deprecated=True, response_model=None
+    "/{step_id}", summary="Get a step's request to and answer from the provider", deprecated=True, response_model=None
 )
 async def retrieve_step_trace(api: CallerApi, step_id: StepPath) -> JsonAnswer:
     traced = await api.runs.trace(step_id)
@@ -91,14 +91,14 @@ async def retrieve_step_trace(api: CallerApi, step_id: StepPath) -> JsonAnswer:
     return JsonAnswer(trace_shape(traced, facts, api.caller.organization_id))
 
 
-@router.patch("/{step_id}/feedback", summary="Say what you think of a step", response_model=None)
+@router.patch("/{step_id}/feedback", summary="Give feedback on a step", response_model=None)
 async def give_feedback(api: CallerApi, step_id: StepPath, body: Feedback) -> JsonAnswer:
     step = await api.runs.judge(step_id, body.feedback, body.tags)
     return JsonAnswer(step_shape(step, api.caller.organization_id))
 
 
 @router.patch(
-    "/{step_id}/transaction/{transaction_id}", summary="Note where a step was accounted for", response_model=None
+    "/{step_id}/transaction/{transaction_id}", summary="Record the billing transaction of a step", response_model=None
 )
 async def set_transaction(api: CallerApi, step_id: StepPath, transaction_id: str) -> JsonAnswer:
     if len(transaction_id) > _TID_CHARS_MAX:

@@ -14,7 +14,7 @@ from kelpie.server.letta.tools.confinement_body import ToolSandboxBody
 from kelpie.server.letta.tools.field_aliases import unaliased
 
 ReturnLimit = Annotated[int, Field(ge=1, le=1_000_000)]
-Project = Annotated[str | None, Header(alias="X-Project-Id", description="The project whose tools are meant.")]
+Project = Annotated[str | None, Header(alias="X-Project-Id", description="The project whose tools to use.")]
 
 
 class Requirement(BaseModel):
@@ -57,7 +57,7 @@ class CreateTool(BaseModel):
         if self.source_type == "typescript" and not self.json_schema:
             raise ValueError("a TypeScript tool needs json_schema; /v1/tools/generate-schema can write it")
         if self.source_type == "javascript" and not self.json_schema:
-            raise ValueError("a JavaScript tool needs json_schema, because its source does not say the types")
+            raise ValueError("a JavaScript tool needs json_schema, because its source code does not declare types")
         return self
 
 
@@ -159,9 +159,7 @@ async def _filters(
     search: Part = None,
     tool_types: Annotated[list[str] | None, Query()] = None,
     exclude_tool_types: Annotated[list[str] | None, Query()] = None,
-    return_only_letta_tools: Annotated[
-        bool | None, Query(description="Only the tools that come with the server.")
-    ] = False,
+    return_only_letta_tools: Annotated[bool | None, Query(description="Return only built-in tools.")] = False,
     project_id: Project = None,
 ) -> ToolQuery:
     return ToolQuery(
@@ -185,7 +183,9 @@ else:
 def _split(name: str, values: list[str] | None) -> list[str]:
     found = [part for value in values or () for part in value.split(",") if part]
     if len(found) > LINKS_MAX:
-        raise Unprocessable(f"{name}: names {len(found)} tools, and a request at most {LINKS_MAX}; ask in parts")
+        raise Unprocessable(
+            f"{name}: lists {len(found)} tools, but a request may list at most {LINKS_MAX}; send several requests"
+        )
     return found
 
 
@@ -193,4 +193,4 @@ def _tool_type(text: str) -> ToolType:
     try:
         return ToolType(text)
     except ValueError:
-        raise InvalidInput("tool_types", f"'{text[:80]}' is none of {', '.join(ToolType)}") from None
+        raise InvalidInput("tool_types", f"'{text[:80]}' is not one of {', '.join(ToolType)}") from None

@@ -16,23 +16,30 @@ class ToolSandboxBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    timeout_s: Annotated[float, Field(gt=0, le=3600)] | None = Field(None, description="Seconds until it is ended.")
-    memory_mb: Annotated[int, Field(ge=16, le=65_536)] | None = None
-    cpu_share: Annotated[float, Field(gt=0, le=64)] | None = Field(None, description="Of one core; 2 is two cores.")
-    processes: Annotated[int, Field(ge=1, le=4096)] | None = Field(None, description="Processes and threads together.")
-    output_mb: Annotated[float, Field(gt=0, le=16)] | None = Field(None, description="Of each of its two outputs.")
-    scratch_mb: Annotated[int, Field(ge=1, le=16_384)] | None = Field(
-        None, description="What it may write, for a while."
+    timeout_s: Annotated[float, Field(gt=0, le=3600)] | None = Field(
+        None, description="Time limit of a call, in seconds."
     )
-    isolation: Isolation | None = Field(None, description="The least kind of wall that it accepts.")
+    memory_mb: Annotated[int, Field(ge=16, le=65_536)] | None = None
+    cpu_share: Annotated[float, Field(gt=0, le=64)] | None = Field(None, description="CPU cores; 0.5 is half a core.")
+    processes: Annotated[int, Field(ge=1, le=4096)] | None = Field(
+        None, description="Maximum number of processes and threads together."
+    )
+    output_mb: Annotated[float, Field(gt=0, le=16)] | None = Field(
+        None, description="Limit for each of stdout and stderr."
+    )
+    scratch_mb: Annotated[int, Field(ge=1, le=16_384)] | None = Field(
+        None, description="Temporary disk space for the tool."
+    )
+    isolation: Isolation | None = Field(None, description="Minimum isolation that the tool requires.")
     egress: Annotated[list[Host], Field(max_length=HOSTS_MAX)] | None = Field(
-        None, description="Hosts that it may reach over HTTP and HTTPS; with none it has no network."
+        None, description="Hosts that the tool may reach over HTTP and HTTPS. Without any it has no network."
     )
     capabilities: Annotated[list[Capability], Field(max_length=len(Capability))] | None = Field(
-        None, description="What it reaches through others, for the lists of permissions; see docs/permissions.md."
+        None, description="Additional capabilities of the tool, for permissions; see docs/permissions.md."
     )
     deterministic: bool | None = Field(
-        None, description="The same arguments always give the same result: it may be kept for five minutes."
+        None,
+        description="The same arguments always give the same result, so the result may be cached for five minutes.",
     )
 
     def stored(self) -> dict[str, object]:

@@ -21,7 +21,7 @@ def unaliased(given: Any) -> Any:
         asked = body.pop("requirements")
         index = Index.npm if body.get("source_type") in _NODE else Index.pip
         if "source_code" not in body and body.get("source_type") is None and asked:
-            raise ValueError("say the runtime too, so that it is clear where the requirements come from")
+            raise ValueError("send the runtime too; it decides where the requirements are installed from")
         _put(body, "requirements", f"{index}_requirements", _each(index, asked))
     return body
 
@@ -29,7 +29,7 @@ def unaliased(given: Any) -> Any:
 def _put(body: dict[str, Any], alias: str, name: str, value: Any) -> None:
     there = body.get(name)
     if there is not None and value is not None and there != value:
-        raise ValueError(f"{alias} and {name} say the same thing differently; send one of them")
+        raise ValueError(f"{alias} and {name} are aliases with different values; send one of them")
     body[name] = there if value is None else value
 
 

@@ -31,12 +31,12 @@ router = resource("/tools", "tools")
 agent_router = resource("/agents/{agent_id}/tools", "tools")
 
 
-@router.post("/", summary="Register a tool, or renew the one of that name", response_model=None)
+@router.post("/", summary="Create a tool, or update the one with this name", response_model=None)
 async def create_tool(api: CallerApi, body: CreateTool, project_id: Project = None) -> JsonAnswer:
     return JsonAnswer(tool_shape(await api.tools.create(new_tool(body, project_id))))
 
 
-@router.put("/", summary="Register a tool, or renew the one of that name", response_model=None)
+@router.put("/", summary="Create a tool, or update the one with this name", response_model=None)
 async def upsert_tool(api: CallerApi, body: CreateTool, project_id: Project = None) -> JsonAnswer:
     return JsonAnswer(tool_shape(await api.tools.upsert(new_tool(body, project_id))))
 
@@ -50,20 +50,18 @@ async def list_tools(api: CallerApi, query: Filters, page: Page50) -> JsonAnswer
 async def count_tools(
     api: CallerApi,
     query: Filters,
-    exclude_letta_tools: Annotated[
-        bool | None, Query(description="Without the tools that come with the server.")
-    ] = False,
+    exclude_letta_tools: Annotated[bool | None, Query(description="Leave out built-in tools.")] = False,
 ) -> JsonAnswer:
     return JsonAnswer(await api.tools.count(replace(query, exclude_letta=bool(exclude_letta_tools))))
 
 
-@router.post("/search", summary="Find tools by words and meaning", response_model=None)
+@router.post("/search", summary="Search tools by full text and vectors", response_model=None)
 async def search_tools(api: CallerApi, body: SearchTools) -> JsonAnswer:
     searched = await api.tools.search(wanted_tools(body))
     return JsonAnswer([hit_shape(hit) for hit in searched.found], headers=how_shape(searched.mode, searched.lacking))
 
 
-@router.post("/generate-schema", summary="The JSON schema that source code would get", response_model=None)
+@router.post("/generate-schema", summary="Generate the JSON schema of a tool's source code", response_model=None)
 async def generate_schema(body: Code) -> JsonAnswer:
     if body.source_type not in (None, "python", "typescript"):
         raise InvalidInput("source_type", f"'{body.source_type[:80]}' is neither python nor typescript")
@@ -74,22 +72,22 @@ async def generate_schema(body: Code) -> JsonAnswer:
         raise InvalidInput("code" if error.field == "source_code" else error.field, error.remedy) from error
 
 
-@router.post("/add-base-tools", summary="Restore the tools that come with the server", response_model=None)
+@router.post("/add-base-tools", summary="Restore the built-in tools", response_model=None)
 async def add_base_tools(api: CallerApi) -> JsonAnswer:
     return JsonAnswer([tool_shape(tool) for tool in await api.tools.ensure_builtins()])
 
 
-@router.get("/{tool_id}", summary="Read a tool", response_model=None)
+@router.get("/{tool_id}", summary="Get a tool", response_model=None)
 async def retrieve_tool(api: CallerApi, tool_id: ToolPath) -> JsonAnswer:
     return JsonAnswer(tool_shape(await api.tools.get(tool_id)))
 
 
-@router.patch("/{tool_id}", summary="Change a tool", response_model=None)
+@router.patch("/{tool_id}", summary="Update a tool", response_model=None)
 async def update_tool(api: CallerApi, tool_id: ToolPath, body: UpdateTool) -> JsonAnswer:
     return JsonAnswer(tool_shape(await api.tools.update(tool_id, tool_changes(body))))
 
 
-@router.delete("/{tool_id}", summary="Remove a tool from everywhere", response_model=None)
+@router.delete("/{tool_id}", summary="Delete a tool and detach it from all agents", response_model=None)
 async def delete_tool(api: CallerApi, tool_id: ToolPath) -> JsonAnswer:
     try:
         await api.tools.delete(tool_id)

@@ -35,7 +35,7 @@ class RunTool(BaseModel):
     args: dict[str, Any]
     env_vars: Annotated[dict[Variable, Value], Field(max_length=VARIABLES_MAX)] | None = None
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")] | None = Field(
-        None, description="The function, where the source has more."
+        None, description="The function to run, if the source code has several."
     )
     source_type: SourceType | None = None
     args_json_schema: dict[str, Any] | None = None
@@ -54,7 +54,7 @@ class Arguments(BaseModel):
     args: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
-@router.post("/run", summary="Run a source that is not stored", response_model=None)
+@router.post("/run", summary="Run a tool's source code without storing it", response_model=None)
 async def run_source(api: CallerApi, body: RunTool) -> JsonAnswer:
     tried = await api.trials.attempt(_tool(body), body.name, body.args, body.env_vars or {})
     return JsonAnswer(_message_shape(tried, api.world.clock.now()))

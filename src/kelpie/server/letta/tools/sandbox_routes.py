@@ -23,11 +23,11 @@ from kelpie.server.letta.tools.sandbox_body import (
 
 router = resource("/sandbox-config", "sandbox-config")
 
-Limit = Annotated[int, Query(ge=0, le=LIMIT_MAX, description="How many items at most; 0 for all of them.")]
-After = Annotated[str | None, Query(description="Only items that were made after the one with this id.")]
+Limit = Annotated[int, Query(ge=0, le=LIMIT_MAX, description="Maximum number of items; 0 for all.")]
+After = Annotated[str | None, Query(description="Return only items created after the item with this id.")]
 
 
-@router.post("/", summary="Make a sandbox configuration, or change the one of its kind", response_model=None)
+@router.post("/", summary="Create a sandbox configuration, or update the one of its kind", response_model=None)
 async def create_config(api: CallerApi, body: SandboxBody) -> JsonAnswer:
     kind = sandbox_type(body.config)
     return JsonAnswer(config_shape(await api.sandbox_configs.put(kind, body.config.model_dump())))
@@ -41,19 +41,21 @@ async def list_configs(
     return JsonAnswer([config_shape(one) for one in found if sandbox_type in (None, one.type)])
 
 
-@router.post("/local/default", summary="The local configuration, made if there is none", response_model=None)
+@router.post("/local/default", summary="Get the local sandbox configuration, created if missing", response_model=None)
 async def default_local(api: CallerApi) -> JsonAnswer:
     made = await api.sandbox_configs.ensure(SandboxType.local, LocalSandbox().model_dump())
     return JsonAnswer(config_shape(made))
 
 
-@router.post("/local", summary="Make or change the local configuration", response_model=None)
+@router.post("/local", summary="Create or update the local sandbox configuration", response_model=None)
 async def put_local(api: CallerApi, body: LocalSandbox) -> JsonAnswer:
     return JsonAnswer(config_shape(await api.sandbox_configs.put(SandboxType.local, body.model_dump())))
 
 
 @router.patch(
-    "/environment-variable/{env_var_id}", summary="Change an environment variable of a sandbox", response_model=None
+    "/environment-variable/{env_var_id}",
+    summary="Update an environment variable of a sandbox configuration",
+    response_model=None,
 )
 async def update_variable(api: CallerApi, env_var_id: SandboxVariablePath, body: UpdateVariable) -> JsonAnswer:
     changes = body.model_dump(exclude_none=True)
@@ -62,7 +64,7 @@ async def update_variable(api: CallerApi, env_var_id: SandboxVariablePath, body:
 
 @router.delete(
     "/environment-variable/{env_var_id}",
-    summary="Remove an environment variable of a sandbox",
+    summary="Delete an environment variable of a sandbox configuration",
     status_code=204,
     response_model=None,
 )
@@ -80,7 +82,7 @@ async def update_config(api: CallerApi, sandbox_config_id: SandboxPath, body: Sa
 
 @router.delete(
     "/{sandbox_config_id}",
-    summary="Remove a sandbox configuration with its variables",
+    summary="Delete a sandbox configuration and its variables",
     status_code=204,
     response_model=None,
 )
@@ -91,7 +93,7 @@ async def delete_config(api: CallerApi, sandbox_config_id: SandboxPath) -> Respo
 
 @router.get(
     "/{sandbox_config_id}/environment-variable",
-    summary="List the environment variables of a sandbox",
+    summary="List the environment variables of a sandbox configuration",
     response_model=None,
 )
 async def list_variables(
@@ -103,7 +105,7 @@ async def list_variables(
 
 @router.post(
     "/{sandbox_config_id}/environment-variable",
-    summary="Give a sandbox an environment variable",
+    summary="Create an environment variable of a sandbox configuration",
     response_model=None,
 )
 async def create_variable(api: CallerApi, sandbox_config_id: SandboxPath, body: CreateVariable) -> JsonAnswer:
