@@ -260,7 +260,7 @@ async def test_a_call_that_is_denied_counts_as_made_so_that_no_rule_asks_for_it_
     assert ended(asked).stop_reason is StopReason.requires_approval
     turn = await shop.kelpie.sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", False),)))
     events = [event async for event in turn.events()]
-    assert not shop.ran and "Denied" in results(events)[0][2]
+    assert not shop.ran and "request to call tool denied" in results(events)[0][2]
     assert ended(events).stop_reason is StopReason.end_turn and ended(events).step_count == 1
 
 

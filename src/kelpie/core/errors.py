@@ -101,8 +101,8 @@ class ConversationBusy(Conflict):
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"CONVERSATION_BUSY: {run_id} is still being answered in this conversation. "
-            "Wait for its end or cancel it, then send again."
+            f"CONFLICT: another request (run_id={run_id}) is currently being processed for this conversation. "
+            "Wait until that run ends or cancel it, then send the message again."
         )
         self.run_id = run_id
 
@@ -116,8 +116,8 @@ class PendingApproval(Conflict):
 
     def __init__(self, request_id: str) -> None:
         super().__init__(
-            f"Tool calls of {request_id} wait for approval or for a result from the client. Answer them, or cancel "
-            "them, before you send something new."
+            "CONFLICT: the agent is waiting for approval on a tool call, or for its result from the client. Please "
+            f"approve or deny the pending request before continuing. It is {request_id}; you can also cancel it."
         )
         self.request_id = request_id
 

@@ -25,7 +25,9 @@ def within(text: str, limit: int) -> str:
     """The text as far as a tool's limit lets it be told."""
     if len(text) <= limit:
         return text
-    return f"{text[:limit]}\n[The result was cut: {len(text)} characters are more than the {limit} allowed.]"
+    # Clients match "function output was truncated".
+    note = f"function output was truncated: it has {len(text)} characters, and this tool may return {limit}"
+    return f"{text[:limit]}\n[{note}]"
 
 
 def _why(ended: JobResult, held: Confinement) -> str:
