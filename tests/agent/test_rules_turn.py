@@ -131,7 +131,7 @@ async def test_a_forbidden_call_is_not_run_and_the_turn_goes_on(shop, agent_type
     events = await shop.say(agent.id, "go")
     assert shop.names == ["one", "two"]
     name, ok, text = results(events)[0]
-    assert (name, ok) == ("two", False) and text.endswith("Allowed now: one, three.")
+    assert (name, ok) == ("two", False) and text.endswith("Allowed tools: one, three.")
     assert "two" not in shop.offers()[0][0] and "two" not in shop.offers()[1][0] and "two" in shop.offers()[2][0]
 
 

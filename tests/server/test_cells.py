@@ -241,7 +241,7 @@ async def test_the_chain_goes_with_the_message(tmp_path: Path) -> None:
         answer = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("tell me"))
         assert answer.status_code == 200, answer.text
         told = next(one for one in answer.json()["messages"] if one["message_type"] == "tool_return_message")
-        assert told["status"] == "error" and "waits for the answer" in told["tool_return"]
+        assert told["status"] == "error" and "is waiting for your answer" in told["tool_return"]
         assert len(house.puppet.asked) == 2, "the first agent was not asked"
 
 

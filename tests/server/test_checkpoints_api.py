@@ -265,7 +265,7 @@ async def test_an_agent_at_work_is_left_alone(client: httpx.AsyncClient, puppet:
         await client.get(of(agent, "memory/checkpoint")),
         await client.post(of(agent, "memory/restore"), json=document),
     ):
-        assert answer.status_code == 409 and "is at work (run-" in answer.json()["detail"]
+        assert answer.status_code == 409 and "has an active run (run-" in answer.json()["detail"]
     release.set()
     assert (await turn).status_code == 200
     await restore(client, agent, document)

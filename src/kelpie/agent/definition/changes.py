@@ -75,7 +75,7 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
         name for name in changes if name not in _PLAIN | _RELATIONS | {*MODEL_FIELDS, *_CHECKED, "compaction_settings"}
     ]
     if unknown:
-        raise InvalidInput(unknown[0], "cannot be changed")
+        raise InvalidInput(unknown[0], "this field cannot be changed")
     columns: dict[str, Any] = {name: changes[name] for name in changes if name in _PLAIN}
     columns |= {name: check(changes[name]) for name, check in _CHECKED.items() if changes.get(name) is not None}
     stored = agent.compaction_settings or compaction_settings.made(None, agent.model.handle)
