@@ -31,7 +31,7 @@ WINDOW = 4_000
 
 def asks_for_summary(request) -> bool:
     text = request.messages[-1].message.text
-    return "<transcript>" in text or "about to leave your context" in text
+    return "<transcript>" in text or "removed from your context" in text
 
 
 class CountingModel(ScriptModel):
