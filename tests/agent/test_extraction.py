@@ -130,7 +130,7 @@ async def test_what_is_true_now_comes_first_and_what_was_true_then_is_found(ears
     assert [(each.fact.value, each.current) for each in search.found] == [("Oslo", True), ("Berlin", False)]
     oslo, berlin = (each.fact for each in search.found)
     assert (oslo.supersedes, berlin.superseded_by, oslo.link) == (berlin.id, oslo.id, "update")
-    assert (search.mode, search.lacking) == ("fts", "no embedding model is set or found")
+    assert (search.mode, search.lacking) == ("fts", "no embedding model is configured")
     past = await door(ears).search(agent_id, FactSearch("where does the user live", at=then))
     assert [each.fact.value for each in past.found] == ["Berlin"]
     assert len(oslo.sources) == 1 and oslo.sources != berlin.sources

@@ -272,7 +272,7 @@ async def test_what_an_agent_may_not_reach_its_code_may_not_either(tmp_path: Pat
             await house.inside.patch(block, json={"value": "somebody"}),
             await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("hello")),
         ):
-            assert answer.status_code == 403 and "may not reach" in answer.text
+            assert answer.status_code == 403 and "may not use" in answer.text
         assert (await house.inside.get(block)).json()["value"] == "nobody"
         await house.outside.patch(agent, json={"kelpie_permissions": {"allow": ["errand"]}})  # the tool that runs
         assert (await house.inside.patch(block, json={"value": "somebody"})).status_code == 200

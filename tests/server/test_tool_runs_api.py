@@ -76,7 +76,7 @@ async def test_what_an_agent_may_not_use_it_may_not_use_by_hand_either(client: h
     given = {"label": "human", "new_string": "Bea", "old_string": "Ann"}
     path = f"/v1/agents/{agent['id']}/tools/memory_replace/run"
     told = (await client.post(path, json={"args": given})).json()
-    assert told["status"] == "error" and "not permitted" in told["stderr"][0]
+    assert told["status"] == "error" and "may not use it" in told["stderr"][0]
     assert (await client.get(f"/v1/agents/{agent['id']}/core-memory/blocks/human")).json()["value"] == "Ann"
 
 

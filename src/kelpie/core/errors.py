@@ -85,7 +85,7 @@ class NoSuchVersion(NotFound):
 
     def __init__(self, key: str, version: int, oldest: int, newest: int) -> None:
         super().__init__("Version", f"{version} of {key}")
-        self.args = (f"{key} has no version {version}: those from {oldest} to {newest} are kept",)
+        self.args = (f"{key} has no version {version}; versions {oldest} to {newest} are available",)
 
 
 class Gone(CallerError):

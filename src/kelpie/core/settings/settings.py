@@ -192,6 +192,6 @@ def _keep_keys_home(origins: Mapping[str, Origin]) -> None:
         if to.source is Source.file and named.source in (Source.flag, Source.environment):
             raise ConfigurationError(
                 to.where,
-                f"the key of {named} would be sent to this address, which only the file names; if you trust it, "
-                f"set {SETTINGS[address].env[0]} to it or keep the key in this file alone, else remove the line",
+                f"the key of {named} would be sent to this URL, which is set only in the file. If you trust it, "
+                f"set {SETTINGS[address].env[0]} to it, or keep the key only in this file; otherwise remove the line",
             )

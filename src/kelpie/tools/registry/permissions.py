@@ -114,7 +114,7 @@ class Permissions:
         for layer, policy in held.layers:
             if (reason := policy.permits.refusal(subject)) is not None:
                 _log.warning("code of a tool was refused", agent_id=agent_id, tool=name, by=layer, reason=reason)
-                raise Forbidden(f"The code of '{name}' may not reach {needed} for this agent: {reason} ({layer}).")
+                raise Forbidden(f"The code of '{name}' may not use {needed} for this agent: {reason} ({layer}).")
 
     async def refused(self, passport: Passport, asked: str) -> None:
         """Records that the code of a tool was refused what it asked Kelpie for. Raises StorageError."""
