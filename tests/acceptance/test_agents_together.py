@@ -89,7 +89,7 @@ async def test_a_ring_and_a_failure_are_told_to_the_model(client: Any, model: Wi
     assert json.loads(first)["response"] == ["I cannot say."]
     assert json.loads(second) == [{"agent_id": ben.id, "response": ["Me."]}]
     refused = returned(await every(client.agents.messages.list(ben.id)))
-    assert [status for status, _ in refused] == ["error"] and "waits for the answer" in refused[0][1]
+    assert [status for status, _ in refused] == ["error"] and "is waiting for your answer" in refused[0][1]
     await got(client.agents.delete(ben.id))
     model.will([(ASK, {"message": "Still there?", "other_agent_id": ben.id})], "Gone.")
     messages, _ = await say(client, ann)

@@ -64,8 +64,8 @@ async def test_an_agent_cannot_write_more_than_its_window_has_room_for_and_peopl
     agent = await new(client, handle, context_window_limit=8_000)
     model.will([(APPEND, {"label": "human", "content": "x" * 7_990})], "done")
     (refused,) = results(await say(client, agent, streaming))
-    assert refused.status == "error" and "may hold 8000 bytes, have 10" in refused.tool_return
+    assert refused.status == "error" and "have 10 bytes together, the limit is 8000" in refused.tool_return
     assert (await got(client.agents.blocks.retrieve("human", agent_id=agent.id))).value == "Likes tea."
-    assert "may hold 8000 bytes" in str(model.asked[-1]), "the model is told, too"
+    assert "the limit is 8000" in str(model.asked[-1]), "the model is told, too"
     block = await got(client.agents.blocks.update("human", agent_id=agent.id, value="y" * 9_000))
     assert len(block.value) == 9_000

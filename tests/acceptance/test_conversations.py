@@ -134,7 +134,7 @@ async def test_a_busy_conversation_says_whose_turn_it_is_and_holds_no_other(
                 await say(client, one.id, "second", way)
             (run,) = await every(client.runs.list(agent_id=agent.id, active=True))
             assert refused.value.body["run_id"] == run.id  # type: ignore[index]
-            assert "CONVERSATION_BUSY" in refused.value.body["detail"]  # type: ignore[index]
+            assert "is currently being processed" in refused.value.body["detail"]  # type: ignore[index]
             second = asyncio.ensure_future(say(client, other.id, "elsewhere", way))
             await asyncio.to_thread(wait_for, "both are asked", lambda: slow.asking == 2, WAIT_S)
             queued = asyncio.ensure_future(client.agents.messages.create(agent.id, input="plain"))

@@ -47,7 +47,7 @@ async def test_a_forbidden_call_is_told_recorded_and_changes_nothing(
     model.will([WRITE], [LOOK], "well")
     told, stop = await send(client, agent, way)
     assert stop.stop_reason == "end_turn"
-    assert [one.status for one in told] == ["error", "success"] and "not permitted" in told[0].tool_return
+    assert [one.status for one in told] == ["error", "success"] and "may not use it" in told[0].tool_return
     assert model.offers()[0][0] == [SEARCH]
     assert (await got(client.agents.blocks.retrieve("human", agent_id=agent.id))).value == "Ada"
     calls = await read(client, f"/v1/agents/{agent.id}/tool-calls")

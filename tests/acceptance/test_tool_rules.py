@@ -89,7 +89,7 @@ async def test_a_child_follows_its_parent_and_a_forbidden_call_is_told_and_not_r
     assert "forbidden" not in await human(client, agent)
     assert model.offers() == [(TOOLS, "auto"), ([KEEP], KEEP), ([KEEP], KEEP), (sorted((INSERT, SEARCH)), "auto")]
     told = next(one for one in messages if getattr(one, "status", None) == "error")
-    assert told.tool_return.endswith(f"Allowed now: {KEEP}.")
+    assert told.tool_return.endswith(f"Allowed tools: {KEEP}.")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -105,7 +105,7 @@ async def test_a_budget_ends_turns_until_it_is_raised(client: Any, model: WireMo
     assert (await say(client, agent, way))[1].stop_reason == "end_turn"
     messages, stop, usage = await say(client, agent, way)
     assert (messages, stop.stop_reason, stop.kelpie_stop_reason) == ([], "insufficient_credits", "budget")
-    assert stop.kelpie_budget["frees_at"] and "Raise" in stop.kelpie_budget["message"]
+    assert stop.kelpie_budget["frees_at"] and "raise" in stop.kelpie_budget["message"]
     assert usage.total_tokens == 0 and len(model.asked) == 1
     assert len([one async for one in await got(client.agents.messages.list(agent.id))]) == 3  # system, go, ok
     changed = await client.agents.update(agent.id, extra_body={"kelpie_budget": {"usd": 5}})
@@ -192,7 +192,7 @@ async def test_images_reach_the_model_and_stay_in_the_history(
         (OPENAI, picture(type="base64", media_type="image/bmp", data=PNG), "image/bmp"),
         (OPENAI, picture(type="base64", media_type="image/png", data="no base64!"), "not base64"),
         (OPENAI, picture(type="base64", media_type="image/png", data=PNG) * 21, "more than 20 images"),
-        (BLIND, picture(type="base64", media_type="image/png", data=PNG), "cannot see images"),
+        (BLIND, picture(type="base64", media_type="image/png", data=PNG), "does not accept images"),
     ],
 )
 async def test_images_that_cannot_be_shown_are_refused_before_the_turn(

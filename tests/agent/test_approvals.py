@@ -209,7 +209,7 @@ async def test_answers_may_come_one_by_one_when_they_say_so(house):
     await house.say(agent.id, "go")
     events = await answer(house, agent.id, ApprovalDecision("call_1", True), partial=True)
     assert ended(events).stop_reason is StopReason.requires_approval and await value(house, agent.id) == "Bob"
-    with pytest.raises(InvalidInput, match="not in the same way"):
+    with pytest.raises(InvalidInput, match="already has a different answer"):
         ended_error(await answer(house, agent.id, ApprovalDecision("call_1", False), partial=True))
     await house.kelpie.dispatcher.release(agent.id)
     events = await answer(house, agent.id, ApprovalDecision("call_0", False))
@@ -228,7 +228,7 @@ async def test_the_same_answer_again_tells_the_same_and_runs_nothing(house):
     assert [row.id for row in rows(again)] == [row.id for row in rows(first)]
     assert ended(again).stop_reason is StopReason.end_turn and ended(again).usage == ended(first).usage
     assert len(house.model.requests) == asked and await value(house, agent.id) == "Bob\ntea"
-    with pytest.raises(InvalidInput, match="no tool call"):
+    with pytest.raises(InvalidInput, match="No tool call is currently awaiting approval"):
         ended_error(await answer(house, agent.id, ApprovalDecision("call_0", False)))
 
 

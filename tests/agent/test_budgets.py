@@ -46,7 +46,7 @@ async def test_a_turn_is_refused_when_nothing_is_left_and_leaves_no_trace_in_the
     assert (end.stop_reason, end.detail, rows(events)) == (StopReason.insufficient_credits, "budget", [])
     assert end.budget is not None and end.error is None
     assert (end.budget["usd"], end.budget["spent_usd"], end.budget["frees_at"]) == (0.00014, 0.00014, None)
-    assert "Raise kelpie_budget" in end.budget["message"]
+    assert "raise kelpie_budget" in end.budget["message"]
     run = await priced.kelpie.runs.get(end.run_id)
     assert run.status is RunStatus.failed and run.metadata["kelpie_budget"]["period"] == "total"
     assert len(priced.model.requests) == asked
@@ -96,7 +96,7 @@ async def test_lanes_share_it_and_overshoot_by_no_more_than_what_is_in_flight(pr
 
 
 async def test_money_needs_a_price(house: House):
-    with pytest.raises(InvalidInput, match="no price of test/script is known"):
+    with pytest.raises(InvalidInput, match="price of test/script is unknown"):
         await agent(house, Budget(micros=1))
     agent_id = await agent(house, Budget(tokens=1000))
     with pytest.raises(InvalidInput, match=r"kelpie_budget\.usd"):

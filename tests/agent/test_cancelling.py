@@ -244,7 +244,7 @@ async def test_racing_completion_one_of_the_two_wins_and_it_is_told_so(shop):
 
 async def test_what_is_over_is_cancelled_what_is_unknown_failed_and_what_never_was_a_conflict(shop):
     agent_id, other = await shop.agent(), await shop.agent()
-    with pytest.raises(Conflict, match="no active run"):
+    with pytest.raises(Conflict, match="No active runs to cancel"):
         await shop.cancel(agent_id)
     run_id = ended(await shop.say(agent_id, "hello")).run_id
     assert await shop.cancel(agent_id) == {run_id: "cancelled"}
@@ -380,7 +380,7 @@ async def test_calls_that_wait_for_a_word_are_denied_and_the_agent_goes_on(shop,
     assert (await shop.kelpie.agents.get(agent_id)).pending_approval is None
     turn = await shop.kelpie.sending.send(agent_id, SendRequest((), answers=(ApprovalDecision("call_0", True),)))
     assert isinstance(ended(await heard(turn)).error, InvalidInput), "nothing waits any more"
-    with pytest.raises(Conflict, match="no active run"):
+    with pytest.raises(Conflict, match="No active runs to cancel"):
         await door.of_default(agent_id)
     await answers(shop, agent_id)
 

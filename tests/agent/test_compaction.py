@@ -31,7 +31,7 @@ WINDOW = 4_000
 
 def asks_for_summary(request) -> bool:
     text = request.messages[-1].message.text
-    return "<transcript>" in text or "about to leave your context" in text
+    return "<transcript>" in text or "removed from your context" in text
 
 
 class CountingModel(ScriptModel):
@@ -218,7 +218,7 @@ async def test_another_model_sums_up_and_the_agents_own_stands_in_for_it(house):
     assert (first.model, first.temperature, first.system) == ("small", 0.2, "Sum up.")
     assert (second.model, second.system) == ("script", "Sum up.") and not second.tools
     summary = read_summary((await context(house, agent))[1]).text
-    assert summary.startswith("z") and len(summary) < 550 and "left out" in summary
+    assert summary.startswith("z") and len(summary) < 550 and "omitted" in summary
 
 
 async def test_with_a_provider_that_is_not_there_the_agents_own_model_sums_up(house):
@@ -380,10 +380,10 @@ async def test_what_a_compaction_on_request_costs_is_counted_and_held_to_the_bud
 
 async def test_a_short_history_is_not_compacted_on_request(house):
     agent = await make(house)
-    with pytest.raises(CallerError, match="too little"):
+    with pytest.raises(CallerError, match="failed to reduce the number of messages"):
         await compact(house, agent)
     await fill(house, agent, 3, size=5)
-    with pytest.raises(CallerError, match="too little"):
+    with pytest.raises(CallerError, match="failed to reduce the number of messages"):
         await compact(house, agent)
     with pytest.raises(InvalidInput, match="mode"):
         await compact(house, agent, mode="some")

@@ -33,7 +33,7 @@ async def test_what_nobody_answers_is_denied_in_time_and_the_turn_goes_on(tmp_pa
     await expiry(house).sweep()
     await until(lambda: _settled(house, agent.id))
     said = await history(house, agent.id)
-    assert said[-1].text == "then not" and "Nobody answered within 60 seconds" in said[-2].tool_returns[0].text
+    assert said[-1].text == "then not" and "not answered within 60 seconds" in said[-2].tool_returns[0].text
     await well_formed(house, agent.id)
     await house.stop()
 

@@ -130,7 +130,7 @@ async def test_what_is_true_now_comes_first_and_what_was_true_then_is_found(ears
     assert [(each.fact.value, each.current) for each in search.found] == [("Oslo", True), ("Berlin", False)]
     oslo, berlin = (each.fact for each in search.found)
     assert (oslo.supersedes, berlin.superseded_by, oslo.link) == (berlin.id, oslo.id, "update")
-    assert (search.mode, search.lacking) == ("fts", "no embedding model is set or found")
+    assert (search.mode, search.lacking) == ("fts", "no embedding model is configured")
     past = await door(ears).search(agent_id, FactSearch("where does the user live", at=then))
     assert [each.fact.value for each in past.found] == ["Berlin"]
     assert len(oslo.sources) == 1 and oslo.sources != berlin.sources
@@ -174,7 +174,7 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_once_more_and_then_giv
     await told(ears, agent_id, "I moved to Oslo.", "{}", '{"entities": [], "facts": [3]}')
     now = await state(ears, agent_id)
     assert now is not None and (now.skipped, now.failures) == (1, 0)
-    assert "did not answer as asked" in str(now.last_error)
+    assert "could not be used" in str(now.last_error)
     await told(ears, agent_id, "I have a dog.", found(fact("a dog", "pet")))
     now = await state(ears, agent_id)
     assert now is not None and now.last_error is None

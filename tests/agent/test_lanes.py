@@ -133,7 +133,7 @@ async def test_a_conversations_copy_keeps_its_name(house, command):
     house.model.script = [says("", ("memory", call)), says("well")]
     events = await house.say(agent.id, "away with it", conversation=conversation)
     (result,) = rows(events)[1].tool_returns
-    assert not result.ok and "this conversation's own" in result.text
+    assert not result.ok and "belongs to this conversation only" in result.text
     assert await values(house, agent) == {"human": "Bob", "persona": "Kind"}
 
 

@@ -125,7 +125,7 @@ async def test_a_leader_that_names_nobody_is_asked_once_more(house):
     boss, ann = await house.agent("Boss", says("Zoe"), says("Yan")), await house.agent("Ann")
     events = await meet(house, await group_of(house, (ann,), ManagerType.dynamic, agent_id=boss))
     assert [who for who, _ in said(events)] == ["Boss", "Boss"] and events[-1].stop_reason is StopReason.max_steps
-    assert "names no member" in house.heard(boss)[-1]
+    assert "not the name of a group member" in house.heard(boss)[-1]
 
 
 async def test_the_turns_of_a_dynamic_group_are_bounded(house):

@@ -84,7 +84,7 @@ async def test_what_an_agent_may_not_use_is_refused_told_and_recorded(shop: Work
     events = await shop.say(agent_id, "go")
     assert shop.ran == ["fine:2"]
     told = results(events)
-    assert "'bad' was not run: this agent is not permitted to use it" in told[0] and "'bad'" in told[0]
+    assert "'bad' was not run: this agent may not use it" in told[0] and "'bad'" in told[0]
     assert "memory_*" in told[1] and told[2] == "done"
     assert ended(events).stop_reason is StopReason.end_turn
     assert await shop.calls(agent_id) == [
@@ -138,7 +138,7 @@ async def test_a_change_during_a_call_holds_for_the_next_one_of_the_reply(shop: 
     shop.hold.set()
     events = [event async for event in turn.events()]
     assert shop.ran == ["bad:1"]
-    assert results(events)[0] == "done" and "not permitted" in results(events)[1]
+    assert results(events)[0] == "done" and "may not use it" in results(events)[1]
     assert await shop.calls(agent_id) == [("bad", "success"), ("bad", "refused")]
     assert ended(events).stop_reason is StopReason.end_turn
 
@@ -221,7 +221,7 @@ async def test_a_client_may_be_kept_from_running_tools(shop: Workshop):
     client = (ClientTool("open_door", "Opens it.", {"type": "object", "properties": {}}),)
     events = await shop.say(agent_id, "go", client_tools=client)
     assert ended(events).stop_reason is StopReason.end_turn  # and does not wait for the client
-    assert "not permitted" in results(events)[0]
+    assert "may not use it" in results(events)[0]
     assert await shop.calls(agent_id) == [("open_door", "refused")]
 
 
@@ -265,7 +265,7 @@ async def test_a_call_by_hand_that_nobody_waits_for_counts_at_once_with_what_it_
     newest = (await shop.permissions.calls(CallQuery(), agent_id))[0]
     assert (newest.outcome, newest.took.cpu_us, newest.counted) == ("interrupted", 5, True)
     shop.model.script = [says("", ("fine", {"x": "3"})), says("well")]
-    assert "are used up" in results(await shop.say(agent_id, "go"))[0]
+    assert "has used up its" in results(await shop.say(agent_id, "go"))[0]
 
 
 async def test_a_cancelled_call_is_recorded_and_all_goes_with_the_agent(shop: Workshop):

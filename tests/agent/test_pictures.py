@@ -38,8 +38,8 @@ async def test_an_image_is_fetched_also_after_a_redirect():
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (picture(status=404), "the answer was 404"),
-        (picture(kind="text/html"), "not an image of type"),
+        (picture(status=404), "answered with status 404"),
+        (picture(kind="text/html"), "content type is not one of"),
         (picture(b"x" * (IMAGE_BYTES_MAX + 1)), "larger than"),
     ],
 )

@@ -172,7 +172,7 @@ def test_only_rules_about_order_take_parallel_calls_away():
 
 def test_the_words_name_the_tools():
     assert "'c'" in refusal(verdict((rule("run_first", "b"),), TOOLS, ()), "c")
-    assert refusal(verdict((rule("run_first", "b"),), TOOLS, ()), "c").endswith("Allowed now: b.")
+    assert refusal(verdict((rule("run_first", "b"),), TOOLS, ()), "c").endswith("Allowed tools: b.")
     assert "call a before" in call_first(["a"]) and "call a, b and c before" in call_first(["a", "b", "c"])
     assert "call a now" in call_one_of(["a"]) and "one of a, b" in call_one_of(["a", "b"])
 

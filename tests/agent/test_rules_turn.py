@@ -131,7 +131,7 @@ async def test_a_forbidden_call_is_not_run_and_the_turn_goes_on(shop, agent_type
     events = await shop.say(agent.id, "go")
     assert shop.names == ["one", "two"]
     name, ok, text = results(events)[0]
-    assert (name, ok) == ("two", False) and text.endswith("Allowed now: one, three.")
+    assert (name, ok) == ("two", False) and text.endswith("Allowed tools: one, three.")
     assert "two" not in shop.offers()[0][0] and "two" not in shop.offers()[1][0] and "two" in shop.offers()[2][0]
 
 
@@ -260,7 +260,7 @@ async def test_a_call_that_is_denied_counts_as_made_so_that_no_rule_asks_for_it_
     assert ended(asked).stop_reason is StopReason.requires_approval
     turn = await shop.kelpie.sending.send(agent.id, SendRequest((), answers=(ApprovalDecision("call_0", False),)))
     events = [event async for event in turn.events()]
-    assert not shop.ran and "Denied" in results(events)[0][2]
+    assert not shop.ran and "request to call tool denied" in results(events)[0][2]
     assert ended(events).stop_reason is StopReason.end_turn and ended(events).step_count == 1
 
 

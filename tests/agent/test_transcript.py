@@ -41,7 +41,7 @@ def test_what_was_said_and_done_is_told_in_order() -> None:
 
 def test_an_earlier_summary_is_told_without_its_envelope() -> None:
     summary = summary_row(RUN, MessageId("message-2"), "Ann likes tea.", None, 1, None)
-    assert list(transcript([summary])) == ["[summary of what came before] Ann likes tea."]
+    assert list(transcript([summary])) == ["[summary of earlier messages] Ann likes tea."]
     assert NOTE in summary.text
 
 
@@ -49,7 +49,7 @@ def test_a_long_result_loses_its_middle() -> None:
     result = ToolReturn("call-1", "look", False, "head" + "x" * 20_000 + "tail")
     (line,) = transcript([row(Role.tool, tool_returns=(result,))])
     assert line.startswith("[failure of look] head") and line.endswith("tail")
-    assert len(line) < RESULT_CHARS_MAX + 200 and "left out" in line
+    assert len(line) < RESULT_CHARS_MAX + 200 and "omitted" in line
 
 
 @given(st.lists(st.text(max_size=60), max_size=30), st.integers(20, 80))

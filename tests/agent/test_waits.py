@@ -20,7 +20,7 @@ def code(of: AgentId, level: int = 0) -> Passport:
 def test_a_ring_is_refused_however_long():
     waits = WaitGraph(2)
     with waits.waiting((ONE, ""), (TWO, "")), waits.waiting((TWO, ""), (THREE, "")):
-        with pytest.raises(ToolError, match="waiting for an answer of yours"), waits.waiting((THREE, ""), (ONE, "")):
+        with pytest.raises(ToolError, match="waiting for an answer from you"), waits.waiting((THREE, ""), (ONE, "")):
             pass
         with waits.waiting((THREE, "another conversation"), (ONE, "")):
             pass

@@ -46,7 +46,7 @@ def test_what_is_wrong_is_said_in_a_line(running: Live) -> None:
     running.json("agents", "create", "ina", "--block", "human=one")
     for arguments, code, words in (
         (("rollback", "ina/human", "9"), 4, "has no version 9"),
-        (("rollback", "ina/human", "1", "--expect", "7"), 1, "version 1 and not 7"),
+        (("rollback", "ina/human", "1", "--expect", "7"), 1, "version 1, but you expected 7"),
         (("history", "ina"), 1, "AGENT/LABEL"),
         (("history", "nobody/human"), 4, "nobody"),
         (("diff", "ina/none"), 4, "none"),

@@ -89,7 +89,7 @@ def test_a_wrong_file_stops_every_command_with_file_line_and_remedy(
     path.write_text("[server]\n\nport = 99999\n")
     done = place.kelpie(*arguments, cwd=tmp_path, env={"KELPIE_PORT": ""})
     assert done.returncode == 1
-    assert done.stderr == f"kelpie: {path} line 3, server.port: 99999 is out of bounds; use 0 to 65535\n"
+    assert done.stderr == f"kelpie: {path} line 3, server.port: 99999 is out of range; use 0 to 65535\n"
 
 
 @pytest.mark.parametrize("arguments", [("server", "start"), ("server", "start", "--foreground"), ("config", "show")])

@@ -59,7 +59,7 @@ def test_what_cannot_be_pulled_removed_or_found_is_told(place: Live) -> None:
     absent = place.kelpie("models", "pull", "ollama/absent")
     assert absent.returncode == 1 and "does not exist" in absent.stderr
     demo = place.kelpie("models", "pull", "kelpie/demo")
-    assert demo.returncode == 1 and "local server" in demo.stderr
+    assert demo.returncode == 1 and "local model server" in demo.stderr
     nobody = place.kelpie("models", "check", "nobody/model")
     assert nobody.returncode == 4 and "nobody/model" in nobody.stderr
     missing = place.kelpie("models", "check", "ollama/missing")
@@ -107,7 +107,7 @@ def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolat
     assert model["context_window"] == 8192 and {model[name] for name in abilities} <= {True, False}
     assert "8192" in done.stdout and "tools" in done.stdout
     [hidden] = providers["ollama"]["hidden"]
-    assert hidden["name"] == EMBEDS and "does not chat" in hidden["reason"]
+    assert hidden["name"] == EMBEDS and "not a chat model" in hidden["reason"]
     assert hidden["reason"] in done.stdout
     remedies = {each["name"]: each["remedy"] for each in told["server"]["absent"]}
     assert "ANTHROPIC_API_KEY" in remedies["anthropic"] and "ollama" not in remedies

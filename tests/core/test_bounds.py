@@ -14,10 +14,10 @@ def test_limits():
 @pytest.mark.parametrize(
     ("entry", "told"),
     [
-        ("nonsense", "names no provider or no limit"),
-        ("openai:", "names no provider or no limit"),
-        (": calls=1", "names no provider or no limit"),
-        ("openai: call=1", "'call' is no limit; use calls, requests, tokens, dollars"),
+        ("nonsense", "has no provider or no limit"),
+        ("openai:", "has no provider or no limit"),
+        (": calls=1", "has no provider or no limit"),
+        ("openai: call=1", "'call' is not a limit; use calls, requests, tokens, dollars"),
         ("openai: calls=0", "calls must be a number above 0, not '0'"),
         ("openai: calls=-1", "calls must be a number above 0"),
         ("openai: tokens=many", "tokens must be a number above 0, not 'many'"),

@@ -37,7 +37,7 @@ def test_an_empty_list_opens_nothing() -> None:
     "text", ["", "http://example.com", "a b", "example.com:0", "example.com:70000", "*x.com", "a/b"]
 )
 def test_what_is_no_host_is_refused_by_name(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no host"):
+    with pytest.raises(InvalidInput, match="is not a host"):
         entries([text])
 
 

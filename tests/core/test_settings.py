@@ -227,18 +227,18 @@ ADDRESSES = sorted(name for name in SETTINGS if name.endswith("_base_url"))
 )
 def test_what_is_no_address_is_refused(name: str, text: str) -> None:
     error = refusal(variable(name), text)
-    assert error.setting == variable(name) and "write it like http://" in error.remedy
+    assert error.setting == variable(name) and "use a form such as http://" in error.remedy
 
 
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("models.limits", ["openai calls=8"], "names no provider"),
+        ("models.limits", ["openai calls=8"], "has no provider"),
         ("models.prices", ["openai/gpt-4o"], "is not a price"),
         ("models.fallbacks", ["ollama/qwen3:8b", "gpt-4o"], "'gpt-4o' is not a handle"),
         ("agents.default_model", "gpt-4o", "'gpt-4o' is not a handle"),
         ("agents.default_embedding", "small", "'small' is not a handle"),
-        ("providers.ollama.base_url", "localhost:11434", "'localhost:11434' is no address"),
+        ("providers.ollama.base_url", "localhost:11434", "'localhost:11434' is not a URL"),
     ],
 )
 def test_a_text_of_the_wrong_form_is_refused_with_its_place(key: str, value: Any, told: str) -> None:

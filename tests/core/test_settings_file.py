@@ -58,7 +58,7 @@ def test_every_value_has_the_line_its_key_stands_at() -> None:
 def test_a_wrong_value_names_file_line_and_key() -> None:
     with pytest.raises(ConfigurationError) as error:
         resolve({}, {}, parse("\n[server]\n# here:\nport = 70000\n", "/etc/kelpie.toml"))
-    assert str(error.value) == "/etc/kelpie.toml line 4, server.port: 70000 is out of bounds; use 0 to 65535"
+    assert str(error.value) == "/etc/kelpie.toml line 4, server.port: 70000 is out of range; use 0 to 65535"
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,8 @@ async def test_what_is_known_is_not_written_twice():
 async def test_read_only_blocks_are_left_alone():
     name, arguments = call(await reply_to(v1("I like tea", rules="none", notes="")))
     assert (name, arguments["label"]) == ("memory_insert", "notes")
-    assert "cannot keep" in text(await reply_to(v1("I like tea", rules="none")))
-    assert "cannot keep" in text(await reply_to(v1("I like tea", tools=[])))
+    assert "cannot save" in text(await reply_to(v1("I like tea", rules="none")))
+    assert "cannot save" in text(await reply_to(v1("I like tea", tools=[])))
 
 
 @pytest.mark.parametrize("words", ["Archive that the sky is blue", "Please remember in your archive: the sky is blue"])
@@ -252,7 +252,7 @@ async def test_a_script_of_lines():
     assert [(one.name, one.arguments) for one in both] == [("roll", '{"sides":6}'), ("roll", "{broken")]
     assert both[0].id != both[1].id
     assert (await reply_to(asking(), demo)).content == (Reasoning("hm"), Text("x"))
-    with pytest.raises(ModelError, match="none left"):
+    with pytest.raises(ModelError, match="no more replies"):
         await reply_to(asking(), demo)
 
 

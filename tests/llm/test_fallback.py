@@ -102,7 +102,7 @@ async def test_the_chain_goes_on_and_the_first_error_is_told_when_all_fail():
         await ask(providers, ("b/n", "c/o", "b/n"))
     assert [len(provider.asked) for provider in providers] == [1, 1, 1]
     error = caught.value
-    assert error.message == "a failed. The models asked in its place failed too: b/n, c/o."
+    assert error.message == "a failed. The fallback models failed too: b/n, c/o."
     assert (error.kind, error.detail, error.hint, error.retry_after_s) == (ModelFault.rate_limit, "d", "h", 3)
     third = _Model("c", OK)
     assert await ask([*providers[:2], third], ("b/n", "c/o")) == [replace(OK, answered_by="c/o")]

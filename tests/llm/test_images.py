@@ -71,7 +71,7 @@ def test_anthropic_and_responses_take_them_inside_the_result():
 def test_ollama_takes_their_data_and_words_for_their_addresses():
     sent = json.loads(ollama_request.encode_request(request(history()), None))["messages"]
     assert (sent[3]["images"], sent[3]["content"]) == (["AAAA"], "first")
-    assert "images" not in sent[4] and "none by address" in sent[4]["content"]
+    assert "images" not in sent[4] and "does not accept images by URL" in sent[4]["content"]
     one = message(Role.user, "see", DATA, number=9)
     assert ollama_request.window_for(request([one]), None) == ollama_request.WINDOW_MIN
 

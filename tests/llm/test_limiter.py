@@ -269,7 +269,7 @@ def test_money_is_counted_by_price():
         await ask(provider)
         with pytest.raises(ModelError, match=r"1\.5 dollars a day"):
             await ask(provider)
-        with pytest.raises(ModelError, match="No price of openai/other is known") as caught:
+        with pytest.raises(ModelError, match="The price of openai/other is unknown") as caught:
             await ask(provider, model="other")
         assert caught.value.kind is ModelFault.bad_request
         assert "KELPIE_MODEL_PRICES" in (caught.value.hint or "")
@@ -294,7 +294,7 @@ def test_tokens_count_by_the_server_and_a_refused_call_costs_nothing():
 def test_money_cannot_be_limited_without_a_price():
     unpriced = _Scripted()
     unpriced.name = "xai"
-    with pytest.raises(ConfigurationError, match="no price of its models is known; set KELPIE_MODEL_PRICES"):
+    with pytest.raises(ConfigurationError, match="the prices of its models are unknown; set KELPIE_MODEL_PRICES"):
         bounded(unpriced, ProviderLimits(dollars=1.0), {"groq/*": Price(1, 1)})
 
 

@@ -101,7 +101,7 @@ def test_what_is_sent():
     assert sent["messages"] == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "look", "images": [picture]},
-        {"role": "user", "content": "there\n[An image was here, but Ollama takes none by address.]"},
+        {"role": "user", "content": "there\n[An image was here, but Ollama does not accept images by URL.]"},
         {
             "role": "assistant",
             "content": "",

@@ -177,8 +177,8 @@ async def test_a_limited_provider_is_still_asked_as_often_as_it_may():
 def test_wrong_limits_stop_the_start():
     for limits, told in (
         ("opnai: calls=1", "no provider 'opnai'"),
-        ("groq: dollars=5", "no price"),
-        ("openai", "names no provider or no limit"),
+        ("groq: dollars=5", "prices of its models are unknown"),
+        ("openai", "has no provider or no limit"),
     ):
         with pytest.raises(ConfigurationError, match=told) as caught:
             models(openai_api_key="k", groq_api_key="k", provider_limits=(limits,))
@@ -245,7 +245,7 @@ async def test_pull_remove_check_and_the_report():
         await made.remove("ollama/new")
         assert [model.handle for model in await made.list()] == ["kelpie/demo"]
         for care in (anext(made.pull("kelpie/demo")), made.remove("kelpie/demo")):
-            with pytest.raises(InvalidInput, match="not on a local server"):
+            with pytest.raises(InvalidInput, match="not on a local model server"):
                 await care
         await made.close()
 
@@ -257,7 +257,7 @@ async def test_models_that_openai_lists_but_cannot_chat_are_hidden_with_a_reason
         report = (await listed.report())[1]
         await listed.close()
     assert [model.name for model in report.models] == ["gpt-4o"]
-    assert [(each.name, "does not chat" in each.reason) for each in report.hidden] == [("whisper-1", True)]
+    assert [(each.name, "not a chat model" in each.reason) for each in report.hidden] == [("whisper-1", True)]
 
 
 async def test_a_local_server_that_does_not_answer_hides_only_its_embeddings_and_is_not_asked_each_time():

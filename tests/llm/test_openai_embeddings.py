@@ -105,7 +105,11 @@ async def test_a_server_that_stays_silent_is_given_up() -> None:
 
 @pytest.mark.parametrize(
     ("vectors", "told"),
-    [([[1.0, 2.0]], "has 2 numbers, and the model gives 3"), ([], "does not hold 1 vectors"), (ONE * 2, "1 vectors")],
+    [
+        ([[1.0, 2.0]], "has 2 numbers, but the model has 3 dimensions"),
+        ([], "does not contain 1 vectors"),
+        (ONE * 2, "1 vectors"),
+    ],
 )
 async def test_other_dimensions_and_other_numbers_of_vectors_are_refused(vectors: Any, told: str) -> None:
     async with fake() as made:

@@ -62,7 +62,7 @@ async def test_a_rollback_that_expects_another_version_changes_nothing(world: Wo
     await blocks.update(block.id, {"value": "two"})
     before = await history.list(block.id, None, 50)
     for expected in (1, 3):
-        with pytest.raises(Conflict, match=f"is of version 2 and not {expected}"):
+        with pytest.raises(Conflict, match=f"has version 2, but you expected {expected}"):
             await history.rollback(block.id, 1, expected)
     assert await history.list(block.id, None, 50) == before and heard == []
     assert (await history.rollback(block.id, 1, expected=2)).value == "one"

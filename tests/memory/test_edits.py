@@ -70,7 +70,7 @@ def test_insert_beyond_the_end_is_refused(line: int) -> None:
 
 
 def test_line_numbers_from_a_display_are_refused() -> None:
-    with pytest.raises(ToolError, match="'new_string' holds line numbers"):
+    with pytest.raises(ToolError, match="'new_string' contains line numbers"):
         text_edits.plain("fine\n  2→ not fine", "new_string")
     assert text_edits.plain("step 2→3 is fine", "new_string") == "step 2→3 is fine"
 
@@ -81,7 +81,7 @@ def test_tabs_become_spaces_and_nul_goes() -> None:
 
 def test_the_limit_binds_growth_and_lets_shrink() -> None:
     text_edits.check_limit("notes", "", "12345", 5)
-    with pytest.raises(ToolError, match="may hold 5 characters and would have 6"):
+    with pytest.raises(ToolError, match="would have 6 characters, and its limit is 5"):
         text_edits.check_limit("notes", "", "123456", 5)
     text_edits.check_limit("notes", "12345678", "123456", 5)
 
@@ -93,5 +93,5 @@ def test_paths_name_labels(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["", "/", "/memories", "/memories/"])
 def test_a_path_without_a_label_is_refused(path: str) -> None:
-    with pytest.raises(ToolError, match="names no memory block"):
+    with pytest.raises(ToolError, match="is not the path of a memory block"):
         text_edits.label_of(path)

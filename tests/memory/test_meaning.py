@@ -57,7 +57,7 @@ async def test_a_model_that_gives_other_vectors_under_its_name_costs_the_meaning
         for _ in range(2):
             searched = await archives.search_of_agent(agent, PassageQuery("the cat", 5))
             assert searched.mode == "fts" and "a cat" in [each.passage.text for each in searched.found]
-            assert "embedded anew" in searched.lacking
+            assert "embedded again" in searched.lacking
             await archives.remember(agent, NewPassage("another cat"))
     finally:
         await house.stop()

@@ -50,7 +50,7 @@ def test_added_lines_alone_go_to_the_end() -> None:
 
 def test_equal_places_are_told_apart_by_the_claimed_line() -> None:
     assert patched("x\nsame\ny\nsame", "@@ -4,1 +4,1 @@\n-same\n+other") == "x\nsame\ny\nother"
-    with pytest.raises(ToolError, match="fits in 2 places"):
+    with pytest.raises(ToolError, match="matches 2 places"):
         patched("x\nsame\ny\nsame", "-same\n+other")
 
 
@@ -59,7 +59,7 @@ def test_a_hunk_after_another_is_looked_for_after_it() -> None:
 
 
 def test_lines_that_are_not_there_are_named() -> None:
-    with pytest.raises(ToolError, match=r"Hunk 1 does not fit.*'cheese'"):
+    with pytest.raises(ToolError, match=r"Hunk 1 does not match.*'cheese'"):
         patched("tea\nmilk", "-cheese\n+x")
     with pytest.raises(ToolError, match="not together"):
         patched("tea\nmilk", "-milk\n-tea\n+x")
@@ -68,15 +68,15 @@ def test_lines_that_are_not_there_are_named() -> None:
 @pytest.mark.parametrize(
     ("patch", "problem"),
     [
-        ("", "holds no change"),
-        (" only\n context", "holds no change"),
+        ("", "contains no changes"),
+        (" only\n context", "contains no changes"),
         ("hello", "must start with"),
         ("-1→ tea", "line numbers"),
         ("words\n*** Delete Block: a", "text before its first header"),
-        ("*** Add Block:\n+x", "names no block"),
-        ("*** Delete Block: a\n-x", "holds other lines"),
-        ("*** Update Block: a", "holds no change"),
-        ("*** Add Block: a\n*** Move to: b\n+x", "cannot move"),
+        ("*** Add Block:\n+x", "has no block label"),
+        ("*** Delete Block: a\n-x", "contains other lines"),
+        ("*** Update Block: a", "contains no changes"),
+        ("*** Add Block: a\n*** Move to: b\n+x", "cannot be renamed"),
         ("*** Add Block: a\nx", "must start with '\\+'"),
     ],
 )

@@ -155,7 +155,7 @@ async def test_versions_never_come_twice(memory: WorkingMemory) -> None:
     await memory.delete(ANN, "k")
     second = await memory.put(ANN, "k", 1)
     assert second.version > first.version
-    with pytest.raises(Conflict, match=f"has version {second.version}, and you said {first.version}"):
+    with pytest.raises(Conflict, match=f"has version {second.version}, but you expected version {first.version}"):
         await memory.put(ANN, "k", 2, if_version=first.version)
 
 
@@ -201,14 +201,14 @@ async def test_the_bounds_hold_and_what_shrinks_may_always_be_written(world: Wor
         world,
         Settings(working_memory_value_bytes_max=50, working_memory_entries_max=3, working_memory_bytes_max=80),
     )
-    with pytest.raises(InvalidInput, match="value: has 52 bytes as JSON, and may have 50"):
+    with pytest.raises(InvalidInput, match="value: has 52 bytes as JSON; the limit is 50"):
         await memory.put(ANN, "k", "x" * 50)
     for key in ("a", "b"):
         await memory.put(ANN, key, "x" * 30)
-    with pytest.raises(InvalidInput, match="may have 80 bytes and would have 98"):
+    with pytest.raises(InvalidInput, match="would have 98 bytes, and the limit is 80"):
         await memory.update(ANN, "c", Append("x" * 27))
     await memory.put(ANN, "c", 1)
-    with pytest.raises(InvalidInput, match="may have 3 entries"):
+    with pytest.raises(InvalidInput, match="the limit is 3 entries"):
         await memory.put(ANN, "d", 1)
     with pytest.raises(NotFound):
         await memory.get(ANN, "d")

@@ -123,7 +123,7 @@ async def test_what_lies_inside_stays_closed_also_when_it_is_listed(made: Made) 
 
 async def test_a_list_that_is_none_is_told_and_nothing_runs(made: Made) -> None:
     sandbox = made(LocalBroker())
-    with pytest.raises(ToolError, match="is no host"):
+    with pytest.raises(ToolError, match="is not a host"):
         await sandbox.run(script("print(1)", Confinement(egress=("http://example.com",))))
 
 

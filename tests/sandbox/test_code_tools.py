@@ -130,7 +130,7 @@ async def test_code_knows_its_agent_and_its_passport_ends_with_it(bench: Bench) 
 
 async def test_bounds_of_tool_and_agent_hold(bench: Bench) -> None:
     slow = await bench("run_code", code="while True: pass", sandbox={"timeout_s": 0.3})
-    assert not slow.ok and "its time-out" in slow.text
+    assert not slow.ok and "its time limit" in slow.text
     large = "data = bytearray(200 * 1024 * 1024)\nprint(len(data))"
     refused = await bench("run_code", code=large, quota=Quota(memory_bytes=64 * 1024 * 1024))
     assert not refused.ok
@@ -140,7 +140,7 @@ async def test_bounds_of_tool_and_agent_hold(bench: Bench) -> None:
 
 async def test_much_output_is_cut_in_the_middle(bench: Bench) -> None:
     told = await bench.told("run_code", code="print('a' * 30000, 'z' * 30000)")
-    assert told["stdout"].startswith("aaa") and told["stdout"].endswith("zzz\n") and "left out here" in told["stdout"]
+    assert told["stdout"].startswith("aaa") and told["stdout"].endswith("zzz\n") and "omitted here" in told["stdout"]
 
 
 async def test_nothing_is_run_for_empty_code_or_without_a_sandbox(bench: Bench) -> None:
@@ -149,7 +149,7 @@ async def test_nothing_is_run_for_empty_code_or_without_a_sandbox(bench: Bench) 
     with pytest.raises(ToolError, match="empty"):
         await bench("shell", command="")
     none = CodeRunner(None, ApiCallback(bench.passports, SystemClock()), Environments(None)).run_code
-    with pytest.raises(SandboxUnavailable, match="no sandbox"):
+    with pytest.raises(SandboxUnavailable, match="needs a sandbox, and this server has none"):
         await replace(bench, tools={"run_code": none})("run_code", code="print(1)")
 
 

@@ -18,7 +18,7 @@ async def test_code_that_is_called_by_code_finds_a_place_though_callers_hold_all
         late = asyncio.create_task(places.take(0))
         await asyncio.sleep(0)
         assert not late.done() and places.waiting == 1
-        with pytest.raises(ToolError, match="too much code"):
+        with pytest.raises(ToolError, match="the sandbox is busy"):
             await places.take(1)
         places.give_back(1)
         await asyncio.sleep(0)

@@ -75,7 +75,7 @@ def test_a_model_that_gives_other_vectors_than_before_is_told(tx: Connection, co
     stored(tx, count)
     finder, query = Nearest(), vector_search.vector(MODEL, RNG.standard_normal(others).astype("<f4").tobytes())
     for again in range(2):
-        with pytest.raises(StorageError, match=f"some/model gives vectors of {others} numbers now"):
+        with pytest.raises(StorageError, match=f"some/model now returns vectors of {others} numbers"):
             finder.search(tx, "passage", [SCOPE], query, 5)
         fulltext.index(tx, "passage", SCOPE, f"new-{again}", "")  # some are stored already, beside those it gave before
         vector_rows.put_many(tx, "passage", {f"new-{again}": (query,)})

@@ -396,7 +396,7 @@ async def test_a_run_that_never_gets_to_its_end_is_given_up(
     if status == "failed":
         assert found["metadata"]["error"]["type"] == "gave_up"
         assert [frame.get("stop_reason") or frame.get("event") for frame in told[1:3]] == ["error", "error"]
-        assert "again and again" in told[2]["message"] and told[3] == "[DONE]"
+        assert "resumed too many times" in told[2]["message"] and told[3] == "[DONE]"
     else:
         assert told[-3]["stop_reason"] == "end_turn"
 

@@ -187,7 +187,7 @@ async def test_pages_differences_and_the_way_back(client: httpx.AsyncClient) -> 
     assert back.status_code == 200 and (back.json()["value"], back.json()["version"]) == ("a\nc", 5)
     assert (await newest(client, made["id"], 5))["restores"] == 2
     late = await client.post(f"{path}/rollback", json={"version": 1, "expected_version": 4})
-    assert late.status_code == 409 and "version 5 and not 4" in late.text
+    assert late.status_code == 409 and "version 5, but you expected 4" in late.text
     assert (await client.get(path)).json()["value"] == "a\nc"
 
 

@@ -241,7 +241,7 @@ async def test_the_chain_goes_with_the_message(tmp_path: Path) -> None:
         answer = await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("tell me"))
         assert answer.status_code == 200, answer.text
         told = next(one for one in answer.json()["messages"] if one["message_type"] == "tool_return_message")
-        assert told["status"] == "error" and "waits for the answer" in told["tool_return"]
+        assert told["status"] == "error" and "is waiting for your answer" in told["tool_return"]
         assert len(house.puppet.asked) == 2, "the first agent was not asked"
 
 
@@ -272,7 +272,7 @@ async def test_what_an_agent_may_not_reach_its_code_may_not_either(tmp_path: Pat
             await house.inside.patch(block, json={"value": "somebody"}),
             await house.inside.post(f"/v1/agents/{house.other['id']}/messages", json=_said("hello")),
         ):
-            assert answer.status_code == 403 and "may not reach" in answer.text
+            assert answer.status_code == 403 and "may not use" in answer.text
         assert (await house.inside.get(block)).json()["value"] == "nobody"
         await house.outside.patch(agent, json={"kelpie_permissions": {"allow": ["errand"]}})  # the tool that runs
         assert (await house.inside.patch(block, json={"value": "somebody"})).status_code == 200

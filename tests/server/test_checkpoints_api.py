@@ -265,7 +265,7 @@ async def test_an_agent_at_work_is_left_alone(client: httpx.AsyncClient, puppet:
         await client.get(of(agent, "memory/checkpoint")),
         await client.post(of(agent, "memory/restore"), json=document),
     ):
-        assert answer.status_code == 409 and "is at work (run-" in answer.json()["detail"]
+        assert answer.status_code == 409 and "has an active run (run-" in answer.json()["detail"]
     release.set()
     assert (await turn).status_code == 200
     await restore(client, agent, document)
@@ -306,17 +306,17 @@ def _set(path: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 IMPOSSIBLE: list[tuple[str, Any, str]] = [
     ("format", "other", "is not a checkpoint"),
-    ("version", 2, "is of version 2"),
-    ("agent_id", "agent-00000000-0000-4000-8000-00000000000f", "is of another agent"),
+    ("version", 2, "has version 2"),
+    ("agent_id", "agent-00000000-0000-4000-8000-00000000000f", "belongs to another agent"),
     ("memory", [], "memory: must be an object"),
     ("memory.blocks", {}, "memory.blocks: must be a list"),
     ("memory.blocks.0.value", 5, "memory.blocks[0].value: must be text"),
     ("memory.blocks.0.limit", True, "memory.blocks[0].limit: must be a whole number"),
-    ("memory.blocks.0.further", 5, "memory.blocks[0].further: is not a field"),
+    ("memory.blocks.0.further", 5, "memory.blocks[0].further: is an unknown field"),
     ("memory.blocks.0.metadata", [], "memory.blocks[0].metadata: must be an object"),
     ("memory.blocks.0.tags", [1], "memory.blocks[0].tags: must be a list of texts"),
     ("memory.blocks.0.id", "block-1", "is not an id of the form"),
-    ("memory.blocks.1.label", "human", "memory.blocks: has human twice"),
+    ("memory.blocks.1.label", "human", "memory.blocks: contains human twice"),
     ("memory.working_memory.0.key", "a\nb", "memory.working_memory[0].key: must be printable"),
     ("memory.working_memory.0.version", 2**63, "must be a whole number"),
     ("memory.working_memory.0.version", 2**63 - 1, "memory.working_memory[0].version: must be from 0 to"),
@@ -330,10 +330,10 @@ IMPOSSIBLE: list[tuple[str, Any, str]] = [
     ("memory.messages.0.role", "king", "memory.messages[0].role"),
     ("memory.messages.0.content", [{"type": "text", "text": 5}], "memory.messages[0].content"),
     ("memory.messages.0.content", [{"type": "odd"}], "memory.messages[0].content"),
-    ("memory.messages.1.seq", 1, "memory.messages: has 1 twice"),
+    ("memory.messages.1.seq", 1, "memory.messages: contains 1 twice"),
     ("memory.messages.0.tool_calls", [{"id": "a"}], "memory.messages[0].tool_calls"),
     ("memory.conversations.0.id", "conv-00000000-0000-4000-8000-00000000000f", "memory.con"),
-    ("memory.contexts", {"": ["message-x"]}, "memory.contexts: names what is not in the checkpoint"),
+    ("memory.contexts", {"": ["message-x"]}, "memory.contexts: refers to something that is not in the checkpoint"),
     ("memory.waiting", [{}], "memory.waiting[0].answers: is missing"),
 ]
 

@@ -71,7 +71,7 @@ async def test_a_busy_conversation_tells_whose_turn_it_is(
     refused = await client.post(path, json={"input": "second", "streaming": streaming, **whose})
     assert refused.status_code == 409 and refused.headers["x-should-retry"] == "false"
     told = refused.json()
-    assert told["run_id"] in told["detail"] and told["detail"].startswith("CONVERSATION_BUSY")
+    assert told["run_id"] in told["detail"] and told["detail"].startswith("CONFLICT")
     elsewhere = (await opened(client, agent["id"]))["id"]
     answer = await client.post(f"/v1/conversations/{elsewhere}/messages", json={"input": "x", "streaming": False})
     assert answer.json()["messages"][0]["content"] == "ok"

@@ -126,7 +126,7 @@ async def test_calls_by_hand_are_held_to_the_same_and_count_in_a_live_agent(
     await client.post(f"/v1/agents/{agent}/messages", json={"input": "go"})
     body = {"args": {"label": "human", "new_string": "x"}}
     refused = (await client.post(f"{run}/memory_insert/run", json=body)).json()
-    assert refused["status"] == "error" and "not permitted" in str(refused["stderr"])
+    assert refused["status"] == "error" and "may not use it" in str(refused["stderr"])
     done = (await client.post(f"{run}/conversation_search/run", json={"args": {"query": "x"}})).json()
     assert done["status"] == "success"
     puppet.script.extend([look, said("well")])

@@ -92,8 +92,8 @@ async def test_damage_is_mended_and_told_once_and_what_waits_is_left(
     done = await repaired(client)
     assert done[waiting] == done[whole] == []
     told = "\n".join(done[spoilt])
-    assert len(done[spoilt]) == 5 and told.count("no longer waits") == 2
-    assert all(words in told for words in ("without a result", "result of no call", "do not exist"))
+    assert len(done[spoilt]) == 5 and told.count("pending request was closed") == 2
+    assert all(words in told for words in ("without a result", "result without a call", "missing or damaged"))
     assert await repaired(client) == {spoilt: [], waiting: [], whole: []}, "the second time there is nothing to do"
     puppet.script.append(said("still here"))
     await say(client, spoilt, input="are you there?")

@@ -64,7 +64,7 @@ async def test_what_cannot_be_recorded_is_not_done_or_not_to_be_done_again(
     assert (await client.get(f"/v1/agents/{agent['id']}/core-memory/blocks/human")).json()["value"] == "Ann"
     told = await client.post(f"{path}/square/run", json={"args": {"x": 5}})
     assert told.status_code == 503 and told.headers["x-should-retry"] == "false"
-    assert "has run" in told.json()["detail"]
+    assert "was run" in told.json()["detail"]
 
 
 async def test_what_an_agent_may_not_use_it_may_not_use_by_hand_either(client: httpx.AsyncClient) -> None:
@@ -76,7 +76,7 @@ async def test_what_an_agent_may_not_use_it_may_not_use_by_hand_either(client: h
     given = {"label": "human", "new_string": "Bea", "old_string": "Ann"}
     path = f"/v1/agents/{agent['id']}/tools/memory_replace/run"
     told = (await client.post(path, json={"args": given})).json()
-    assert told["status"] == "error" and "not permitted" in told["stderr"][0]
+    assert told["status"] == "error" and "may not use it" in told["stderr"][0]
     assert (await client.get(f"/v1/agents/{agent['id']}/core-memory/blocks/human")).json()["value"] == "Ann"
 
 

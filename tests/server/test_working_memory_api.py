@@ -136,5 +136,5 @@ async def test_the_settings_bind_tools_too(tmp_path: Path) -> None:
         )
         turn = await asked(client, "POST", f"/v1/agents/{agent['id']}/messages", {"input": "two"})
         returns = [each for each in turn["messages"] if each["message_type"] == "tool_return_message"]
-        assert "may have 1 entries" in returns[1]["tool_return"]
+        assert "the limit is 1 entries" in returns[1]["tool_return"]
         assert [entry["key"] for entry in await asked(client, "GET", path(agent))] == ["a"]

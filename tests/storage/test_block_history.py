@@ -63,7 +63,7 @@ def test_what_changes_nothing_is_no_version(tx: Tx) -> None:
 def test_what_is_refused_is_no_version(tx: Tx) -> None:
     with pytest.raises(InvalidInput):
         write(tx, "two", nonsense=1)
-    with pytest.raises(Conflict, match="version 1 and not 4"):
+    with pytest.raises(Conflict, match="version 1, but you expected 4"):
         blocks.update(tx, BLOCK, {"value": "two"}, Change(BOB, 9, 100), expected=4)
     assert numbers(tx) == [1] and blocks.get(tx, BLOCK).value == "one"
 

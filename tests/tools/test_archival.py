@@ -55,7 +55,7 @@ def test_tags_dates_and_number(shop: Workshop) -> None:
 def test_tags_are_bounded(shop: Workshop) -> None:
     many = [str(number) for number in range(1001)]
     for name, arguments in (("archival_memory_insert", {"content": "x"}), ("archival_memory_search", {"query": "x"})):
-        with pytest.raises(ToolError, match="1001 tags; give at most 1000"):
+        with pytest.raises(ToolError, match="1001 entries; give at most 1000"):
             shop.run(name, **arguments, tags=many)
         shop.run(name, **arguments, tags=many[1:])
 
@@ -84,8 +84,8 @@ def test_pages(shop: Workshop) -> None:
 @pytest.mark.parametrize(
     ("tool", "arguments", "problem"),
     [
-        ("archival_memory_insert", {"content": "  \x00"}, "nothing to store"),
-        ("archival_memory_insert", {"content": "x" * 100_001}, "at most 100000"),
+        ("archival_memory_insert", {"content": "  \x00"}, "Nothing was stored: 'content' is empty"),
+        ("archival_memory_insert", {"content": "x" * 100_001}, "the limit is 100000"),
         ("archival_memory_insert", {"content": "x", "tags": "no list"}, "must be a list"),
         ("archival_memory_search", {"query": "x", "start_datetime": "soon"}, "'start_datetime' is not a date"),
         ("archival_memory_search", {"query": "x", "top_k": 0}, "'top_k' must be from 1"),

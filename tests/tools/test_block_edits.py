@@ -92,7 +92,7 @@ def test_read_only_blocks_stay(shop: Workshop, tool: str, arguments: dict[str, A
 def test_the_limit_is_kept_and_nothing_is_cut(shop: Workshop, tool: str, arguments: dict[str, Any]) -> None:
     shop.give("small", "fixed", limit=6)
     before = shop.everything()
-    with pytest.raises(ToolError, match="may hold 6 characters"):
+    with pytest.raises(ToolError, match="its limit is 6"):
         shop.run(tool, label="small", **arguments)
     assert shop.everything() == before
 
@@ -103,8 +103,8 @@ def test_the_limit_is_kept_and_nothing_is_cut(shop: Workshop, tool: str, argumen
         ("core_memory_replace", {"old_content": "x", "new_content": ""}, "Your blocks: human"),
         ("memory_replace", {"old_string": "x", "new_string": ""}, "Your blocks: human"),
         ("memory_insert", {"new_string": "x"}, "Your blocks: human"),
-        ("core_memory_append", {"label": "no spaces please", "content": "x"}, "cannot be a label"),
-        ("core_memory_append", {"content": "x" * 100_001}, "may hold 100000 characters"),
+        ("core_memory_append", {"label": "no spaces please", "content": "x"}, "is not a valid label"),
+        ("core_memory_append", {"content": "x" * 100_001}, "its limit is 100000"),
         ("core_memory_replace", {"label": "human", "old_content": "zebra", "new_content": ""}, "does not occur"),
         ("memory_replace", {"label": "human", "old_string": "tea", "new_string": ""}, "lines 1, 2"),
         ("memory_replace", {"label": "human", "old_string": "1→ tea", "new_string": ""}, "line numbers"),

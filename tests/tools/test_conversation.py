@@ -119,7 +119,7 @@ def test_nothing_found_is_said_with_the_reason(shop: Workshop) -> None:
     [
         ({"start_date": "query"}, "'start_date' is not a date: 'query'"),
         ({"end_date": "2023-13-01"}, "'end_date' is not a date"),
-        ({"start_date": "2024-01-02", "end_date": "2024-01-01"}, "lies before"),
+        ({"start_date": "2024-01-02", "end_date": "2024-01-01"}, "is before"),
         ({"limit": 0}, "'limit' must be from 1 to 100"),
         ({"limit": 101}, "'limit' must be from 1 to 100"),
         ({"roles": ["system"]}, "must be one of"),
@@ -156,7 +156,7 @@ def test_a_stretch_of_time_is_read_page_by_page_oldest_first(shop: Workshop) -> 
     said = [result["content"] for page in pages for result in page["results"]]
     assert said == [f"word {number}" for number in range(45)]
     assert [page["more"] for page in pages] == [True, True, False, False]
-    assert pages[3]["message"] == "Nothing on page 3."
+    assert pages[3]["message"] == "No messages on page 3."
     assert (pages[0]["from"], pages[0]["to"]) == ("2023-11-07T22:13:20+00:00", "2023-11-14T22:13:20+00:00")
 
 
@@ -174,7 +174,7 @@ def test_the_end_of_a_stretch_is_a_whole_day_in_the_agents_zone(shop: Workshop) 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"start_date": "2024-01-02", "end_date": "2024-01-01"}, "lies before"),
+        ({"start_date": "2024-01-02", "end_date": "2024-01-01"}, "is before"),
         ({"start_date": "2023-02-29"}, "'start_date' is not a date"),
         ({"start_date": "today", "page": -1}, "'page' must be from 0"),
         ({"end_date": "today"}, "start_date"),

@@ -190,9 +190,7 @@ def test_what_is_no_date_is_refused_with_its_name(text: str) -> None:
 
 
 def test_an_end_before_the_start_is_refused() -> None:
-    with pytest.raises(
-        ToolError, match=r"'end_date' \(yesterday\) lies before 'start_date' \(today\).*Swap"
-    ) as refused:
+    with pytest.raises(ToolError, match=r"'end_date' \(yesterday\) is before 'start_date' \(today\).*Swap") as refused:
         dates.bounds(("start_date", "today"), ("end_date", "yesterday"), UTC_ZONE, WEDNESDAY)
     assert "not end before it begins" in str(refused.value)
 

@@ -90,9 +90,9 @@ async def test_the_schema_gives_the_name(tools: Tools) -> None:
     [
         (NewTool(""), InvalidInput, "source_code"),
         (NewTool(None), InvalidInput, "source_code"),
-        (NewTool("x = 1"), InvalidInput, "holds no function"),
+        (NewTool("x = 1"), InvalidInput, "contains no top-level function"),
         (NewTool("export ...", source_type="typescript"), InvalidInput, "json_schema"),
-        (NewTool("x" * 300_000, {"name": "x"}, source_type="javascript"), InvalidInput, "source_code.*at most"),
+        (NewTool("x" * 300_000, {"name": "x"}, source_type="javascript"), InvalidInput, "source_code.*the limit is"),
         (NewTool("a\0b", {"name": "x"}, source_type="typescript"), InvalidInput, "source_code.*NUL"),
         (NewTool(SQUARE, {"name": "two words"}), InvalidInput, "json_schema.name"),
         (NewTool(SQUARE, {"description": "no name"}), InvalidInput, "json_schema.name"),
@@ -131,7 +131,7 @@ async def test_new_source_brings_a_new_schema(tools: Tools) -> None:
     assert after.json_schema["parameters"]["properties"]["x"]["description"] == "any number"
     assert (after.metadata or {})["tool_hash"] != (tool.metadata or {})["tool_hash"]
     renamed = SQUARE.replace("square", "cube")
-    for source, problem in ((renamed, "defines 'cube'"), ("x = 1", "holds no function")):
+    for source, problem in ((renamed, "defines 'cube'"), ("x = 1", "contains no top-level function")):
         with pytest.raises(InvalidInput, match=problem):
             await tools.update(tool.id, {"source_code": source})
     assert await tools.get(tool.id) == after

@@ -188,14 +188,14 @@ def test_a_tool_without_parameters_and_with_decorator() -> None:
         ('def f(x):\n    """Doc.\n\n    Args:\n        x: v\n    """\n', "'x' of f has no type annotation"),
         ('def f(x: int):\n    """Doc."""\n', "'x' of f has no description"),
         ("def f(:\n", "not valid Python: .* in line 1"),
-        ("x = 1\n", "holds no function"),
-        ('class A:\n    def f(self):\n        """D."""\n', "holds no function"),
-        ('def f():\n    """D. \\ud800"""\n', "half a character"),
+        ("x = 1\n", "contains no top-level function"),
+        ('class A:\n    def f(self):\n        """D."""\n', "contains no top-level function"),
+        ('def f():\n    """D. \\ud800"""\n', "invalid Unicode character"),
         ('def f():\n    """D. \\x00"""\n', "NUL"),
         ("def f(p: " + "int | " * 3000 + 'int):\n    """D.\n\n    Args:\n        p: p\n    """\n', "source_code"),
         ("a\x00b", "source_code"),
         ("x = " + "(" * 5000 + ")" * 5000, "source_code"),
-        ("#" * (SOURCE_CHARS_MAX + 1), "at most"),
+        ("#" * (SOURCE_CHARS_MAX + 1), "the limit is"),
     ],
 )
 def test_what_is_missing_is_named(source: str, problem: str) -> None:

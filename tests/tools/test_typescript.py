@@ -90,12 +90,12 @@ def test_types(declared: str, schema: dict[str, Any], required: bool) -> None:
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("const x = 1;", "holds no function"),
-        ("export function f({a, b}: {a: string}) {}", "name of a parameter"),
+        ("const x = 1;", "contains no top-level function"),
+        ("export function f({a, b}: {a: string}) {}", "instead of a parameter name"),
         ("export function f(a: Unknown) {}", "'Unknown'"),
         ("export function f(a: A & B) {}", "signature of f"),
         ("export function f(a: (x: number) => void) {}", "signature of f"),
-        ("export function f(a: string", "ends too early"),
+        ("export function f(a: string", "unexpected end of the source"),
         ("type A = A[]; export function f(a: A) {}", "too deeply"),
         ("export function f(a: " + "[" * 100_000, "too deeply"),
         (
@@ -103,9 +103,9 @@ def test_types(declared: str, schema: dict[str, Any], required: bool) -> None:
             + "type T10 = string; function f(a: T0) {}",
             "more than",
         ),
-        ("/* " * 80_000, "holds no function"),
-        ("\\'" * 120_000, "holds no function"),
-        ("x" * (SOURCE_CHARS_MAX + 1), "at most"),
+        ("/* " * 80_000, "contains no top-level function"),
+        ("\\'" * 120_000, "contains no top-level function"),
+        ("x" * (SOURCE_CHARS_MAX + 1), "the limit is"),
         ("function f() {} // \0", "NUL"),
     ],
 )

@@ -52,11 +52,11 @@ def test_lines_that_carry_numbers_are_found_by_them(shop: Workshop, mark: str) -
     ("chunks", "word"),
     [
         ([chunk(0, 9)], "lines 0 to 1"),
-        ([chunk(1, 0)], "no lines 1 to 0"),
-        ([chunk(-1, 0)], "no lines"),
+        ([chunk(1, 0)], "1 to 0 is not a valid range"),
+        ([chunk(-1, 0)], "-1 to 0 is not a valid range"),
         ([chunk(0, 1), chunk(0, 1, " ")], "context"),
         ([chunk(0, 0)] * (CHUNKS_MAX + 1), str(CHUNKS_MAX)),
-        ([chunk(0, 0, "x" * PASSAGE_CHARS_MAX)], "Divide"),
+        ([chunk(0, 0, "x" * PASSAGE_CHARS_MAX)], "Split the range"),
         ([{"start_index": 0, "end_index": 1}], "context"),
     ],
 )
@@ -68,7 +68,7 @@ def test_what_cannot_be_filed(shop: Workshop, chunks: list[dict[str, Any]], word
 
 def test_without_a_transcript_nothing_is_filed(shop: Workshop) -> None:
     say(shop, 1, Role.user, "of another agent", agent_id=BEN)
-    with pytest.raises(ToolError, match="no transcript"):
+    with pytest.raises(ToolError, match="not received a transcript"):
         shop.run("store_memories", chunks=[chunk(0, 0)])
 
 

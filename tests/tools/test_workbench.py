@@ -93,10 +93,10 @@ async def test_a_failure_names_the_tool_and_keeps_what_it_printed(world: World) 
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        (ended(How.timed_out, code=None), "longer than the 3 s"),
-        (ended(How.out_of_memory, code=None), "more than the 256 MB"),
-        (ended(How.too_much_output, code=None), "put out more than it may"),
-        (ended(How.crashed, code=None), "what it ran in broke"),
+        (ended(How.timed_out, code=None), "exceeded its time limit of 3 s"),
+        (ended(How.out_of_memory, code=None), "exceeded its memory limit of 256 MB"),
+        (ended(How.too_much_output, code=None), "exceeded its output limit"),
+        (ended(How.crashed, code=None), "its sandbox failed"),
         (ended(code=3), "exit code 3 before"),
         (ended(result=["no", "answer"]), "exit code 0 before"),
         (ended(result={"ok": True, "text": 5}), "exit code 0 before"),
@@ -321,7 +321,7 @@ async def test_no_more_sets_wait_than_there_is_room_for(world: World, monkeypatc
         waiting = [asyncio.create_task(run(needing(name), call(), {"x": 1})) for name in ("a", "b")]
         while len(held._under_way) < 2:  # noqa: ASYNC110 - a read of the database comes first
             await asyncio.sleep(0.001)
-        with pytest.raises(ToolError, match="wait to be installed already"):
+        with pytest.raises(ToolError, match="package installations are already waiting"):
             await run(needing("c"), call(), {"x": 1})
         shelf.go.set()
         await asyncio.gather(*waiting)
@@ -361,7 +361,7 @@ async def test_a_failed_installation_is_told_to_who_registers_and_to_the_model(w
 async def test_where_nothing_is_installed_a_tool_is_stored_and_its_call_refused(world: World) -> None:
     run, _ = bench(world)
     await run.prepare(needing("a"))
-    with pytest.raises(ToolError, match="installs no packages"):
+    with pytest.raises(ToolError, match="package installation is switched off"):
         await run(needing("a"), call(), {"x": 1})
 
 

@@ -91,7 +91,7 @@ class Actor(Generic[H]):
             self._notes.append(note)
             if len(self._notes) > self._stage.limits.mailbox_size:
                 self._notes.clear()
-                self.drop(InvariantBroken("too much changed while it was loading"))
+                self.drop(InvariantBroken("its data kept changing while it was loading"))
         else:
             return False
         return True

@@ -67,7 +67,7 @@ class ActorState:
         """The failure as the callers are told it."""
         error = self._failure.error if self._failure else "unknown"
         wait_s = self.wait_s()
-        return ActivationFailed(f"{self.key} {what}: {error}. It can be loaded again in {wait_s:.1f} s.", wait_s)
+        return ActivationFailed(f"{self.key} {what}: {error}. Try again in {wait_s:.1f} s.", wait_s)
 
     def status(self) -> ActivationStatus:
         """The state, and the failure as long as it is not overcome."""

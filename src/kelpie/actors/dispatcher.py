@@ -60,11 +60,15 @@ class Dispatcher(Generic[H]):
         dispatcher is closing. The reply may also fail with what `activate` refused, or ActivationFailed.
         """
         if self._closing:
-            raise Overloaded("the server is shutting down; send again when it is back", self._limits.retry_after_s)
+            raise Overloaded(
+                "The server is shutting down. Send it again when the server is back.", self._limits.retry_after_s
+            )
         actor = self._actors.get(key)
         if actor is None or key in self._resting:
             if self.counts().pending >= self._limits.pending_max:
-                raise Overloaded("too many agents wait to be loaded; try again later", self._limits.retry_after_s)
+                raise Overloaded(
+                    "Too many agents are waiting to be loaded. Try again later.", self._limits.retry_after_s
+                )
             self._resting.pop(key, None)
             actor = actor or self._new(key)
         return actor.accept(lane, job, token)

@@ -33,7 +33,9 @@ class Mailbox(Generic[H]):
     def put(self, job: Job[H], size: int, retry_after_s: float) -> None:
         """Adds a job to its lane. Raises MailboxFull when `size` jobs wait already."""
         if self.waiting >= size:
-            raise MailboxFull(f"{size} messages are waiting already; send again later", retry_after_s)
+            raise MailboxFull(
+                f"{size} messages are already waiting for this agent. Send it again later.", retry_after_s
+            )
         self._lanes.setdefault(job.lane, deque()).append(job)
         self.waiting += 1
 

@@ -19,7 +19,7 @@ class ShutdownMode(IntEnum):
 def cause(wish: ShutdownMode, reason: str, condition: ActorState, retry_after_s: float) -> KelpieError:
     """Why a job of an activation that ends this way could not be finished."""
     if wish is ShutdownMode.close:
-        return Overloaded("the server is shutting down; send again when it is back", retry_after_s)
+        return Overloaded("The server is shutting down. Send it again when the server is back.", retry_after_s)
     if wish is ShutdownMode.stop:
         return AgentStopped(f"{condition.key} was stopped: {reason}. Start it before sending messages.")
     if wish is ShutdownMode.reload:

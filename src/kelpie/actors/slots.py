@@ -66,7 +66,7 @@ class ActorSlots:
                 await ticket
         except TimeoutError:
             self._forgo(key)
-            full = f"all {self._limits.hot_max} places for active agents are busy; try again later"
+            full = f"all {self._limits.hot_max} slots for active agents are busy. Try again later."
             raise Overloaded(full, self._limits.retry_after_s) from None
         except asyncio.CancelledError:
             self._forgo(key)

@@ -1,31 +1,31 @@
 """Every error Kelpie raises on purpose, ordered by who is at fault. HTTP meets this tree in `server/errors.py` only.
 
 KelpieError
-├── CallerError              the caller can fix it
+├── CallerError              the client can fix it
 │   ├── InvalidInput         a value is wrong; names the field and the remedy
 │   │   └── InvalidId        an id has the wrong shape
-│   ├── Unauthorized         it is not known who asks
-│   ├── Forbidden            it is known, and the credential does not reach that far
+│   ├── Unauthorized         the client is not authenticated
+│   ├── Forbidden            the credential does not allow this
 │   ├── NotFound
-│   │   └── NoSuchVersion    what is asked for is there, but not in this version
-│   ├── Gone                 it existed and is no longer kept
+│   │   └── NoSuchVersion    the object exists, but not in this version
+│   ├── Gone                 it existed and is no longer stored
 │   ├── Conflict
-│   │   ├── ConversationBusy the conversation has a turn under way; carries its run
+│   │   ├── ConversationBusy the conversation has a running turn; carries its run
 │   │   ├── AgentStopped     the agent was stopped by its operator
-│   │   └── PendingApproval  calls of the conversation wait for an answer; names the message that asks
-│   └── Overloaded           a bound was reached; carries how long to wait
+│   │   └── PendingApproval  tool calls wait for an answer; names the message that asks
+│   └── Overloaded           a limit was reached; carries how long to wait
 │       └── MailboxFull
 ├── ModelError               the model provider failed or refused; see its `kind`
-├── RunOver                  a run was ended from outside its turn, which can commit nothing more
-├── ToolError                a tool call failed; told to the model, never to the client as a failure
-│   └── SandboxUnavailable   the isolation asked for cannot be had here; names what is missing and the remedy
+├── RunOver                  a run was ended from outside its turn, which can no longer commit
+├── ToolError                a tool call failed; the text is for the model, the client's request succeeds
+│   └── SandboxUnavailable   the required isolation is not available; names what is missing and the remedy
 ├── StorageError             the database failed
 │   ├── DiskFull
 │   ├── StorageBusy          a transient refusal; safe to try again
 │   ├── CommitUnknown        the commit may or may not have happened
-│   ├── Damaged              a stored row is not as it was written
-│   └── Fenced               another owner took the agent over; this activation must go
-├── TurnBroken               a turn could not be brought to its end
+│   ├── Damaged              a stored row is damaged
+│   └── Fenced               another process took over the agent; this activation must end
+├── TurnBroken               a turn could not be completed
 ├── ActivationFailed         an agent could not be loaded; carries when the next try is due
 ├── ConfigurationError       the operator's settings are wrong; names the setting and the remedy
 └── InvariantBroken          a bug of ours
@@ -42,7 +42,7 @@ class KelpieError(Exception):
 
 
 class CallerError(KelpieError):
-    """The request cannot be carried out as it was made."""
+    """The request cannot be carried out."""
 
 
 class InvalidInput(CallerError):
@@ -72,7 +72,7 @@ class Forbidden(CallerError):
 
 
 class NotFound(CallerError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
     def __init__(self, what: str, key: str) -> None:
         super().__init__(f"{what} not found with id='{key}'")
@@ -81,28 +81,28 @@ class NotFound(CallerError):
 
 
 class NoSuchVersion(NotFound):
-    """What was asked for exists, and never had this version or does not keep it any more."""
+    """The requested object exists, but this version of it does not, or is no longer stored."""
 
     def __init__(self, key: str, version: int, oldest: int, newest: int) -> None:
         super().__init__("Version", f"{version} of {key}")
-        self.args = (f"{key} has no version {version}: those from {oldest} to {newest} are kept",)
+        self.args = (f"{key} has no version {version}; versions {oldest} to {newest} are available",)
 
 
 class Gone(CallerError):
-    """What was asked for is no longer kept."""
+    """The requested object is no longer stored."""
 
 
 class Conflict(CallerError):
-    """The request contradicts what is stored."""
+    """The request conflicts with the stored data."""
 
 
 class ConversationBusy(Conflict):
-    """The conversation has a turn under way, and whoever asks for it as a conversation does not wait in a queue."""
+    """The conversation has a running turn. Clients match words of this text to retry or to follow the run."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(
-            f"CONVERSATION_BUSY: {run_id} is still being answered in this conversation. "
-            "Wait for its end or cancel it, then send again."
+            f"CONFLICT: another request (run_id={run_id}) is currently being processed for this conversation. "
+            "Wait until that run ends or cancel it, then send the message again."
         )
         self.run_id = run_id
 
@@ -112,18 +112,18 @@ class AgentStopped(Conflict):
 
 
 class PendingApproval(Conflict):
-    """Calls of this conversation wait for an answer."""
+    """Tool calls of this conversation wait for an answer. Clients match words of this text."""
 
     def __init__(self, request_id: str) -> None:
         super().__init__(
-            f"Tool calls of {request_id} wait for approval or for a result from the client. Answer them, or cancel "
-            "them, before you send something new."
+            "CONFLICT: the agent is waiting for approval on a tool call, or for its result from the client. Please "
+            f"approve or deny the pending request before continuing. It is {request_id}; you can also cancel it."
         )
         self.request_id = request_id
 
 
 class Overloaded(CallerError):
-    """A bound was reached; try again later."""
+    """A limit was reached. Try again later."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -131,7 +131,7 @@ class Overloaded(CallerError):
 
 
 class MailboxFull(Overloaded):
-    """The agent has as many waiting messages as it may hold."""
+    """Too many messages are waiting for the agent."""
 
 
 class ModelFault(StrEnum):
@@ -174,7 +174,7 @@ class RunOver(KelpieError):
 
 
 class ToolError(KelpieError):
-    """A tool call failed; the text is for the model. What a sandbox spent on it is told along, because it counts."""
+    """A tool call failed; the text is for the model. Carries what a sandbox used, because that counts for the limits."""
 
     def __init__(self, *args: object, cpu_us: int = 0, memory_peak_bytes: int = 0) -> None:
         super().__init__(*args)
@@ -183,7 +183,7 @@ class ToolError(KelpieError):
 
 
 class SandboxUnavailable(ToolError):
-    """Code cannot be isolated as it must be; the text names what is missing and the remedy."""
+    """The required isolation is not available. The text names what is missing and the remedy."""
 
 
 class StorageError(KelpieError):
@@ -195,7 +195,7 @@ class DiskFull(StorageError):
 
 
 class StorageBusy(StorageError):
-    """The database refused for now; the same transaction may succeed when tried again."""
+    """The database is busy. The same transaction may succeed when tried again."""
 
 
 class CommitUnknown(StorageError):
@@ -203,18 +203,18 @@ class CommitUnknown(StorageError):
 
 
 class Damaged(StorageError):
-    """A stored row is not as it was written."""
+    """A stored row is damaged."""
 
     def __init__(self, what: str, key: str, remedy: str = "Restore it from a backup, or delete it.") -> None:
         super().__init__(f"{what} {key} is damaged on the disk and cannot be shown. {remedy}")
 
 
 class Fenced(StorageError):
-    """Another owner took this agent over."""
+    """Another server process took over this agent."""
 
 
 class TurnBroken(KelpieError):
-    """The turn could not be brought to its end."""
+    """The turn could not be completed."""
 
 
 class ActivationFailed(KelpieError):

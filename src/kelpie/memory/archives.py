@@ -246,6 +246,6 @@ class Archives:
 def _checked(field: str, text: str) -> str:
     if len(text) > PASSAGE_CHARS_MAX:
         raise InvalidInput(
-            field, f"has {len(text)} characters, and a passage at most {PASSAGE_CHARS_MAX}; store it in parts"
+            field, f"has {len(text)} characters; a passage may have at most {PASSAGE_CHARS_MAX}. Store it in parts"
         )
     return cleaned(text)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from kelpie.core.memory.blocks import Block
 
-_INTRODUCTION = "These memory blocks are in your prompt at all times:"
+_INTRODUCTION = "These memory blocks are always in your context:"
 _ABOUT_NUMBERS = (
-    "The numbers before the lines of a value, such as 1→, only help you to point at a line. They are not part of the "
-    "value; leave them out of your edits."
+    "The line numbers in a value, such as 1→, only help you to refer to a line. They are not part of the "
+    "value; do not include them in your edits."
 )
 
 

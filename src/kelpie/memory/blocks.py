@@ -30,8 +30,8 @@ LABEL_CHARS_MAX = 500
 ALL = BlockQuery(show_hidden=True)
 
 _STOCK_DESCRIPTIONS = {
-    "human": "What you know about the person you talk with: name, preferences and facts that make answers personal.",
-    "persona": "Who you are: your character, your manner and the way you should behave. Stay true to it.",
+    "human": "What you know about the user: name, preferences and facts that help you give personal answers.",
+    "persona": "Who you are: your personality, your style and how you should behave. Act accordingly.",
 }
 _FIELDS = tuple(field.name for field in fields(NewBlock))
 
@@ -77,11 +77,11 @@ def _checked(given: Mapping[str, Any]) -> dict[str, Any]:
 def _check_as_agent(block: Block, changes: Mapping[str, Any]) -> None:
     """The code of a tool is bound as its agent is. Raises Forbidden, InvalidInput."""
     if others := sorted(set(changes) - {"value"}):
-        raise Forbidden(f"The code of a tool may change the value of a block, and not its {', '.join(others)}.")
+        raise Forbidden(f"Tool code may only change the value of a block, not its {', '.join(others)}.")
     if block.read_only:
         raise Forbidden(f"The block '{block.label}' is read-only.")
     if len(changes.get("value") or "") > block.limit:
-        raise InvalidInput("value", f"has more than the {block.limit} characters that '{block.label}' may hold")
+        raise InvalidInput("value", f"exceeds the limit of {block.limit} characters of the block '{block.label}'")
 
 
 class Blocks:

@@ -21,8 +21,8 @@ from kelpie.search.vector_rows import Vector
 STORE_S = 30.0  # how long storing waits for vectors; a search that finds nothing better waits no longer than LOOK_S
 LOOK_S = 10.0
 BACKLOG_S = 120.0  # of what nobody waits for: it steps back behind everything else, so it may take long
-NO_MODEL = "no embedding model is set or found"
-NOT_YET = "nothing there has been embedded yet"
+NO_MODEL = "no embedding model is configured"
+NOT_YET = "nothing has been embedded yet"
 
 _log = logs.get("memory")
 

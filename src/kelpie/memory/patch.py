@@ -57,12 +57,12 @@ def parse(patch: str, label: str) -> list[Change]:
     """The changes a patch asks for; `label` is the block that hunks without a header are for."""
     lines = [line for line in patch.replace("\r\n", "\n").split("\n") if not _WRAPPER.match(line)]
     if len(lines) > _LINES_MAX:
-        raise ToolError(f"The patch has {len(lines)} lines; at most {_LINES_MAX} are allowed.")
+        raise ToolError(f"The patch has {len(lines)} lines; the limit is {_LINES_MAX}.")
     starts = [number for number, line in enumerate(lines) if _SECTION.match(line)]
     if not starts:
         hunks = _hunks(lines)
         if not hunks:
-            raise ToolError("The patch holds no change; give lines that start with '-' or '+'.")
+            raise ToolError("The patch contains no changes. Give lines that start with '-' or '+'.")
         return [Update(label, hunks)]
     if any(line.strip() for line in lines[: starts[0]]):
         raise ToolError(f"The patch has text before its first header: '{_shown(lines[0])}'. Remove it.")
@@ -74,19 +74,19 @@ def _section(lines: list[str]) -> Change:
     assert header is not None
     kind, label = header.groups()
     if not label:
-        raise ToolError(f"'{lines[0]}' names no block; write the label after the colon.")
+        raise ToolError(f"'{lines[0]}' has no block label. Write the label after the colon.")
     if kind == "Delete":
         if any(line.strip() for line in lines[1:]):
-            raise ToolError(f"The section that deletes '{label}' holds other lines; remove them.")
+            raise ToolError(f"The section that deletes '{label}' contains other lines. Remove them.")
         return Delete(label)
     new_label, description, body = _preamble(lines[1:])
     if kind == "Update":
         hunks = _hunks(body)
         if not hunks and new_label is None and description is None:
-            raise ToolError(f"The section that updates '{label}' holds no change.")
+            raise ToolError(f"The section that updates '{label}' contains no changes.")
         return Update(label, hunks, new_label, description)
     if new_label is not None:
-        raise ToolError(f"'{label}' is being added and cannot move; add it under its new label.")
+        raise ToolError(f"'{label}' is a new block and cannot be renamed. Add it under its final label.")
     return Add(label, "\n".join(_added(body, label)), description)
 
 
@@ -186,15 +186,17 @@ def _place(lines: list[str], hunk: Hunk, shift: int, past: int, number: int) -> 
     if len(later) == 1:
         return later[0]
     if not places:
-        raise ToolError(f"Hunk {number} does not fit: the block has no such lines. {_missing(lines, hunk)}")
-    raise ToolError(f"Hunk {number} fits in {len(places)} places; give more lines around it so that only one is left.")
+        raise ToolError(f"Hunk {number} does not match the block. {_missing(lines, hunk)}")
+    raise ToolError(
+        f"Hunk {number} matches {len(places)} places in the block. Add surrounding lines so that it matches only one."
+    )
 
 
 def _missing(lines: list[str], hunk: Hunk) -> str:
     known = set(lines)
     unknown = next((line for line in hunk.old if line not in known), None)
     if unknown is None:
-        return "They are there, but not together in this order."
+        return "Its lines are in the block, but not together in this order."
     return f"This line is not in the block: '{_shown(unknown)}'."
 
 

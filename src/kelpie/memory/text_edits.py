@@ -24,8 +24,8 @@ def plain(text: str, argument: str) -> str:
     """Text for the line-wise edits: tabs as spaces. Raises ToolError when it holds line numbers from a display."""
     if _LINE_NUMBER.search(text):
         raise ToolError(
-            f"'{argument}' holds line numbers such as '1→'. They are only shown to you and are not part of the block; "
-            "call again without them."
+            f"'{argument}' contains line numbers such as '1→'. They are only displayed and are not part of the block. "
+            "Call the tool again without them."
         )
     return cleaned(text).expandtabs()
 
@@ -73,7 +73,7 @@ def check_limit(label: str, before: str, after: str, limit: int) -> None:
     """
     if len(after) > limit and len(after) > len(before):
         raise ToolError(
-            f"Nothing was changed: the block '{label}' may hold {limit} characters and would have {len(after)}. "
+            f"Nothing was changed: the block '{label}' would have {len(after)} characters, and its limit is {limit}. "
             "Shorten the text, or remove something from the block first."
         )
 
@@ -83,8 +83,8 @@ def check_budget(label: str, grows_by: int, shown: Sequence[str], budget: int) -
     total = sum(weigh(value) for value in shown)
     if total + grows_by > budget:
         raise ToolError(
-            f"Nothing was changed: your memory blocks together may hold {budget} bytes, have {total}, and this edit of "
-            f"'{label}' would add {grows_by}. Shorten blocks or remove what is no longer needed, or put it into "
+            f"Nothing was changed: your memory blocks have {total} bytes together, the limit is {budget}, and this "
+            f"edit of '{label}' would add {grows_by}. Shorten blocks, remove outdated text, or store the new text in "
             "archival memory."
         )
 
@@ -93,13 +93,13 @@ def label_of(path: str) -> str:
     """The label a path such as `/memories/notes` names. Raises ToolError when it names none."""
     label = path.strip().removeprefix("/").removeprefix("memories/").strip("/")
     if not label or label == "memories":
-        raise ToolError(f"'{_shown(path)}' names no memory block; use a path such as /memories/notes.")
+        raise ToolError(f"'{_shown(path)}' is not the path of a memory block. Use a path such as /memories/notes.")
     return label
 
 
 def _require_present(value: str, old: str) -> None:
     if not old:
-        raise ToolError("The text to replace is empty; give the text that is to be replaced.")
+        raise ToolError("The text to replace is empty. Give the text that should be replaced.")
     if old not in value:
         raise ToolError(
             f"'{_shown(old)}' does not occur in the block, so nothing was replaced. "

@@ -102,8 +102,8 @@ def _begin(tx: Tx, place: Place, key: str, if_version: int | None) -> tuple[Work
     rows.drop_lapsed(tx, place.agent_id, place.now)
     before = rows.get(tx, place.agent_id, key)
     if if_version is not None and if_version != (before.version if before else 0):
-        stands = f"has version {before.version}" if before else "is not there"
-        raise Conflict(f"if_version: '{key}' {stands}, and you said {if_version}; read it again and decide anew")
+        stands = f"has version {before.version}" if before else "does not exist"
+        raise Conflict(f"if_version: '{key}' {stands}, but you expected version {if_version}. Read the entry again.")
     return before, version
 
 
@@ -122,11 +122,11 @@ def _check_room(tx: Tx, place: Place, key: str, text: str) -> None:
     limits, size = place.limits, size_of(key, text)
     count, total, own = rows.used(tx, place.agent_id, key)
     if not own and count >= limits.entries:
-        raise InvalidInput("key", f"working memory is full: it may have {limits.entries} entries; delete some first")
+        raise InvalidInput("key", f"Working memory is full: the limit is {limits.entries} entries. Delete some first.")
     after = total - own + size
     if size > own and after > limits.bytes:
         raise InvalidInput(
-            "value", f"working memory may have {limits.bytes} bytes and would have {after}; delete some first"
+            "value", f"Working memory would have {after} bytes, and the limit is {limits.bytes}. Delete entries first."
         )
 
 

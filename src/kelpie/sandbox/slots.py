@@ -27,13 +27,13 @@ class JobSlots:
     async def take(self, level: int) -> None:
         """Waits for a place. Raises ToolError when too many wait, or for too long."""
         if self.waiting >= self._waiting_max:
-            raise ToolError(f"too much code runs at once: {self._waiting_max} calls wait already; try again later")
+            raise ToolError(f"the sandbox is busy: {self._waiting_max} calls are already waiting; try again later")
         self.waiting += 1
         try:
             async with asyncio.timeout(WAIT_S):
                 await self._level(level).acquire()
         except TimeoutError:
-            raise ToolError(f"no place to run code was free within {WAIT_S:.0f} s; try again later") from None
+            raise ToolError(f"no sandbox was free within {WAIT_S:.0f} s; try again later") from None
         finally:
             self.waiting -= 1
 

@@ -58,7 +58,7 @@ class Lookup:
         Raises InvariantBroken without a scope, unless `only` says among whose items, and in which scopes they are.
         """
         if scope is None and (only is None or only.scopes is None):
-            raise InvariantBroken("A search must say among whose items, and in which scopes they are.")
+            raise InvariantBroken("A search needs the owner of the items and their scopes.")
         self.tx = tx
         self.scopes = only.scopes if scope is None and only is not None else None
         of_scope = {} if scope is None else {"the_scope": scope}

@@ -35,8 +35,8 @@ def products(rows: NDArray[np.float32 | np.uint8], query: Vector) -> NDArray[np.
 def other_numbers(query: Vector) -> StorageError:
     """What is said when a model gives other vectors under the name that it has always had."""
     return StorageError(
-        f"{query.model} gives vectors of {len(query.values) // 4} numbers now, and others of it are stored. Choose "
-        "another embedding model and then this one again, so that all is embedded anew."
+        f"{query.model} now returns vectors of {len(query.values) // 4} numbers, but others are stored. Choose "
+        "another embedding model and then this one again, so that all texts are embedded again."
     )
 
 

@@ -72,7 +72,7 @@ def vector(model: str, values: bytes) -> Vector:
     floats = np.frombuffer(values, "<f4")
     length = float(np.linalg.norm(floats))
     if not np.isfinite(length) or length == 0.0:
-        raise ValueError("a vector must be of finite numbers that are not all zero")
+        raise ValueError("a vector must contain finite numbers that are not all zero")
     unit = (floats / length).astype("<f4")
     return Vector(model, unit.tobytes(), np.packbits(unit > 0).tobytes())
 

@@ -61,8 +61,8 @@ async def ensure_schema(
     if found not in revisions.known:
         raise ConfigurationError(
             "KELPIE_DATA_DIR",
-            f"the database there has schema {found}, which is newer than this Kelpie knows ({revisions.newest}); "
-            "start a newer Kelpie, or restore the copy that was made before the upgrade",
+            f"the database there has schema {found}, which is newer than this Kelpie supports ({revisions.newest}); "
+            "start a newer Kelpie, or restore the backup that was made before the upgrade",
         )
     if back_up:
         await back_up(f"schema-{found}")

@@ -42,8 +42,8 @@ async def on_request(
             return CompactionResult(row, read_summary(row).text, compactor.unchanged(context), 2, 2)
         if not planner.would_shorten(context, occasion):
             raise CallerError(
-                "There is too little in this context to compact: it would not become shorter. Send more messages "
-                "first, or use another mode in compaction_settings, such as 'all'."
+                "Summarization failed to reduce the number of messages: this context has too few of them. Send more "
+                "messages first, or use another mode in compaction_settings, such as 'all'."
             )
         try:
             await afford(world.database, models, hot, lane, bounds, world.clock.now())
@@ -54,7 +54,7 @@ async def on_request(
         if compacted:
             book(hot, compacted.step)
             return compacted
-    raise StorageBusy("The history changed faster than it could be compacted. Ask again.")
+    raise StorageBusy("The messages changed during compaction, several times in a row. Try again.")
 
 
 def _is_summary(context: Context) -> bool:

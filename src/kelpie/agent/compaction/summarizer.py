@@ -121,14 +121,14 @@ class Summarizer:
                     reply = event
         text = "\n".join(part.text for part in reply.content if isinstance(part, Text)).strip() if reply else ""
         if reply is None or not text:
-            raise ModelError(ModelFault.malformed, f"{choice.handle} gave no summary.")
+            raise ModelError(ModelFault.malformed, f"{choice.handle} returned no summary.")
         return SummaryResult(text, reply.answered_by or choice.handle, reply.usage)
 
     def _choice(self, handle: str) -> ModelChoice:
         """How the chosen model is used: what its settings say over what is known of it. Raises ModelError."""
         info = self._models.known(handle)
         if info is None:
-            raise ModelError(ModelFault.bad_request, f"There is no provider for {handle}.")
+            raise ModelError(ModelFault.bad_request, f"No provider is configured for {handle}.")
         given: Mapping[str, Any] = self._settings.model_settings or {}
         choice = creation.choose_model(info, {"model_settings": given}, info.context_window)
         return replace(choice, handle=handle)

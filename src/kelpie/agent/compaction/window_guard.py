@@ -167,6 +167,6 @@ def _instructions_too_long(lane: LiveConversation) -> ModelError:
     window = lane.agent.model.context_window
     return ModelError(
         ModelFault.instructions_overflow,
-        f"The instructions and memory of {lane.agent.id} alone are longer than its context window of {window} tokens.",
+        f"The system prompt and memory blocks of {lane.agent.id} exceed its context window of {window} tokens.",
         hint="Shorten its system prompt or its memory blocks, or raise its context_window_limit.",
     )

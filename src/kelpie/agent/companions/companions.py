@@ -29,9 +29,9 @@ FREQUENCY_DEFAULT = 5  # turns of the main agent between two looks of its compan
 BUFFER_MAX, BUFFER_MIN = 30, 15  # messages that one who speaks by voice keeps in sight
 LABEL = "memory_persona"
 PERSONA = """\
-I look after memory. After a conversation I read what was said and bring the blocks up to date: I keep what is still \
-true, put together what belongs together, replace what has changed, and conclude what can be concluded. The blocks \
-hold everything that will matter later, and nothing twice."""
+I maintain memory. After a conversation I read the new messages and update the memory blocks. I keep what is still \
+true, group related facts, replace what has changed, and add conclusions that follow from the facts. The blocks \
+contain everything that will matter later, without repetition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _group(main: Agent, companion: Agent, hired: Hire) -> Group:
             max_message_buffer_length=BUFFER_MAX,
             min_message_buffer_length=BUFFER_MIN,
         )
-        about, counter = "Voice: memory is looked after in the background.", None
+        about, counter = "Voice: memory is updated in the background.", None
     else:
         manager = Manager(ManagerType.sleeptime, main.id, sleeptime_agent_frequency=FREQUENCY_DEFAULT)
         about, counter = "", -1

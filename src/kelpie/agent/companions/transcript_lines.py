@@ -28,9 +28,9 @@ def lines(rows: Iterable[Message]) -> list[str]:
 def for_sleeptime(main: Agent, rows: Sequence[Message]) -> NewMessage:
     """What a companion is shown of the turns since it last looked."""
     head = (
-        f"[You look after the memory of the agent '{main.name}', {main.id}. This is what was said since you last "
-        "looked; 'assistant' is that agent and not you, and 'user' is the person it talks with. Bring the memory "
-        "blocks up to date with it, as your own block says, then finish.]"
+        f"[You maintain the memory of the agent '{main.name}' ({main.id}). Below are the messages since your last "
+        "update. 'assistant' is that agent, not you; 'user' is the person it talks to. Update the memory blocks as "
+        "your own persona block describes, then finish.]"
     )
     return _message(main, head, lines(rows))
 
@@ -38,8 +38,8 @@ def for_sleeptime(main: Agent, rows: Sequence[Message]) -> NewMessage:
 def for_voice(main: Agent, rows: Sequence[Message]) -> NewMessage:
     """The lines that an agent which speaks by voice loses sight of, numbered from 0."""
     head = (
-        f"[A transcript of the agent '{main.name}', {main.id}, which loses sight of these lines now; 'assistant' is "
-        "that agent and not you.]"
+        f"[A transcript of the agent '{main.name}' ({main.id}). These lines are leaving its context. 'assistant' is "
+        "that agent, not you.]"
     )
     numbered = [f"({i}) {' '.join(line.split())}" for i, line in enumerate(lines(rows))]
     return _message(main, head, numbered)
@@ -50,7 +50,7 @@ def _message(main: Agent, head: str, said: Sequence[str]) -> NewMessage:
     for line in reversed(said):  # the newest matter most, should it be too much
         size += len(line)
         if size > CHARS_MAX and kept:
-            kept.append("(what was said before this is left out)")
+            kept.append("(earlier messages are omitted)")
             break
         kept.append(line[:CHARS_MAX])
     return NewMessage(Role.user, (Text("\n".join((head, "", *reversed(kept)))),), sender_id=main.id)

@@ -75,7 +75,7 @@ def row_changes(changes: Mapping[str, Any], model: ModelChoice | None, agent: Ag
         name for name in changes if name not in _PLAIN | _RELATIONS | {*MODEL_FIELDS, *_CHECKED, "compaction_settings"}
     ]
     if unknown:
-        raise InvalidInput(unknown[0], "cannot be changed")
+        raise InvalidInput(unknown[0], "this field cannot be changed")
     columns: dict[str, Any] = {name: changes[name] for name in changes if name in _PLAIN}
     columns |= {name: check(changes[name]) for name, check in _CHECKED.items() if changes.get(name) is not None}
     stored = agent.compaction_settings or compaction_settings.made(None, agent.model.handle)
@@ -129,11 +129,12 @@ def find_tools(tx: Tx, organization: OrganizationId, names: Sequence[str], ids: 
     by_name = tools.by_names(tx, organization, names) if names else {}
     missing = [name for name in names if name not in by_name]
     if missing:
-        raise InvalidInput("tools", f"there is no tool named {', '.join(missing)}; create it first")
+        # Clients match "Tools not found by name"; they then add the base tools and try again.
+        raise InvalidInput("tools", f"Tools not found by name: {', '.join(missing)}. Create them first.")
     query = ToolQuery(page=Page(limit=None), tool_ids=tuple(ids))
     by_id = {tool.id: tool for tool in tools.select(tx, organization, query)} if ids else {}
     unknown = [i for i in ids if i not in by_id]
     if unknown:
-        raise InvalidInput("tool_ids", f"there is no tool with the id {', '.join(unknown)}")
+        raise InvalidInput("tool_ids", f"Tools not found by id: {', '.join(unknown)}. Create them first.")
     found = {tool.id: tool for tool in (*(by_name[n] for n in names), *(by_id[i] for i in ids))}
     return tuple(found.values())

@@ -149,7 +149,7 @@ def make_agent(
     """The agent's row. Raises InvalidInput."""
     spec = spec_of(new.agent_type)
     if spec.needs_companion and not new.enable_sleeptime:
-        raise InvalidInput("enable_sleeptime", f"a {new.agent_type} needs it to be true")
+        raise InvalidInput("enable_sleeptime", f"must be true for a {new.agent_type}")
     files, chars = file_window(model.context_window)
     return Agent(
         id=agent_id,
@@ -194,7 +194,7 @@ def make_blocks(
     """The blocks an agent is made with. Raises Conflict for two of one label."""
     for label, count in Counter(block.label for block in new).items():
         if count > 1:
-            raise Conflict(f"memory_blocks: two blocks have the label '{label}'; an agent has at most one of each")
+            raise Conflict(f"memory_blocks: two blocks have the label '{label}'; each label may occur only once")
     # A microsecond apart, because blocks are shown oldest first: so they stay in the order they were given in.
     user, organization = caller.user_id, caller.organization_id
     return tuple(

@@ -46,7 +46,9 @@ class TurnStream:
         """One more ear; it hears what was told so far and all that comes. Raises Overloaded when there are too many."""
         self._ears = [ear for ear in self._ears if not ear._left]
         if len(self._ears) >= EARS_MAX:
-            raise Overloaded(f"{self.run_id} is listened to {EARS_MAX} times; wait for its end", RETRY_AFTER_S)
+            raise Overloaded(
+                f"Too many clients ({EARS_MAX}) are following {self.run_id}; close one of them first.", RETRY_AFTER_S
+            )
         ear = TurnStream(self.run_id)
         ear.cancellation = self.cancellation
         for event in self._told:
@@ -122,7 +124,7 @@ class TurnStream:
 def tell_failure(turn: TurnStream, done: asyncio.Future[None]) -> None:
     """A job that failed before its turn could speak: the listener hears of it all the same."""
     if done.cancelled():
-        turn.break_off(InvariantBroken("The turn was cut off."))
+        turn.break_off(InvariantBroken("The turn was interrupted."))
         return
     error = done.exception()
     if error is not None:

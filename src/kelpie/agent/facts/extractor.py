@@ -175,16 +175,16 @@ class FactExtractor:
         if agent.stopped:
             return "The agent is stopped."
         if facts.count(tx, agent.id) >= FACTS_MAX:
-            return f"The agent has {FACTS_MAX} facts, which is the most; delete some."
+            return f"The agent already has {FACTS_MAX} facts, which is the limit. Delete some."
         budget, policy = agent.budget, policies.policy_of(tx, agent.organization_id)
         hourly = warrant(self._policy, policy, agent.permits, agent.quota).quota.budget
         if hourly is not None and steps.spent_by(tx, agent.id, hourly.begins(now)).exceeds(hourly):
-            return "The tokens that the agent may use in each hour are used up."
+            return "The agent has used up its tokens for this hour."
         if budget is None:
             return None
         handle = (agent.facts.model if agent.facts else None) or agent.model.handle
         if budget.micros is not None and self._models.prices.of(handle) is None:
-            return f"No price of {handle} is known, so its cost cannot be held to the agent's budget."
+            return f"The price of {handle} is unknown, so the agent's budget cannot be enforced."
         spent = steps.spent_by(tx, agent.id, budget.begins(now))
         return "The agent's budget is used up." if spent.exceeds(budget) else None
 

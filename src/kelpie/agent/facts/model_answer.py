@@ -58,11 +58,11 @@ def read(text: str) -> ExtractedFacts:
     """Raises Unreadable."""
     begin, end = text.find("{"), text.rfind("}")  # some models put words or a fence around it
     if begin < 0 or end < begin:
-        raise UnreadableAnswer("there is no JSON object in it")
+        raise UnreadableAnswer("it contains no JSON object")
     try:
         found: Any = orjson.loads(text[begin : end + 1])
     except orjson.JSONDecodeError as error:
-        raise UnreadableAnswer(f"it is no JSON ({error})") from error
+        raise UnreadableAnswer(f"it is not valid JSON ({error})") from error
     entities, facts = _entries(found, "entities"), _entries(found, "facts")
     return ExtractedFacts(
         tuple(filter(None, map(_entity, entities[:ENTITIES_MAX]))), tuple(filter(None, map(_fact, facts[:FACTS_MAX])))
@@ -75,7 +75,7 @@ def _entries(found: Any, name: str) -> list[Mapping[str, Any]]:
         raise UnreadableAnswer(f"'{name}' is not a list")
     entries = cast("list[Any]", given)
     if not all(isinstance(each, dict) for each in entries):
-        raise UnreadableAnswer(f"'{name}' holds something that is not an object")
+        raise UnreadableAnswer(f"'{name}' contains an item that is not an object")
     return entries
 
 

@@ -84,7 +84,7 @@ class Question:
                 return Reading(model_answer.read(text), material.said, material.known, tuple(calls))
             except UnreadableAnswer as error:
                 if not left:
-                    raise Unusable(f"{choice.handle} did not answer as asked: {error}", tuple(calls)) from error
+                    raise Unusable(f"The answer of {choice.handle} could not be used: {error}", tuple(calls)) from error
                 again = model_prompt.REPAIR.format(error=error)
                 talk += [self._said(Role.assistant, text or "(nothing)"), self._said(Role.user, again)]
         raise AssertionError("unreachable: the loop returns or raises")
@@ -95,7 +95,7 @@ class Question:
         handle = settings.model if settings is not None and settings.model is not None else own.handle
         info = self._models.known(handle)
         if info is None:
-            raise ModelError(ModelFault.bad_request, f"There is no provider for {handle}.")
+            raise ModelError(ModelFault.bad_request, f"No provider is configured for {handle}.")
         if handle != own.handle:
             return replace(creation.choose_model(info, {}), handle=handle)
         return replace(own, max_tokens=info.max_tokens or own.max_tokens)  # the bound is for what the agent says
@@ -123,7 +123,7 @@ class Question:
         except TimeoutError as error:
             raise ModelError(ModelFault.timeout, f"{choice.handle} did not answer within {ASK_S:g} s.") from error
         if reply is None:
-            raise ModelError(ModelFault.malformed, f"The answer of {choice.handle} ended before it was complete.")
+            raise ModelError(ModelFault.malformed, f"{choice.handle} stopped before its answer was complete.")
         return Call(choice.handle, reply, at, self._world.clock.monotonic_ns() - began)
 
     def _said(self, role: Role, text: str) -> Prepared:

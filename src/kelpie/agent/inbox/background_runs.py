@@ -109,7 +109,9 @@ class BackgroundRuns:
             if not given.answers and (pending := approvals.get(tx, agent_id, send.conversation)):
                 raise PendingApproval(pending.request)
             if runs.count_created(tx, agent_id) >= (most := self._settings.mailbox_size):
-                raise MailboxFull(f"{most} messages are waiting already; send again later", RETRY_AFTER_S)
+                raise MailboxFull(
+                    f"{most} messages are already waiting for this agent. Send it again later.", RETRY_AFTER_S
+                )
             runs.open_run(tx, run, self._organization, given, NOBODY)
             client_ids.add(tx, agent_id, run.id, given.otids)
             return run
@@ -123,10 +125,12 @@ class BackgroundRuns:
         """A run whose stream is kept. Raises NotFound, InvalidInput for one that keeps none, Gone after its time."""
         run = await self._world.database.read(lambda tx: self._run(tx, run_id))
         if not run.background:
-            raise InvalidInput("run_id", "the run was not made in the background, so its stream was not kept")
+            raise InvalidInput(
+                "run_id", "this is not a background run, so its stream is not stored; read its messages instead"
+            )
         kept = int(self._settings.stream_kept_s * MICROS_PER_SECOND)
         if run.completed_at is not None and run.completed_at + kept < self._world.clock.now():
-            raise Gone(f"The stream of {run_id} is no longer kept; read the messages of the run instead.")
+            raise Gone(f"The stream of {run_id} is no longer stored. Read the messages of the run instead.")
         return run
 
     async def latest(self, agent_id: AgentId, conversation: str, otid: str | None) -> Run:
@@ -140,8 +144,11 @@ class BackgroundRuns:
 
         run_id = await self._world.database.read(read)
         if run_id is None:
-            what = "no run has a message with this id" if otid is not None else "no background run is under way"
-            raise InvalidInput("otid" if otid is not None else "run_id", what)
+            if otid is not None:
+                raise InvalidInput("otid", "no run has a message with this otid; check it, or give the run_id")
+            raise InvalidInput(
+                "run_id", "No active runs found for this conversation. Only background runs can be followed."
+            )
         return await self.find(run_id)
 
     async def follow(self, run_id: RunId) -> AsyncGenerator[TurnEvent, None]:

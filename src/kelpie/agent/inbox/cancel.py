@@ -39,7 +39,7 @@ from kelpie.world.world import World
 
 WAIT_S = 30.0  # for a turn to end; only a tool that does not let go takes longer than a moment
 ENDED, NOT_ENDED = "cancelled", "failed"
-WITHDRAWN = "The user cancelled before anybody answered."
+WITHDRAWN = "The user cancelled the request before answering it."
 _NOWHERE = Node("", 0)
 _OVER = tuple(status for status in RunStatus if status not in UNFINISHED)
 
@@ -95,24 +95,24 @@ class Cancellations:
             return conversations.get(tx, self._organization, conversation_id).agent_id
 
         agent_id = await self._world.database.read(read)
-        return await self._of_thread(agent_id, conversation_id, f"conversation {conversation_id}")
+        return await self._of_thread(agent_id, conversation_id, _none_active("conversation", conversation_id))
 
     async def of_default(self, agent_id: AgentId) -> dict[str, str]:
         """The same for the conversation that every agent has."""
         await self._world.database.read(lambda tx: row_ownership.agent(tx, self._organization, agent_id))
-        return await self._of_thread(agent_id, "", f"the default conversation of {agent_id}")
+        return await self._of_thread(agent_id, "", f"{_none_active('agent', agent_id)} in its default conversation")
 
-    async def _of_thread(self, agent_id: AgentId, conversation: str, what: str) -> dict[str, str]:
+    async def _of_thread(self, agent_id: AgentId, conversation: str, nothing: str) -> dict[str, str]:
         ended = await self._cancel(agent_id, lambda _run_id, its: its == conversation)
         if not ended:
-            raise Conflict(f"There is no active run to cancel in {what}.")
+            raise Conflict(f"{nothing}. All of its runs have ended.")
         return ended
 
     async def _last(self, agent_id: AgentId) -> list[Run]:
         query = RunQuery(Page(limit=1), agent_ids=(agent_id,), statuses=_OVER)  # not one that began a moment ago
         found = await self._world.database.read(lambda tx: runs.select_runs(tx, self._organization, query))
         if not found:
-            raise Conflict(f"There is no active run to cancel: {agent_id} has not had any yet.")
+            raise Conflict(f"{_none_active('agent', agent_id)}. It has not had any run yet.")
         return found
 
     # --- how it is done ------------------------------------------------------------------------------------------
@@ -169,6 +169,11 @@ class Cancellations:
             if isinstance(work.listener, TurnStream):
                 work.listener.tell(TurnEnded(work.run_id, StopReason.cancelled, Usage(), 0, None))
         return closed
+
+
+def _none_active(kind: str, key: str) -> str:
+    """The words that clients match when there is nothing to cancel."""
+    return f"No active runs to cancel for {kind} {key}"
 
 
 def _open(tx: Tx, work: ActiveTurn, organization: OrganizationId, at: Micros) -> None:

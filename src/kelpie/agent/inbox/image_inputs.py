@@ -32,7 +32,7 @@ async def settled(http: Http, models: Models, handle: str, messages: Sequence[Ne
     """The messages as this model can be shown them. Raises InvalidInput."""
     info = models.known(handle)
     if info is not None and not info.vision:
-        raise InvalidInput(FIELD, f"{handle} cannot see images; send text, or use a model that can")
+        raise InvalidInput(FIELD, f"{handle} does not accept images; send text, or use a model that accepts images")
     fetches = handle.partition("/")[0] in _TAKE_NO_ADDRESSES
     return tuple([replace(one, content=await _parts(http, one.content, fetches=fetches)) for one in messages])
 
@@ -66,20 +66,20 @@ async def fetched(http: Http, url: str) -> Image:
         async with asyncio.timeout(FETCH_S_MAX), client, client.stream("GET", url) as response:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             if not response.is_success:
-                raise _failed(url, f"the answer was {response.status_code}")
+                raise _failed(url, f"the server answered with status {response.status_code}")
             if kind not in MEDIA_TYPES:
-                raise _failed(url, f"it is not an image of type {', '.join(MEDIA_TYPES)}")
+                raise _failed(url, f"its content type is not one of {', '.join(MEDIA_TYPES)}")
             data = bytearray()
             async for chunk in response.aiter_bytes():
                 data += chunk
                 if len(data) > IMAGE_BYTES_MAX:
                     raise _failed(url, f"it is larger than {IMAGE_BYTES_MAX} bytes")
     except TimeoutError:
-        raise _failed(url, f"it took longer than {FETCH_S_MAX:.0f} s") from None
+        raise _failed(url, f"the download took longer than {FETCH_S_MAX:.0f} s") from None
     except httpx.HTTPError as error:
         raise _failed(url, str(error) or type(error).__name__) from None
     return Image({"type": "base64", "media_type": kind, "data": binascii.b2a_base64(data, newline=False).decode()})
 
 
 def _failed(url: str, why: str) -> InvalidInput:
-    return InvalidInput(FIELD, f"the image at {url[:200]} cannot be had: {why}; send it as base64")
+    return InvalidInput(FIELD, f"the image at {url[:200]} cannot be downloaded: {why}; send it as base64")

@@ -25,12 +25,13 @@ def on_behalf(send: SendRequest, other: AgentId, passport: Passport) -> SendRequ
     chain = passport.chain
     if other in chain.waiting:
         raise Conflict(
-            f"CYCLE: {other} waits for the tool that sends this to end, so it could never answer; nothing was sent. "
-            "Let the tool return what it has."
+            f"CYCLE: {other} is waiting for this tool to finish, so it could never answer. The message was not sent. "
+            "Let the tool return the result that it has."
         )
     if chain.hops > HOPS_MAX:
         raise Conflict(
-            f"Agents have sent each other {HOPS_MAX} messages since a person last said something; nothing was sent."
+            f"Agents have already exchanged {HOPS_MAX} messages since the last message from a person, which is the "
+            "limit. The message was not sent."
         )
     if send.run_type == NOBODY_WAITS:
         chain = replace(chain, waiting=())
@@ -52,7 +53,7 @@ def _check_plain(send: SendRequest) -> None:
     }
     for field, value in more.items():
         if value:
-            raise Forbidden(f"{field}: the code of a tool can send messages, and nothing more; leave it out.")
+            raise Forbidden(f"{field}: tool code may send messages but may not set this field; omit it.")
 
 
 def wait(waits: WaitGraph, passport: Passport, other: AgentId, conversation: str, now: Micros) -> ExitStack:

@@ -37,8 +37,8 @@ class WaitGraph:
         """Enters a wait for as long as it lasts. Raises ToolError when the other one waits for this one."""
         if self._reaches(other, waiter):
             raise ToolError(
-                f"Agent {other[0]} is itself waiting for an answer of yours, so it cannot answer now; nothing was "
-                "sent. Finish this turn first, or send it a message that needs no answer."
+                f"Agent {other[0]} is itself waiting for an answer from you, so it cannot answer now. Nothing was "
+                "sent. Finish this turn first, or send a message that needs no answer."
             )
         held = self._for.setdefault(waiter, Counter())
         held[other] += 1
@@ -61,8 +61,8 @@ class WaitGraph:
         others = sum(each.expires_at > now for each in waiting if each != passport)
         if others >= max(1, places_of(level, self._places) - 1):
             raise Overloaded(
-                "Nearly all code that may run at once waits for agents, which may need code to answer; nothing was "
-                "sent. Try again later, or send a message that needs no answer.",
+                "Too much tool code is already waiting for answers from agents, so the message was not sent. Try "
+                "again later, or send a message that needs no answer.",
                 RETRY_S,
             )
         waiting[passport] += 1

@@ -38,7 +38,7 @@ class _Mending:
     def take(self, row: Message) -> None:
         if row.role is Role.tool:
             if not any(self.open.pop(result.call_id, None) for result in row.tool_returns):
-                self.done.append(f"{row.id}: left the context, because it is the result of no call")
+                self.done.append(f"{row.id}: removed from the context, because it is a result without a call")
                 return
         elif not (row.role is Role.approval and not row.tool_calls):
             self.close()
@@ -53,17 +53,17 @@ class _Mending:
             return
         if (asker.conversation_id or "") != self.conversation:  # what comes of it belongs to the thread it was said in
             self.kept.remove(asker.id)
-            self.done.append(f"{asker.id}: left the context, because its calls belong to another conversation")
+            self.done.append(f"{asker.id}: removed from the context, because its calls belong to another conversation")
             return
         ids = {call.id for call in left}
         if elsewhere := _results(self.tx, asker, ids):
             self.kept += [row.id for row in elsewhere]
-            self.done.append(f"{asker.id}: its results came back into the context")
+            self.done.append(f"{asker.id}: restored its results to the context")
             return
         row = _lost(asker, left, self.at)
         messages.append(self.tx, [row])
         self.kept.append(row.id)
-        self.done.append(f"{asker.id}: {len(left)} call(s) without a result got one that says so")
+        self.done.append(f"{asker.id}: added a placeholder result to {len(left)} call(s) without a result")
 
 
 def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
@@ -71,7 +71,7 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
     pending, withdrawn = approvals.get(tx, agent_id, conversation), list[str]()
     if pending is not None and (why := _unanswerable(tx, pending, conversation)):
         withdraw(tx, pending, why, at)
-        withdrawn, pending = [f"{pending.request}: no longer waits. {why}"], None
+        withdrawn, pending = [f"{pending.request}: the pending request was closed. {why}"], None
     busy = {run for left in unfinished.unfinished_of(tx, agent_id) for run in (left.run.id, *left.given.earlier)}
     ids = contexts.ids(tx, agent_id, conversation)
     rows = messages.get_many(tx, ids)
@@ -81,7 +81,7 @@ def mend(tx: Tx, agent_id: AgentId, conversation: str, at: Micros) -> list[str]:
         mending.take(row)
     mending.close()
     if missing := len(ids) - len(rows):
-        mending.done.append(f"{missing} id(s) of messages that do not exist or are damaged left the context")
+        mending.done.append(f"removed {missing} id(s) of missing or damaged messages from the context")
     if mending.done:
         contexts.replace(tx, agent_id, mending.kept, conversation)
     return withdrawn + mending.done
@@ -91,9 +91,9 @@ def _unanswerable(tx: Tx, pending: PendingCalls, conversation: str) -> str | Non
     """Why nobody can end a wait any more by answering, if that is so."""
     ids, found = contexts.ids(tx, pending.agent_id, conversation), messages.get_many(tx, [pending.request])
     if not found or pending.request not in ids:
-        return "What was asked for is no longer in the context."
+        return "The request is no longer in the context."
     if ids[-1] != pending.request:
-        return "The conversation has gone on since."
+        return "The conversation has continued since then."
     names = {tool.name for tool in tools.of_agent(tx, pending.agent_id)}
     calls = [call for request in found for call in request.tool_calls if call.awaits]
     gone = all(call.awaits is Awaits.approval and call.name not in names for call in calls)

@@ -30,7 +30,9 @@ async def current(
             found = replace(found, used=await metered(database, hot, now), frees_at=hour_after(now))
         if hot.touches == touches:  # else somebody has changed something while this was read
             return found
-    raise StorageBusy(f"What {hot.claim.agent_id} may do changed faster than it could be read. Send it again.")
+    raise StorageBusy(
+        f"The permissions of {hot.claim.agent_id} kept changing while they were read. Send the message again."
+    )
 
 
 async def _read(database: Database, server: Policy, lane: LiveConversation) -> EffectivePermissions | None:

@@ -38,7 +38,9 @@ async def catch_up(database: Database, lane: LiveConversation, position: Journal
         lane.stale = False
         await _reload(database, lane, position)
     if lane.context is None:
-        raise StorageBusy(f"The history of {lane.agent.id} changed faster than it could be read. Send it again.")
+        raise StorageBusy(
+            f"The messages of {lane.agent.id} kept changing while they were read. Send the message again."
+        )
     return lane.context
 
 

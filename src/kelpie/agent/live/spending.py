@@ -49,7 +49,7 @@ async def afford(
         if budget.micros is not None and models.prices.of(handle) is None:
             raise ModelError(
                 ModelFault.bad_request,
-                f"No price of {handle} is known, so its cost cannot be held to the agent's budget.",
+                f"The price of {handle} is unknown, so the agent's budget cannot be enforced.",
                 hint=f"Add '{handle}=input/output' (dollars per million tokens) to KELPIE_MODEL_PRICES.",
             )
         await _hold(database, hot, budget, now, DETAIL)
@@ -74,7 +74,7 @@ async def _spent(database: Database, hot: LiveAgent, since: Micros) -> SpentAmou
             if len(hot.purse) >= PERIODS_MAX:
                 hot.purse.clear()
             hot.purse[since] = found
-    raise StorageBusy(f"What {agent_id} has spent changed faster than it could be read. Send it again.")
+    raise StorageBusy(f"The spending of {agent_id} kept changing while it was read. Send the message again.")
 
 
 async def metered(database: Database, hot: LiveAgent, now: Micros) -> QuotaUse:
@@ -87,7 +87,7 @@ async def metered(database: Database, hot: LiveAgent, now: Micros) -> QuotaUse:
         found = await database.read(lambda tx: tool_calls.used_by(tx, agent_id, since))
         if hot.booked == booked:
             hot.meter = (since, found)
-    raise StorageBusy(f"What the tools of {agent_id} have used changed faster than it could be read. Send it again.")
+    raise StorageBusy(f"The tool usage of {agent_id} kept changing while it was read. Send the message again.")
 
 
 def book(hot: LiveAgent, step: Step | None, calls: Sequence[CallRecord] | None = ()) -> None:
@@ -111,12 +111,12 @@ def _told(budget: Budget, spent: SpentAmount, now: Micros, detail: str) -> dict[
     """What a client is told of it: the budget, what was spent of it, when it is free again, and what to do."""
     frees_at = budget.ends(now)
     frees = None if frees_at is None else as_datetime(frees_at).isoformat()
-    when = "it does not fill up again" if frees is None else f"it is full again at {frees}"
-    message = f"The agent's budget is used up; {when}. Raise kelpie_budget of the agent to go on at once."
+    when = "It is not renewed." if frees is None else f"It is renewed at {frees}."
+    message = f"The agent's budget is used up. {when} To continue now, raise kelpie_budget of the agent."
     if detail == LIMIT:
         message = (
-            f"The tokens that the agent may use in each hour are used up; they are free again at {frees}. Raise the "
-            "limit to go on at once: kelpie_limits of the agent, its organization's policy, or the server's settings."
+            f"The agent has used up its tokens for this hour. It can continue at {frees}. To continue now, raise the "
+            "limit: kelpie_limits of the agent, its organization's policy, or the server's settings."
         )
     return {
         "usd": None if budget.micros is None else budget.micros / MICROS_PER_DOLLAR,

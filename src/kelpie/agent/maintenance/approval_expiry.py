@@ -63,7 +63,7 @@ class ApprovalExpiry:
 
     def _deny(self, tx: Tx, pending: PendingCalls, at: Micros) -> tuple[Run | None, bool]:
         """The run that denies what waits, if there is one to be worked on; and whether the wait has ended here."""
-        why = f"Nobody answered within {self.after_s} seconds."
+        why = f"The request was not answered within {self.after_s} seconds."
         run_id = denial_of(pending.request)
         if known := runs.get_many(tx, [run_id]):
             if known[0].status in UNFINISHED:

@@ -73,7 +73,7 @@ class Listener:
             return
         if len(self._events) >= EVENTS_MAX:
             self._events.clear()
-            slow = Conflict("This was read too slowly; the members' turns go on, and the history will have them.")
+            slow = Conflict("The client read the stream too slowly. The turns continue; read the agents' messages.")
             event = Ended(StopReason.error, Usage(), 0, slow)
         self._events.append(event)
         self._over = isinstance(event, Ended)
@@ -157,7 +157,7 @@ class GroupChat:
                 if isinstance(event, TurnEnded):
                     return self._close(member, turn.run_id, event, said)
                 if isinstance(event, Lagged):
-                    raise InvariantBroken(f"{turn.run_id}: a meeting fell behind its own member")
+                    raise InvariantBroken(f"{turn.run_id}: a group chat fell behind the turn of its own member")
                 if isinstance(event, MessageCommitted) and event.message.role is Role.assistant:
                     said.append(event.message.said)
                 self._ear.tell(Spoke(member, turn.run_id, event))

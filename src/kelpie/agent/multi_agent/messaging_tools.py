@@ -74,13 +74,15 @@ class MessagingTools:
         words = agent_letters.words(arguments["message"])
         every, some = tuple(arguments["match_all"]), tuple(arguments["match_some"])
         if not every and not some:
-            raise ToolError("Give at least one tag in 'match_all' or 'match_some'; nothing was sent.")
+            raise ToolError("Nothing was sent. Give at least one tag in 'match_all' or 'match_some'.")
         organization, sender = call.agent.organization_id, call.agent.id
         found = await self._world.database.read(
             lambda tx: addressees.tagged(tx, organization, sender, every, some, ADDRESSEES_MAX + 1)
         )
         if len(found) > ADDRESSEES_MAX:
-            raise ToolError(f"More than {ADDRESSEES_MAX} agents have these tags; narrow them. Nothing was sent.")
+            raise ToolError(
+                f"Nothing was sent: more than {ADDRESSEES_MAX} agents have these tags. Use more specific tags."
+            )
         return Outcome(orjson.dumps(await self._ask_all(call, found, words)).decode())
 
     async def _ask_all(self, call: CallContext, found: Sequence[AgentId], words: str) -> list[dict[str, Any]]:
@@ -115,7 +117,7 @@ class MessagingTools:
             except TimeoutError:
                 raise ToolError(_late(letter, other, self._wait_s)) from None
             except (CallerError, StorageError) as error:
-                raise ToolError(f"{other} could not be asked: {error}") from error
+                raise ToolError(f"The message could not be sent to {other}: {error}") from error
             finally:
                 letter.withdrawn = True
 
@@ -146,7 +148,7 @@ async def _answer(letter: _Letter, other: AgentId) -> dict[str, Any]:
                         raise ToolError(_failed(other, event.error))
                     return _reply(letter, other, event.stop_reason)
                 case Lagged():
-                    raise ToolError(f"{other} said more than could be taken in; its turn goes on as {event.run_id}.")
+                    raise ToolError(f"{other} sent too many messages to read. It is still working, in {event.run_id}.")
                 case _:
                     pass
     raise AssertionError("unreachable: the events of a turn end with its end")
@@ -155,9 +157,9 @@ async def _answer(letter: _Letter, other: AgentId) -> dict[str, Any]:
 def _reply(letter: _Letter, other: AgentId, stop_reason: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"agent_id": other, "response": _bounded(letter.said)}
     if not letter.said:
-        answer["note"] = f"It ended its turn without saying anything ({stop_reason})."
+        answer["note"] = f"The agent ended its turn without a reply ({stop_reason})."
     elif stop_reason == "requires_approval":
-        answer["note"] = "It waits for a person's approval before it goes on."
+        answer["note"] = "The agent is waiting for a person to approve a tool call before it continues."
     return answer
 
 
@@ -166,7 +168,7 @@ def _bounded(said: Sequence[str]) -> list[str]:
     kept, left = list[str](), REPLY_CHARS_MAX
     for text in said:
         if len(text) > left:
-            kept.append(f"{text[:left]} [cut: all of it together is longer than {REPLY_CHARS_MAX} characters]")
+            kept.append(f"{text[:left]} [truncated: the whole reply is longer than {REPLY_CHARS_MAX} characters]")
             break
         kept.append(text)
         left -= len(text)
@@ -179,8 +181,8 @@ def _failed(other: AgentId, error: KelpieError) -> str:
 
 def _late(letter: _Letter, other: AgentId, wait_s: float) -> str:
     if not letter.begun:
-        return f"{other} was busy with other things for {wait_s:g} seconds; your message was taken back."
-    return f"{other} did not answer within {wait_s:g} seconds; its turn goes on as {letter.turn.run_id}."
+        return f"{other} was busy for {wait_s:g} seconds and did not read your message. The message was withdrawn."
+    return f"{other} did not answer within {wait_s:g} seconds. It is still working, in {letter.turn.run_id}."
 
 
 def _deadline(wait_s: float) -> float:

@@ -31,9 +31,11 @@ class RunningChats:
     ) -> Listener:
         """Raises Conflict while the group is meeting already, and Overloaded when too many others are."""
         if group.id in self._running:
-            raise Conflict(f"{group.id} is in the middle of another message; send again when it is over")
+            raise Conflict(f"{group.id} is still processing another message. Send it again when that has finished.")
         if len(self._running) >= MEETINGS_MAX:
-            raise Overloaded(f"{MEETINGS_MAX} groups are meeting already; send again later", RETRY_AFTER_S)
+            raise Overloaded(
+                f"{MEETINGS_MAX} groups are already processing messages. Send it again later.", RETRY_AFTER_S
+            )
         ear = Listener(group.id)
         meeting = GroupChat(sending, group, members, leader, send, ear)
         task = asyncio.create_task(_run(meeting))
@@ -54,7 +56,10 @@ async def _run(meeting: GroupChat) -> None:
     try:
         await lead(meeting)
     except asyncio.CancelledError:
-        meeting.close(StopReason.error, Overloaded("the server is shutting down", RETRY_AFTER_S))
+        meeting.close(
+            StopReason.error,
+            Overloaded("The server is shutting down. Send it again when the server is back.", RETRY_AFTER_S),
+        )
         raise
     except KelpieError as error:
         meeting.close(StopReason.error, error)

@@ -83,7 +83,7 @@ async def _dynamic(meeting: GroupChat) -> None:
             misses += 1
             if misses > 1:
                 break
-            note = f"[That names no member of the group. {NAME_NEXT} {token}]"
+            note = f"[That is not the name of a group member. {NAME_NEXT} {token}]"
         if meeting.stopped:
             break
     meeting.close(StopReason.max_steps if not meeting.stopped else StopReason.end_turn)
@@ -105,9 +105,9 @@ WAYS: dict[ManagerType, Way] = {
     ManagerType.voice_sleeptime: _through_leader,
 }
 
-BRIEF_ALL = "What you say now is told to every member; their answers come back to you, and then you answer the person."
-SUM_UP = "[The members have answered. Answer the person now.]"
-NAME_NEXT = "Answer with nothing but the name of the member that is to speak next, or, when all is done, with"
+BRIEF_ALL = "Your next message is sent to every member. You then receive their answers and reply to the user."
+SUM_UP = "[The members have answered. Reply to the user now.]"
+NAME_NEXT = "Reply with only the name of the member who should speak next or, when the task is done, with"
 
 
 def named(text: str, members: tuple[Agent, ...]) -> Agent | None:
@@ -126,7 +126,7 @@ def _brief(meeting: GroupChat, task: str) -> str:
 
 def _leader(meeting: GroupChat) -> Agent:
     if meeting.leader is None:
-        raise Conflict(f"{meeting.group.id} has no agent that leads it; give it one with manager_agent_id")
+        raise Conflict(f"{meeting.group.id} has no manager agent. Set manager_agent_id.")
     return meeting.leader
 
 

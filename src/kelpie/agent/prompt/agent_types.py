@@ -157,5 +157,5 @@ def instructions_for(agent_type: AgentType, given: str | None) -> str:
     """The instructions of a new agent. Raises InvalidInput for a type that has none of its own when none are given."""
     words = TYPES[agent_type].instructions if given is None else given
     if words is None:
-        raise InvalidInput("system", f"a {agent_type} has no instructions of its own; give it some")
+        raise InvalidInput("system", f"a {agent_type} has no default system prompt; give one")
     return words

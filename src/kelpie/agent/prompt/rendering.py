@@ -123,7 +123,7 @@ def _schema(tool: Tool, spec: TypeSpec, ends_turn: bool) -> ToolSchema:
     if spec.heartbeats and not ends_turn:
         properties[HEARTBEAT] = {
             "type": "boolean",
-            "description": "True to get the result of this call and another step; false to end your turn with it.",
+            "description": "True to receive the result of this call and continue; false to end your turn after it.",
         }
         required.append(HEARTBEAT)
     return ToolSchema(tool.name, description, {**parameters, "properties": properties, "required": required})

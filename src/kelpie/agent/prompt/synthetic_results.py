@@ -7,8 +7,8 @@ INTERRUPTED = (
     "check before you call it again."
 )
 CANCELLED = "Cancelled: the user cancelled this turn before the tool had a result. It may or may not have taken effect."
-LOST = "The result of this call was lost; nobody knows whether it took effect."
-PAUSED = "Interrupted by pause: it was not run, because you paused before it in the same reply."
+LOST = "The result of this call was lost. It may or may not have taken effect."
+PAUSED = "Interrupted by pause: this call was not run, because you paused earlier in the same reply."
 
 
 def interrupted(call: ToolCall) -> ToolReturn:

@@ -11,8 +11,8 @@ from kelpie.core.token_estimates import weigh
 
 RESULT_CHARS_MAX = 4_000
 PIECES_MAX = 16
-LEFT_OUT = "[What was said before this is left out here; it stays in the history.]"
-_CUT = "\n[... {count} characters left out ...]\n"
+LEFT_OUT = "[Earlier messages are omitted here. They are still in the history.]"
+_CUT = "\n[... {count} characters omitted ...]\n"
 _WHO = {Role.user: "user", Role.system: "system", Role.assistant: "assistant", Role.approval: "assistant"}
 
 
@@ -20,7 +20,7 @@ def transcript(said: Iterable[Message]) -> Iterator[str]:
     """One text for each thing that was said or done."""
     for message in said:
         if message.role is Role.summary:
-            yield f"[summary of what came before] {read_summary(message).text}"
+            yield f"[summary of earlier messages] {read_summary(message).text}"
             continue
         if (text := "\n".join(filter(None, map(_shown, message.content)))) and message.role in _WHO:
             yield f"[{_WHO[message.role]}] {text}"

@@ -130,7 +130,7 @@ class Agents:
     def _check_budget(self, budget: Budget | None, handle: str) -> None:
         """Raises InvalidInput for money that could not be counted."""
         if budget is not None and budget.micros is not None and self._models.prices.of(handle) is None:
-            remedy = f"no price of {handle} is known; set KELPIE_MODEL_PRICES, or give the budget in tokens"
+            remedy = f"the price of {handle} is unknown; set it in KELPIE_MODEL_PRICES, or give the budget in tokens"
             raise InvalidInput("kelpie_budget.usd", remedy)
 
     async def _check_facts(self, settings: FactSettings | None) -> None:

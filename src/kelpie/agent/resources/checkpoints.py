@@ -148,12 +148,12 @@ class Checkpoints:
         """Raises Conflict while a turn is under way or waits for its lane."""
         here = [work.run_id for work in self._underway.of(agent_id)]
         if running := here or [left.run.id for left in unfinished.unfinished_of(tx, agent_id)]:
-            raise Conflict(f"{agent_id} is at work ({running[0]}); wait for the end of its run or cancel it")
+            raise Conflict(f"{agent_id} has an active run ({running[0]}). Wait until it ends, or cancel it.")
 
 
 def _require_small(size: int, bytes_max: int) -> None:
     if size > bytes_max:
         raise Conflict(
-            f"The memory takes {size} bytes and could not be sent back, because a body may have {bytes_max}; raise "
-            "KELPIE_BODY_BYTES_MAX"
+            f"The checkpoint has {size} bytes. It could not be restored, because a request body may have at most "
+            f"{bytes_max} bytes. Raise KELPIE_BODY_BYTES_MAX."
         )

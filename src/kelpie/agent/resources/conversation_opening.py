@@ -67,7 +67,7 @@ def labelled(tx: Tx, agent_id: AgentId, label: str) -> Block:
     """The block of which a conversation is to have its own copy. Raises InvalidInput."""
     block = block_attachments.by_label(tx, agent_id, label)
     if block is None:
-        raise InvalidInput("isolated_block_labels", f"{agent_id} has no block with the label '{label[:80]}'")
+        raise InvalidInput("isolated_block_labels", f"{agent_id} has no block labelled '{label[:80]}'")
     return block
 
 

@@ -29,7 +29,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 ISOLATED_MAX = 100
-DELETED = "The conversation was deleted before anybody answered."
+DELETED = "The conversation was deleted before the request was answered."
 
 
 class Conversations:
@@ -54,7 +54,7 @@ class Conversations:
         """Opens a thread. Raises NotFound (agent, model), InvalidInput (model, a label the agent has not)."""
         labels = tuple(dict.fromkeys(new.isolated_labels))
         if len(labels) > ISOLATED_MAX:
-            raise InvalidInput("isolated_block_labels", f"name at most {ISOLATED_MAX} labels")
+            raise InvalidInput("isolated_block_labels", f"give at most {ISOLATED_MAX} labels")
         await self._check_model(new.model)
         opening = ConversationOpening.draw(self._world, self._caller, len(labels))
 
@@ -168,7 +168,7 @@ class Conversations:
             if not dry_run:
                 ids = contexts.ids(tx, found.agent_id, found.id)
                 if not ids:
-                    raise Conflict(f"{conversation_id} has no messages any more; open a new conversation")
+                    raise Conflict(f"{conversation_id} no longer has any messages. Create a new conversation.")
                 messages.rewrite(tx, ids[0], (Text(text),))
             return text
 

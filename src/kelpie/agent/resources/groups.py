@@ -179,7 +179,7 @@ class Groups:
         known = {agent.id: agent for agent in found}
         members = [known[agent_id] for agent_id in group.agent_ids if agent_id in known]
         if not members:
-            raise Conflict(f"{group_id} has no agents; give it some before you write to it")
+            raise Conflict(f"{group_id} has no agents. Add agents to the group before sending messages to it.")
         leader = known.get(group.manager.agent_id) if group.manager.agent_id else None
         return self._meetings.begin(self._sending, group, members, leader, send)
 
@@ -207,9 +207,9 @@ class Groups:
 
 def _check(agent_ids: Sequence[AgentId], block_ids: Sequence[BlockId]) -> None:
     if len(agent_ids) > MEMBERS_MAX:
-        raise InvalidInput("agent_ids", f"a group has at most {MEMBERS_MAX} agents")
+        raise InvalidInput("agent_ids", f"a group can have at most {MEMBERS_MAX} agents")
     if len(block_ids) > BLOCKS_MAX:
-        raise InvalidInput("shared_block_ids", f"a group shares at most {BLOCKS_MAX} blocks")
+        raise InvalidInput("shared_block_ids", f"a group can share at most {BLOCKS_MAX} blocks")
 
 
 def _take_off(tx: Tx, agent_ids: Sequence[AgentId], block_ids: Sequence[BlockId]) -> None:

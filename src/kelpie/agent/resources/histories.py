@@ -70,7 +70,7 @@ class Histories:
             if not dry_run:
                 ids = contexts.ids(tx, agent_id)
                 if not ids:
-                    raise Conflict(f"{agent_id} has no system message; reset its messages first")
+                    raise Conflict(f"{agent_id} has no system message. Reset its messages first.")
                 messages.rewrite(tx, ids[0], (Text(text),))
             return text
 

@@ -38,7 +38,7 @@ class Jobs:
         def write(tx: Tx) -> Job:
             job = rows.get(tx, self._organization, job_id)
             if not rows.end(tx, job_id, JobStatus.cancelled, now, self._user):
-                raise Conflict(f"{job_id} is {job.status.value} already and cannot be cancelled")
+                raise Conflict(f"{job_id} is already {job.status.value} and cannot be cancelled.")
             return rows.get(tx, self._organization, job_id)
 
         return await self._world.database.transact(write)

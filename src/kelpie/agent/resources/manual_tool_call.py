@@ -107,8 +107,8 @@ async def outside_of_commits(database: Database, work: Work, note: Note) -> Outc
         await database.transact(lambda tx: note.put_down(tx, outcome))
     except StorageError as error:
         raise CommitUnknown(
-            f"'{note.tool.name}' has run, and that could not be written down: {error} Look at what it has done before "
-            "you run it again."
+            f"'{note.tool.name}' was run, but the call could not be recorded: {error} Check what it did before you "
+            "run it again."
         ) from error
     return outcome
 

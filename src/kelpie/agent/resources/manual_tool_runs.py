@@ -35,7 +35,7 @@ from kelpie.tools.custom.definition import make
 from kelpie.tools.custom.runner import CustomToolRunner
 from kelpie.world.database import Tx
 
-NO_SANDBOX = "its code would need a sandbox, and this server has none."
+NO_SANDBOX = "its code needs a sandbox, and this server has none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _check_code(agent: Agent, tool: Tool, passport: Passport) -> None:
     """What the code of a tool may not make of other tools. Raises ToolError."""
     refuse_endless(passport.chain)
     if approval_matching.needs_approval(agent.tool_rules, tool.name):
-        raise ToolError(f"'{tool.name}' needs a person's approval, so code cannot call it. Call it yourself.")
+        raise ToolError(f"'{tool.name}' needs approval, so code cannot call it. Call the tool directly.")
 
 
 def _tried(tool: Tool, outcome: Outcome) -> ManualToolResult:

@@ -28,7 +28,7 @@ from kelpie.storage.conversations import conversations
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
-INSTRUCTIONS = "Do what the message asks, and answer with the result alone."
+INSTRUCTIONS = "Do what the message asks. Reply with the result only."
 ANSWER_TOOL = "give_answer"
 
 
@@ -115,7 +115,7 @@ class ModelPreviews:
             async for event in events:
                 if isinstance(event, Reply):
                     return GeneratedText(_answer(event, structured=bool(tools)), name, event.usage)
-        raise ModelError(ModelFault.malformed, "The model's answer ended before it was complete.")
+        raise ModelError(ModelFault.malformed, "The model stopped before its answer was complete.")
 
     async def _agent(self, agent_id: AgentId) -> Agent:
         def read(tx: Tx) -> Agent:
@@ -138,7 +138,7 @@ class ModelPreviews:
 def _answering(schema: Mapping[str, Any]) -> ToolSchema:
     if schema.get("type") != "object":
         raise InvalidInput("response_schema", "must be a JSON schema of type 'object'")
-    return ToolSchema(ANSWER_TOOL, "Gives the answer. Call it once, with the whole answer.", schema)
+    return ToolSchema(ANSWER_TOOL, "Returns the answer. Call it once, with the complete answer.", schema)
 
 
 def _answer(reply: Reply, *, structured: bool) -> str:
@@ -146,5 +146,5 @@ def _answer(reply: Reply, *, structured: bool) -> str:
         return reply.tool_calls[0].arguments
     text = "\n".join(part.text for part in reply.content if isinstance(part, Text))
     if structured or not text:
-        raise ModelError(ModelFault.malformed, "The model gave no answer of the form that was asked for.", detail=text)
+        raise ModelError(ModelFault.malformed, "The model did not answer in the requested form.", detail=text)
     return text

@@ -144,7 +144,7 @@ class Runs:
 
         def write(tx: Tx) -> None:
             if self._run(tx, run_id).status in UNFINISHED:
-                raise Conflict(f"{run_id} is still running; wait until it has ended")
+                raise Conflict(f"{run_id} is still running. Wait until it ends, or cancel it.")
             runs.remove(tx, run_id)
 
         await self._database.transact(write)

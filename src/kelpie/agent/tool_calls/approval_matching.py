@@ -77,22 +77,23 @@ def fitting(
     waiting = {call.id: call for call in request.tool_calls if call.awaits}
     given = _spelled_out(answers, request, waiting)
     if not given:
-        raise InvalidInput("approvals", f"answer at least one call; these wait: {_names(waiting)}")
+        raise InvalidInput("approvals", f"the list is empty; answer at least one of these calls: {_names(waiting)}")
     if twice := [call_id for call_id, count in Counter(a.call_id for a in given).items() if count > 1]:
-        raise InvalidInput("approvals", f"a call can be answered only once: {_names(twice)}")
+        raise InvalidInput("approvals", f"answer each call only once; these have several answers: {_names(twice)}")
     if unknown := [answer.call_id for answer in given if answer.call_id not in waiting]:
         raise InvalidInput(
-            "tool_call_id", f"no call with the id {_names(unknown)} waits for an answer; these do: {_names(waiting)}"
+            "tool_call_id",
+            f"Invalid tool call IDs. These calls are waiting: {_names(waiting)}. Not among them: {_names(unknown)}.",
         )
     known = {answer.call_id: answer for answer in pending.answers}
     for answer in given:
         if known.get(answer.call_id, answer) != answer:
-            raise InvalidInput("tool_call_id", f"{answer.call_id} was answered before, and not in the same way")
+            raise InvalidInput("tool_call_id", f"{answer.call_id} already has a different answer; it cannot be changed")
         _check(answer, waiting[answer.call_id])
         known[answer.call_id] = answer
     if not partial and (missing := [call_id for call_id in waiting if call_id not in known]):
         raise InvalidInput(
-            "approvals", f"{_names(missing)} has no answer; answer every call at once, or send 'partial': true"
+            "approvals", f"these calls have no answer: {_names(missing)}; answer all of them, or send 'partial': true"
         )
     return tuple(known[call_id] for call_id in waiting if call_id in known)
 
@@ -117,14 +118,15 @@ def _spelled_out(answers: Sequence[CallAnswer], request: Message, waiting: Mappi
 def _check(answer: CallAnswer, call: ToolCall) -> None:
     if isinstance(answer, ApprovalDecision) and answer.approve and call.awaits is Awaits.client:
         raise InvalidInput(
-            "approvals", f"{call.id} calls '{call.name}', which the client runs: answer with its result, type 'tool'"
+            "approvals", f"{call.id} calls '{call.name}', which the client runs; send its result, with type 'tool'"
         )
 
 
 def denied(call: ToolCall, ruling: ApprovalDecision) -> ToolReturn:
-    """The result of a call that a person did not let run."""
-    reason = f" Reason given: {ruling.reason}" if ruling.reason else ""
-    return ToolReturn(call.id, call.name, False, f"Denied: a person did not let this call run.{reason}")
+    """The result of a call that a person denied. Clients match "request to call tool denied"."""
+    reason = f" Reason: {ruling.reason}" if ruling.reason else ""
+    text = f"Error: request to call tool denied. A person did not approve this call, so it was not run.{reason}"
+    return ToolReturn(call.id, call.name, False, text)
 
 
 def left(request: Message, pending: PendingCalls) -> list[ToolCall]:

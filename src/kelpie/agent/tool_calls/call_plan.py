@@ -153,13 +153,13 @@ def _plan(
 ) -> PlannedCall:
     arguments = read_object(call.arguments)
     if arguments is None:
-        text = "The arguments are not a JSON object. Call again with valid JSON."
+        text = "The arguments are not a valid JSON object. Call the tool again with valid JSON."
         return PlannedCall(call, {}, False, refusal=text, untried=True)
     planned = PlannedCall(call, arguments, arguments.get(HEARTBEAT) is True)
     tool = next((t for t in tools if t.name == call.name), None)
     if tool is None:
         names = ", ".join(t.name for t in tools) or "none"
-        text = f"You have no tool named '{call.name}', so nothing was run. Your tools: {names}."
+        text = f"You have no tool named '{call.name}'. Nothing was run. Your tools: {names}."
         return replace(planned, refusal=text, untried=True)
     planned = replace(planned, tool=tool)
     if refuse and (refusal := refuse(subject_of(tool))):
@@ -170,11 +170,11 @@ def _plan(
         try:
             planned = _filled(planned, tool, prefilled)
         except ToolError as error:
-            text = f"'{tool.name}' was not run: the arguments that this agent's tool rules give it do not fit. {error}"
+            text = f"'{tool.name}' was not run: the arguments that this agent's tool rules set are invalid. {error}"
             return replace(planned, refusal=text, untried=True, misruled=True)
     awaits, ruling = _word(call, agent, words)
     if awaits and words.said is not None:
-        text = f"'{tool.name}' was not run: it needs somebody's word, and nobody was asked for it. Call it again."
+        text = f"'{tool.name}' was not run: it needs approval, and none was requested. Call it again."
         return replace(planned, refusal=text, untried=True)
     if awaits is Awaits.client:  # its arguments are the client's business
         return replace(planned, awaits=awaits)
@@ -215,5 +215,5 @@ def _with_runner(planned: PlannedCall, tool: Tool, runner: Runner) -> PlannedCal
         return replace(planned, transactional=inside, prepare=preparation(tool.name))
     if (external := runner(tool)) is not None:
         return replace(planned, external=external)
-    text = f"'{tool.name}' was not run: its code would need a sandbox, and this server has none."
+    text = f"'{tool.name}' was not run: its code needs a sandbox, and this server has none."
     return replace(planned, refusal=text)

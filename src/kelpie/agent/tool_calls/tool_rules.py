@@ -93,23 +93,23 @@ def one_at_a_time(rules: Sequence[ToolRule]) -> bool:
 def refusal(found: AllowedTools, name: str) -> str:
     """What the model is told about a call that the rules forbid."""
     if found.waits_for is not None:
-        return f"'{name}' was not run: the result of '{found.waits_for}' decides what may come next. Look at it first."
+        return f"'{name}' was not run: the result of '{found.waits_for}' decides the next call. Read that result first."
     if not found.allowed:
-        return f"'{name}' was not run: this agent's tool rules allow no further call in this turn. Give your answer."
+        return f"'{name}' was not run: this agent's tool rules allow no more calls in this turn. Give your answer."
     names = ", ".join(found.allowed)
-    return f"'{name}' was not run: this agent's tool rules do not allow it at this point. Allowed now: {names}."
+    return f"'{name}' was not run: this agent's tool rules do not allow it now. Allowed tools: {names}."
 
 
 def call_first(names: Sequence[str]) -> str:
     """What the model is told when it would end a turn, or answer, and something must be called before."""
     told = f"call {names[0]}" if len(names) == 1 else f"call {', '.join(names[:-1])} and {names[-1]}"
-    return f"Automatic message, not from the user: this agent's tool rules say that you must {told} before you finish."
+    return f"Automatic message, not from the user: this agent's tool rules require you to {told} before you finish."
 
 
 def call_one_of(names: Sequence[str]) -> str:
     """What the model is told when it answered where it had to make a call."""
     told = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-    return f"Automatic message, not from the user: this agent's tool rules say that you must call {told} now."
+    return f"Automatic message, not from the user: this agent's tool rules require you to call {told} now."
 
 
 def _first(rules: Sequence[ToolRule], tools: Sequence[str]) -> dict[str, Arguments]:

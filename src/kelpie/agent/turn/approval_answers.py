@@ -84,7 +84,9 @@ async def begin(database: Database, lane: LiveConversation, given: RunInput) -> 
 
 
 def nothing_waits() -> InvalidInput:
-    return InvalidInput("approvals", "no tool call of this conversation waits for an answer; send a message instead")
+    return InvalidInput(
+        "approvals", "No tool call is currently awaiting approval in this conversation. Send a message instead."
+    )
 
 
 def _check_changed(
@@ -99,7 +101,7 @@ def _check_changed(
     planned = plan(request.tool_calls, lane.agent, lane.loaded.tools, _nothing, earlier, lane.exits, words)
     for one in planned:
         if one.call.id in changed and one.untried:
-            raise InvalidInput("arguments", f"{one.call.id} cannot run with these: {one.refusal}")
+            raise InvalidInput("arguments", f"{one.call.id} cannot run with the changed arguments: {one.refusal}")
 
 
 def _nothing(tool: Tool) -> None:

@@ -48,7 +48,7 @@ async def ask(
     try:
         provider, model = models.provider(lane.agent.model.handle)
     except CallerError as error:
-        raise ModelError(ModelFault.bad_request, str(error), hint="Give the agent another model.") from error
+        raise ModelError(ModelFault.bad_request, str(error), hint="Choose another model for the agent.") from error
     message_id, step_id = world.ids.new(MessageId), world.ids.new(StepId)
     started, began_at = world.clock.monotonic_ns(), world.clock.now()
     preview = (
@@ -76,7 +76,7 @@ async def ask(
             elif preview is not None:
                 preview.take(event)
     if reply is None:
-        raise ModelError(ModelFault.malformed, "The model's answer ended before it was complete.")
+        raise ModelError(ModelFault.malformed, "The model stopped before its answer was complete.")
     if preview is not None:
         preview.finish()
     previewed = preview is not None and preview.started

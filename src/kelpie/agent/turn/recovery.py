@@ -33,15 +33,15 @@ from kelpie.world.database import Tx
 _log = logs.get("agent")
 CUT_SHORT = {
     "type": "interrupted",
-    "message": "The server stopped before the first step of this turn; nothing of it is in the history. Send it again.",
+    "message": "The server stopped before the first step of this turn. Nothing was saved. Send the message again.",
 }
-CUT_OFF = "The turn was cut off. What it had done by then stays; look at the history before sending it again."
-NOT_WAITING = {"type": "interrupted", "message": "The calls that this turn answers no longer wait for an answer."}
-STOPPED = {"type": "stopped", "message": "The server stopped during this turn, and the agent is stopped."}
-DELETED = {"type": "deleted", "message": "The conversation was deleted before this turn could go on."}
-GAVE_UP = {"type": "gave_up", "message": "The turn was taken up again and again and never got to its end."}
+CUT_OFF = "The turn was interrupted. What it had done until then was kept; read the messages before you send it again."
+NOT_WAITING = {"type": "interrupted", "message": "The tool calls that this turn answers are no longer waiting."}
+STOPPED = {"type": "stopped", "message": "The server stopped during this turn, and the agent has been stopped since."}
+DELETED = {"type": "deleted", "message": "The conversation was deleted before this turn could continue."}
+GAVE_UP = {"type": "gave_up", "message": "The turn was resumed too many times without completing."}
 TAKEN_UP_MAX = 20
-TOLD_FAILED = {"type": "storage", "message": "The turn could not be recorded, and its sender was told so."}
+TOLD_FAILED = {"type": "storage", "message": "The turn could not be saved. The client received an error."}
 
 
 class UnfinishedTurns:
@@ -174,7 +174,7 @@ class UnfinishedTurns:
         else:
             begun = await approval_answers.begin(self._equipment.world.database, lane, given)
             if isinstance(begun, Replay):
-                message = f"The same answers were given before; {begun.run.id} tells what came of them."
+                message = f"The same answers were sent before. See {begun.run.id} for the result."
                 await self._close(left, {"type": "replay", "message": message}, begun.stop_reason)
                 return
             given, waited, said = begun.given, begun.waited, begun.said

@@ -54,12 +54,12 @@ def check_callback(url: str, *, private: bool) -> None:
     except ValueError:
         host = ""
     if not host:
-        raise InvalidInput("callback_url", "must be an address like https://example.com/done")
+        raise InvalidInput("callback_url", "must be a URL such as https://example.com/done")
     outside = is_public(host) if is_address(host) else not host.isdigit() and not host.endswith(_INSIDE)
     if private or (outside and host not in LOOPBACK):
         return
     raise InvalidInput(
-        "callback_url", "leads into a private network; use a public address, or set KELPIE_CALLBACK_PRIVATE"
+        "callback_url", "points to a private network; use a public address, or set KELPIE_CALLBACK_PRIVATE"
     )
 
 
@@ -84,4 +84,4 @@ def check_address(setting: str, url: str) -> None:
     except ValueError:
         fits = False
     if not fits:
-        raise ConfigurationError(setting, f"'{url[:80]}' is no address; write it like http://127.0.0.1:8000")
+        raise ConfigurationError(setting, f"'{url[:80]}' is not a URL; use a form such as http://127.0.0.1:8000")

@@ -105,7 +105,7 @@ def _handle(value: Any) -> str | None:
 
 def _mapping(value: Any) -> Mapping[str, Any] | None:
     if value is not None and not isinstance(value, Mapping):
-        raise _wrong("model_settings", "must be an object, or left out")
+        raise _wrong("model_settings", "must be an object; omit it for the default")
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -127,7 +127,7 @@ def _clip(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise _wrong("clip_chars", "must be a positive number of characters, or null for no bound of its own")
+        raise _wrong("clip_chars", "must be a positive number of characters, or null for no separate limit")
     return value
 
 

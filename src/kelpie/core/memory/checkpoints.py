@@ -67,17 +67,19 @@ def unseal(raw: bytes, agent_id: AgentId) -> Memory:
     try:
         parsed: Any = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise InvalidInput(FIELD, f"is not valid JSON ({error}); send the document as it was given") from None
+        raise InvalidInput(
+            FIELD, f"is not valid JSON ({error}); send the document exactly as you received it"
+        ) from None
     if not isinstance(parsed, dict) or cast("dict[str, Any]", parsed).get("format") != FORMAT:
         raise InvalidInput(FIELD, f"is not a checkpoint: its 'format' is not '{FORMAT}'")
     document = cast("dict[str, Any]", parsed)
     if document.get("version") != VERSION:
-        told = f"is of version {str(document.get('version'))[:20]}, and this server reads version {VERSION}"
+        told = f"has version {str(document.get('version'))[:20]}, but this server reads version {VERSION}"
         raise InvalidInput(FIELD, told)
     if document.pop("checksum", None) != _checksum(document):
-        raise InvalidInput(FIELD, "does not match its checksum: it was changed or cut; use another copy")
+        raise InvalidInput(FIELD, "does not match its checksum, so it was changed or truncated; use another copy")
     if document.get("agent_id") != agent_id:
-        told = f"is of another agent, {str(document.get('agent_id'))[:60]}; restore it there"
+        told = f"belongs to another agent, {str(document.get('agent_id'))[:60]}; restore it there"
         raise InvalidInput(FIELD, told)
     if not isinstance(document.get("memory"), dict):
         raise InvalidInput("memory", "must be an object")

@@ -98,11 +98,11 @@ class EntryQuery:
 def check_key(key: str) -> str:
     """Raises InvalidInput for what cannot be a key."""
     if not 0 < len(key) <= KEY_CHARS_MAX:
-        raise InvalidInput("key", f"must have 1 to {KEY_CHARS_MAX} characters, and has {len(key)}")
+        raise InvalidInput("key", f"must have 1 to {KEY_CHARS_MAX} characters, but has {len(key)}")
     if any(unicodedata.category(letter) in _UNPRINTED for letter in key):
         raise InvalidInput("key", "must be printable; remove control characters and line breaks")
     if any(part in (".", "..") for part in key.split("/")):
-        raise InvalidInput("key", "must not have '.' or '..' between slashes, because addresses lose those")
+        raise InvalidInput("key", "must not contain '.' or '..' between slashes, because URLs drop them")
     return key
 
 
@@ -111,9 +111,9 @@ def encoded(value: Any, limits: WorkingMemoryLimits) -> str:
     try:
         raw = orjson.dumps(value)
     except TypeError as error:
-        raise InvalidInput("value", f"cannot be written as JSON ({error}); use text, numbers, lists, objects") from None
+        raise InvalidInput("value", f"is not valid JSON ({error}); use text, numbers, lists or objects") from None
     if len(raw) > limits.value_bytes:
-        raise InvalidInput("value", f"has {len(raw)} bytes as JSON, and may have {limits.value_bytes}; store less")
+        raise InvalidInput("value", f"has {len(raw)} bytes as JSON; the limit is {limits.value_bytes}")
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and _depth(value) > DEPTH_MAX:
         raise InvalidInput("value", f"is nested deeper than {DEPTH_MAX} levels; make it flatter")
     return raw.decode()
@@ -145,7 +145,9 @@ def end_of(ttl_seconds: float | None, now: Micros) -> Micros | None:
     if ttl_seconds is None:
         return None
     if not 0 < ttl_seconds <= TTL_SECONDS_MAX:  # this way round, not-a-number is refused too
-        raise InvalidInput("ttl_seconds", f"must be more than 0 and at most {TTL_SECONDS_MAX}; leave it out for ever")
+        raise InvalidInput(
+            "ttl_seconds", f"must be more than 0 and at most {TTL_SECONDS_MAX}; omit it to keep the entry forever"
+        )
     return now + max(1, round(ttl_seconds * MICROS_PER_SECOND))
 
 
@@ -165,10 +167,10 @@ def changed(before: WorkingMemoryEntry | None, change: Change) -> Any:
 
 def _sum(value: Any, by: int | float) -> int | float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidInput("increment", f"works on a number, and the value is {_kind(value)}")
+        raise InvalidInput("increment", f"needs a number, but the value is {_kind(value)}")
     total = value + by
     if not math.isfinite(total) or (isinstance(total, int) and abs(total) > WHOLE_MAX):
-        raise InvalidInput("increment", "leads beyond the numbers that can be stored")
+        raise InvalidInput("increment", "gives a number that is too large to be stored")
     return total
 
 
@@ -178,7 +180,7 @@ def _kept(before: WorkingMemoryEntry | None, kind: Any) -> Any:
         return empty
     if not isinstance(before.value, type(empty)):
         told = ("append", "a list") if empty == [] else ("merge", "an object")
-        raise InvalidInput(told[0], f"works on {told[1]}, and the value is {_kind(before.value)}")
+        raise InvalidInput(told[0], f"needs {told[1]}, but the value is {_kind(before.value)}")
     return before.value
 
 

@@ -28,7 +28,7 @@ def parse_limits(setting: str, entries: Iterable[str]) -> dict[str, ProviderLimi
     for entry in entries:
         provider, colon, rest = entry.partition(":")
         if not (provider.strip() and colon and rest.strip()):
-            raise ConfigurationError(setting, f"'{entry}' names no provider or no limit; {LIMITS_FORM}")
+            raise ConfigurationError(setting, f"'{entry}' has no provider or no limit; {LIMITS_FORM}")
         values = dict(_limit(setting, piece) for piece in rest.split())
         found[provider.strip()] = ProviderLimits(
             calls=_whole(setting, "calls", values),
@@ -60,7 +60,7 @@ def _limit(setting: str, piece: str) -> tuple[str, float]:
     name, _, value = (part.strip() for part in piece.partition("="))
     if name not in ProviderLimits.__slots__:
         raise ConfigurationError(
-            setting, f"'{name}' is no limit; use {', '.join(ProviderLimits.__slots__)}: {LIMITS_FORM}"
+            setting, f"'{name}' is not a limit; use {', '.join(ProviderLimits.__slots__)}: {LIMITS_FORM}"
         )
     number = number_from(value)
     if not number:

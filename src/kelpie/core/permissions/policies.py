@@ -34,9 +34,9 @@ class Layer(StrEnum):
 
 
 _WHOSE = {
-    Layer.server: "the settings of this server do not permit it",
-    Layer.organization: "the policy of this agent's organization does not permit it",
-    Layer.agent: "this agent is not permitted to use it",
+    Layer.server: "the settings of this server do not allow it",
+    Layer.organization: "the policy of this agent's organization does not allow it",
+    Layer.agent: "this agent may not use it",
 }
 
 
@@ -66,19 +66,19 @@ class EffectivePermissions:
         """Why the call may not be run; `before` it come so many others that nobody has counted yet."""
         for layer, policy in self.layers:
             if (reason := policy.permits.refusal(subject)) is not None:
-                told = f"'{subject.name}' was not run: {_WHOSE[layer]} ({reason}). Go on without it."
+                told = f"'{subject.name}' was not run: {_WHOSE[layer]} ({reason}). Continue without it."
                 return Refusal(told, layer, reason)
         if subject.harmless or (reason := self._exhausted(before)) is None:
             return None
         frees = as_datetime(self.frees_at).isoformat()
-        return Refusal(f"'{subject.name}' was not run: {reason}; more may be used from {frees} on.", None, reason)
+        return Refusal(f"'{subject.name}' was not run: {reason}. Try again after {frees}.", None, reason)
 
     def _exhausted(self, before: int) -> str | None:
         quota, used = self.quota, self.used
         if quota.tool_calls is not None and used.tool_calls + before >= quota.tool_calls:
-            return f"the {quota.tool_calls} tool calls that this agent has in each hour are used up"
+            return f"this agent has used up its {quota.tool_calls} tool calls for this hour"
         if quota.cpu_us is not None and used.cpu_us >= quota.cpu_us:
-            return f"the {quota.cpu_us / 1_000_000:g} s of processor time that this agent has in each hour are used up"
+            return f"this agent has used up its {quota.cpu_us / 1_000_000:g} s of processor time for this hour"
         return None
 
 

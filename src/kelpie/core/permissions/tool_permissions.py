@@ -76,25 +76,25 @@ ANYTHING = ToolPatterns()
 def check_patterns(field: str, patterns: Sequence[str]) -> tuple[str, ...]:
     """The patterns, each once. Raises InvalidInput naming the one that could never mean anything."""
     if len(patterns) > PATTERNS_MAX:
-        raise InvalidInput(field, f"has {len(patterns)} patterns; use at most {PATTERNS_MAX}")
+        raise InvalidInput(field, f"has {len(patterns)} patterns; the limit is {PATTERNS_MAX}")
     for pattern in patterns:
         if len(pattern) > PATTERN_CHARS_MAX or not _WRITTEN.fullmatch(pattern):
             raise InvalidInput(
                 field,
-                f"'{pattern[:80]}' is no pattern; write a tool's name with * and ?, such as memory_*, "
+                f"'{pattern[:80]}' is not a pattern; use a tool name with * and ?, such as memory_*, "
                 "or kind:custom, or capability:network",
             )
         for prefix, words in ((KIND, ToolKind), (CAPABILITY, Capability)):
             wanted = pattern.removeprefix(prefix)
             if pattern.startswith(prefix) and not any(fnmatchcase(word, wanted) for word in words):
-                raise InvalidInput(field, f"'{pattern}' is none that there is; use one of {', '.join(words)}")
+                raise InvalidInput(field, f"'{pattern}' is unknown; use one of {', '.join(words)}")
     return tuple(dict.fromkeys(patterns))
 
 
 @lru_cache(maxsize=16_384)  # few tools under few lists are asked about again and again
 def _refusal(permits: ToolPatterns, subject: Subject) -> str | None:
     if (pattern := _touching(permits.deny, subject)) is not None:
-        return f"its list of denied tools has '{pattern}'"
+        return f"its list of denied tools contains '{pattern}'"
     if permits.allow is not None and not _covered(permits.allow, subject):
         return "it is not on its list of allowed tools"
     return None

@@ -59,11 +59,11 @@ class Setting:
 
     def _checked(self, origin: str, value: Any) -> Value:
         if self.choices and value not in self.choices:
-            raise ConfigurationError(origin, f"'{value[:80]}' is none of them; use {_either(self.choices)}")
+            raise ConfigurationError(origin, f"'{value[:80]}' is not allowed; use {_either(self.choices)}")
         if self.seconds and not 0 < value <= SECONDS_MAX:  # this way round, not-a-number is refused too
             raise ConfigurationError(origin, f"use more than 0 seconds and at most {SECONDS_MAX:.0f}")
         if not (self.low is None or self.low <= value) or not (self.high is None or value <= self.high):
-            raise ConfigurationError(origin, f"{value} is out of bounds; use {self._bounds()}")
+            raise ConfigurationError(origin, f"{value} is out of range; use {self._bounds()}")
         if self.check is not None:
             self.check(origin, value)
         return value

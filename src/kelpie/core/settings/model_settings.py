@@ -12,14 +12,14 @@ from kelpie.core.settings.tool_settings import ToolSettings
 class ModelSettings(ToolSettings):
     model_timeout_s: float = setting(
         "models.timeout_seconds",
-        "How long one model call may take, retries included.",
+        "Maximum duration of one model call, including retries.",
         "KELPIE_MODEL_TIMEOUT_SECONDS",
         default=600.0,
         seconds=True,
     )
     model_attempts: int = setting(
         "models.attempts",
-        "How often a model call is tried when the provider is busy or down.",
+        "Maximum number of attempts of a model call when the provider is busy or down.",
         "KELPIE_MODEL_ATTEMPTS",
         default=4,
         low=1,
@@ -27,70 +27,70 @@ class ModelSettings(ToolSettings):
     )
     model_connect_s: float = setting(
         "models.connect_seconds",
-        "How long the connection to a provider may take to be made.",
+        "Maximum time to connect to a provider.",
         "KELPIE_MODEL_CONNECT_SECONDS",
         default=15.0,
         seconds=True,
     )
     model_first_byte_s: float = setting(
         "models.first_byte_seconds",
-        "How long a streamed answer may take to begin; a reasoning model may think in silence first.",
+        "Maximum wait for the first part of a streamed answer; a reasoning model may think first.",
         "KELPIE_MODEL_FIRST_BYTE_SECONDS",
         default=300.0,
         seconds=True,
     )
     model_silence_s: float = setting(
         "models.silence_seconds",
-        "How long a streamed answer may pause.",
+        "Maximum pause within a streamed answer.",
         "KELPIE_MODEL_SILENCE_SECONDS",
         default=300.0,
         seconds=True,
     )
     model_backoff_s: float = setting(
         "models.backoff_seconds",
-        "Pause before the second attempt of a call; it doubles with each further one, up to 30 seconds.",
+        "Pause before the second attempt of a call; it doubles with each further attempt, up to 30 seconds.",
         "KELPIE_MODEL_BACKOFF_SECONDS",
         default=0.5,
         seconds=True,
     )
     model_retry_after_s: float = setting(
         "models.retry_after_seconds",
-        "The longest pause that a provider may ask for with `Retry-After`; it is not waited longer than that.",
+        "Longest pause that Kelpie accepts from a provider's `Retry-After` header.",
         "KELPIE_MODEL_RETRY_AFTER_SECONDS",
         default=60.0,
         seconds=True,
     )
     model_listing_s: float = setting(
         "models.listing_seconds",
-        "How long finding out what a provider offers may take.",
+        "Maximum time to list the models of a provider.",
         "KELPIE_MODEL_LISTING_SECONDS",
         default=20.0,
         seconds=True,
     )
     model_listing_fresh_s: float = setting(
         "models.listing_fresh_seconds",
-        "How long a listing of models is used before the provider is asked again.",
+        "How long a list of models is cached before the provider is asked again.",
         "KELPIE_MODEL_LISTING_FRESH_SECONDS",
         default=300.0,
         seconds=True,
     )
     model_listing_retry_s: float = setting(
         "models.listing_retry_seconds",
-        "How soon a listing that failed, or that lacks a model, is asked for again.",
+        "Wait before Kelpie asks again for a list that failed or that lacks a model.",
         "KELPIE_MODEL_LISTING_RETRY_SECONDS",
         default=15.0,
         seconds=True,
     )
     model_pull_s: float = setting(
         "models.pull_seconds",
-        "How long fetching a local model may take.",
+        "Maximum time to download a local model.",
         "KELPIE_MODEL_PULL_SECONDS",
         default=43200.0,
         seconds=True,
     )
     context_window_unknown: int = setting(
         "models.context_window_unknown",
-        "Context window of a model of which neither its server nor Kelpie knows one.",
+        "Context window assumed for a model when neither its server nor Kelpie knows it.",
         "KELPIE_CONTEXT_WINDOW_UNKNOWN",
         default=32_000,
         low=1000,
@@ -98,7 +98,7 @@ class ModelSettings(ToolSettings):
     )
     output_tokens: int = setting(
         "models.output_tokens",
-        "Longest reply in tokens that agents ask for when they name none; less where the model gives less.",
+        "Default maximum length of a reply in tokens; lower if the model allows less.",
         "KELPIE_OUTPUT_TOKENS",
         default=16_384,
         low=1,
@@ -106,13 +106,14 @@ class ModelSettings(ToolSettings):
     )
     pull_missing_models: bool = setting(
         "models.pull_missing",
-        "Whether a local model that is missing is fetched when an agent names it.",
+        "Whether Kelpie downloads a missing local model when an agent uses it.",
         "KELPIE_PULL_MISSING_MODELS",
         default=False,
     )
     model_fallbacks: tuple[str, ...] = setting(
         "models.fallbacks",
-        "Models to ask when an agent's own fails, in order: `anthropic/claude-sonnet-4-5, ollama/qwen3:8b`.",
+        "Fallback models, in order, for when an agent's own model fails: `anthropic/claude-sonnet-4-5, "
+        "ollama/qwen3:8b`.",
         "KELPIE_MODEL_FALLBACKS",
         default=(),
         check=parse_handles,
@@ -127,15 +128,15 @@ class ModelSettings(ToolSettings):
     )
     model_prices: tuple[str, ...] = setting(
         "models.prices",
-        "Your own prices in dollars per million tokens, input/output, and if need be /cached input/cache write: "
-        "`openai/gpt-4o=2.50/10.00/1.25, groq/*=0.10/0.20`. They go before the list prices that Kelpie knows.",
+        "Your own prices in dollars per million tokens, as input/output, optionally followed by /cached input/cache "
+        "write: `openai/gpt-4o=2.50/10.00/1.25, groq/*=0.10/0.20`. They override the list prices that Kelpie knows.",
         "KELPIE_MODEL_PRICES",
         default=(),
         check=parse_prices,
     )
     provider_wait_s: float = setting(
         "models.wait_seconds",
-        "How long a call may wait for the limits of its provider before it is answered with 429.",
+        "How long a call may wait for the limits of its provider before the request fails with 429.",
         "KELPIE_PROVIDER_WAIT_SECONDS",
         default=30.0,
         seconds=True,

@@ -10,15 +10,16 @@ from kelpie.core.settings.server_settings import ServerSettings
 class SandboxSettings(ServerSettings):
     sandbox_isolation: str = setting(
         "sandbox.isolation",
-        "The least that holds code of tools: `process`, or `none` to run it with no walls where this machine cannot "
-        "build any. With `none` every tool can read and change what the server can; the server warns at its start.",
+        "Minimum isolation of tool code: `process`, or `none` to run it without isolation where this machine supports "
+        "none. With `none`, every tool can read and change everything that the server can; the server warns about it "
+        "at start-up.",
         "KELPIE_SANDBOX_ISOLATION",
         default="process",
         choices=("process", "none"),
     )
     sandbox_cells_max: int = setting(
         "sandbox.cells_max",
-        "How many pieces of code of tools run at once; each may take 256 MB unless its tool says otherwise.",
+        "Maximum number of sandboxes that run at once; each may use 256 MB unless its tool sets another limit.",
         "KELPIE_SANDBOX_CELLS_MAX",
         default=16,
         low=1,
@@ -26,7 +27,7 @@ class SandboxSettings(ServerSettings):
     )
     workspace_mb_max: int = setting(
         "sandbox.workspace_mb_max",
-        "Megabytes that an agent may keep in its workspace, the files of its tools `shell` and `filesystem`.",
+        "Maximum size in megabytes of an agent's workspace (the files of the tools `shell` and `filesystem`).",
         "KELPIE_WORKSPACE_MB_MAX",
         default=64,
         low=1,
@@ -34,7 +35,7 @@ class SandboxSettings(ServerSettings):
     )
     sandbox_waiting_max: int = setting(
         "sandbox.waiting_max",
-        "How many more may wait for their turn; past that a call is refused.",
+        "Maximum number of calls that wait for a sandbox; further calls are refused.",
         "KELPIE_SANDBOX_WAITING_MAX",
         default=256,
         low=0,
@@ -42,7 +43,7 @@ class SandboxSettings(ServerSettings):
     )
     sandbox_warm_max: int = setting(
         "sandbox.warm_max",
-        "How many cells are kept started for the next call once tools run code, about 10 MB each; 0 keeps none.",
+        "Number of sandboxes to keep started for the next calls once tools run code, about 10 MB each; 0 for none.",
         "KELPIE_SANDBOX_WARM_MAX",
         default=4,
         low=0,

@@ -16,63 +16,64 @@ COUNT_MAX = 1_000_000
 class ServerSettings:
     host: str = setting(
         "server.host",
-        "Address to listen on. On any but a loopback address the server asks for a password.",
+        "Address to listen on. On any address except loopback the server requires a password.",
         "KELPIE_HOST",
         default="127.0.0.1",
     )
     port: int = setting(
-        "server.port", "Port to listen on; 0 takes a free one.", "KELPIE_PORT", default=8283, low=0, high=65535
+        "server.port", "Port to listen on; 0 chooses a free port.", "KELPIE_PORT", default=8283, low=0, high=65535
     )
     password: str | None = setting(
         "server.password",
-        "What clients must send as `Authorization: Bearer ...`. Where one is needed and none is set, it is made and "
-        "shown once.",
+        "Password that clients must send as `Authorization: Bearer ...`. If one is required and none is set, the "
+        "server generates one and shows it once.",
         "KELPIE_SERVER_PASSWORD",
         "LETTA_SERVER_PASSWORD",
         secret=True,
     )
     secure: bool = setting(
         "server.secure",
-        "Whether a password is asked for on a loopback address too.",
+        "Whether the server also requires a password on a loopback address.",
         "KELPIE_SERVER_SECURE",
         "LETTA_SERVER_SECURE",
         default=False,
     )
     client_api_key: str | None = setting(
         "client.api_key",
-        "What commands send to a server that asks for a credential: an API key, or its password. Without it, "
-        "`server.password` is sent.",
+        "Credential that commands send to a server that requires one: an API key or its password. Defaults to "
+        "`server.password`.",
         "KELPIE_API_KEY",
         "LETTA_API_KEY",
         secret=True,
     )
     data_dir: str = setting(
         "server.data_dir",
-        "Where the database, the lock, the process id and the logs lie. One server a directory.",
+        "Directory of the database, the lock, the process id and the logs. Only one server can use a directory.",
         "KELPIE_DATA_DIR",
         default="~/.kelpie",
     )
     packages: bool = setting(
         "sandbox.packages",
-        "Whether the pip and npm requirements of tools are installed; without it such tools are stored and not run.",
+        "Whether the server installs the pip and npm requirements of tools. If not, such tools are stored but cannot "
+        "run.",
         "KELPIE_SANDBOX_PACKAGES",
         default=True,
     )
     database_url: str | None = setting(
         "server.database_url",
-        "To keep the database elsewhere: `sqlite:///path/to/file`. Without it, a SQLite file in the data directory.",
+        "Database location: `sqlite:///path/to/file`. Defaults to a SQLite file in the data directory.",
         "KELPIE_DATABASE_URL",
     )
     log_level: str = setting(
         "server.log_level",
-        "How much is logged: `debug`, `info`, `warning` or `error`.",
+        "Log level: `debug`, `info`, `warning` or `error`.",
         "KELPIE_LOG_LEVEL",
         default="info",
         choices=("debug", "info", "warning", "error"),
     )
     body_bytes_max: int = setting(
         "server.body_bytes_max",
-        "Largest request body; more is answered with 413.",
+        "Maximum size of a request body; larger requests get a 413.",
         "KELPIE_BODY_BYTES_MAX",
         default=16 * 1024 * 1024,
         low=1,
@@ -80,7 +81,7 @@ class ServerSettings:
     )
     drain_s: float = setting(
         "server.drain_seconds",
-        "How long a stopping server lets turns in flight finish.",
+        "How long a stopping server waits for running turns to finish.",
         "KELPIE_DRAIN_SECONDS",
         default=20.0,
         seconds=True,
@@ -94,48 +95,48 @@ class ServerSettings:
     )
     keep_alive_s: float = setting(
         "server.keep_alive_seconds",
-        "How long a connection without requests is kept; more than a proxy in front keeps its own.",
+        "How long an idle connection is kept open; use more than the proxy in front of the server uses.",
         "KELPIE_KEEP_ALIVE_SECONDS",
         default=30.0,
         seconds=True,
     )
     ping_s: float = setting(
         "server.ping_seconds",
-        "After this long without news a stream says that it is alive; less than proxies on the way allow.",
+        "Interval of keep-alive messages in an idle stream; use less than the idle limit of any proxy.",
         "KELPIE_PING_SECONDS",
         default=20.0,
         seconds=True,
     )
     stall_s: float = setting(
         "server.stall_seconds",
-        "How long a client may leave a stream unread, or pause within a request, before it is given up.",
+        "How long a client may stop reading a stream, or pause within a request, before the server closes the "
+        "connection.",
         "KELPIE_STALL_SECONDS",
         default=60.0,
         seconds=True,
     )
     stream_kept_s: float = setting(
         "server.stream_kept_seconds",
-        "How long the stream of a background run can be read again after the run has ended.",
+        "How long clients can read the stream of a background run again after the run has ended.",
         "KELPIE_STREAM_KEPT_SECONDS",
         default=3 * 3600.0,
         seconds=True,
     )
     callback_private: bool = setting(
         "server.callback_private",
-        "Whether `callback_url` may lead to this machine or to a private network.",
+        "Whether `callback_url` may point to this machine or to a private network.",
         "KELPIE_CALLBACK_PRIVATE",
         default=False,
     )
     egress_private: bool = setting(
         "sandbox.egress_private",
-        "Whether the hosts that a tool may reach, and those that a package names, may lie on this machine or in a "
-        "private network.",
+        "Whether tools and package installations may reach hosts on this machine or in a private network.",
         "KELPIE_EGRESS_PRIVATE",
         default=False,
     )
     log_bytes_max: int = setting(
         "server.log_bytes_max",
-        "Size of the log file at which a new one is begun.",
+        "Maximum size of a log file before a new one is started.",
         "KELPIE_LOG_BYTES_MAX",
         default=10 * 1024 * 1024,
         low=1024,
@@ -143,7 +144,7 @@ class ServerSettings:
     )
     log_files_max: int = setting(
         "server.log_files_max",
-        "Log files that are kept, the current one included.",
+        "Number of log files to keep, including the current one.",
         "KELPIE_LOG_FILES_MAX",
         default=5,
         low=1,
@@ -151,7 +152,7 @@ class ServerSettings:
     )
     trace_steps: int = setting(
         "server.trace_steps",
-        "Of how many steps, the newest, the exchange with the provider is kept (`/v1/steps/{id}/trace`); 0 keeps none.",
+        "Number of newest steps whose exchange with the provider is stored (`/v1/steps/{id}/trace`); 0 stores none.",
         "KELPIE_TRACE_STEPS",
         default=0,
         low=0,
@@ -159,7 +160,7 @@ class ServerSettings:
     )
     trace_bytes_max: int = setting(
         "server.trace_bytes_max",
-        "How many bytes of a request to a provider, and of its answer, are kept at most.",
+        "Maximum number of bytes stored of a request to a provider and of its answer.",
         "KELPIE_TRACE_BYTES_MAX",
         default=128 * 1024,
         low=0,
@@ -167,7 +168,7 @@ class ServerSettings:
     )
     default_model: str = setting(
         "agents.default_model",
-        "Handle of the model for agents that name none.",
+        "Handle of the default model for new agents.",
         "KELPIE_DEFAULT_MODEL",
         "LETTA_DEFAULT_LLM_HANDLE",
         default="kelpie/demo",
@@ -175,25 +176,25 @@ class ServerSettings:
     )
     default_embedding: str | None = setting(
         "agents.default_embedding",
-        "Handle of the embedding model for agents that name none.",
+        "Handle of the default embedding model for new agents.",
         "KELPIE_DEFAULT_EMBEDDING",
         "LETTA_DEFAULT_EMBEDDING_HANDLE",
         check=check_handle,
     )
     embedding_dir: str | None = setting(
         "agents.embedding_dir",
-        "Directory with the files of the embedding model all-MiniLM-L6-v2, where they are not found by themselves.",
+        "Directory of the embedding model all-MiniLM-L6-v2, if the server does not find its files by itself.",
         "KELPIE_EMBEDDING_DIR",
     )
     default_timezone: str = setting(
         "agents.default_timezone",
-        "Time zone of agents that name none, such as `Europe/Berlin`.",
+        "Default time zone of new agents, such as `Europe/Berlin`.",
         "KELPIE_DEFAULT_TIMEZONE",
         default="UTC",
     )
     block_limit: int = setting(
         "agents.block_limit",
-        "Characters a memory block may hold when the request that makes it names no limit.",
+        "Default maximum number of characters in a memory block.",
         "KELPIE_BLOCK_LIMIT",
         default=DEFAULT_LIMIT,
         low=1,
@@ -201,7 +202,7 @@ class ServerSettings:
     )
     block_versions: int = setting(
         "agents.block_versions",
-        "How many versions of each memory block are kept, the current one included; the oldest go first.",
+        "Number of versions to keep of each memory block, including the current one; the oldest are deleted first.",
         "KELPIE_BLOCK_VERSIONS",
         default=VERSIONS_KEPT,
         low=1,
@@ -209,8 +210,8 @@ class ServerSettings:
     )
     core_memory_bytes: int = setting(
         "agents.core_memory_bytes",
-        "Bytes to which an agent may fill its memory blocks, all together; a context window over 128,000 tokens "
-        "raises it in proportion, and it is never more than a quarter of the window.",
+        "Maximum number of bytes that an agent may write into all of its memory blocks together. A context window over "
+        "128,000 tokens raises it in proportion; it is never more than a quarter of the window.",
         "KELPIE_CORE_MEMORY_BYTES",
         default=CONTEXT_BYTES,
         low=1,
@@ -218,7 +219,7 @@ class ServerSettings:
     )
     working_memory_value_bytes_max: int = setting(
         "agents.working_memory_value_bytes_max",
-        "Bytes that one value of an agent's working memory may have as JSON.",
+        "Maximum size in bytes of one value in an agent's working memory, as JSON.",
         "KELPIE_WORKING_MEMORY_VALUE_BYTES_MAX",
         default=64 * 1024,
         low=1,
@@ -226,7 +227,7 @@ class ServerSettings:
     )
     working_memory_entries_max: int = setting(
         "agents.working_memory_entries_max",
-        "Entries that an agent's working memory may have.",
+        "Maximum number of entries in an agent's working memory.",
         "KELPIE_WORKING_MEMORY_ENTRIES_MAX",
         default=1000,
         low=1,
@@ -234,7 +235,7 @@ class ServerSettings:
     )
     working_memory_bytes_max: int = setting(
         "agents.working_memory_bytes_max",
-        "Bytes that all keys and values of an agent's working memory may have together.",
+        "Maximum total size in bytes of all keys and values in an agent's working memory.",
         "KELPIE_WORKING_MEMORY_BYTES_MAX",
         default=1024 * 1024,
         low=1,
@@ -242,7 +243,7 @@ class ServerSettings:
     )
     context_window: int = setting(
         "agents.context_window",
-        "Tokens of a model's context window that an agent uses at most when it names no limit of its own.",
+        "Default maximum number of tokens of a model's context window that an agent uses.",
         "KELPIE_CONTEXT_WINDOW",
         "GLOBAL_MAX_CONTEXT_WINDOW_LIMIT",
         default=128_000,
@@ -251,7 +252,7 @@ class ServerSettings:
     )
     max_steps: int = setting(
         "agents.max_steps",
-        "Model calls that one turn may make when the request names no number.",
+        "Default maximum number of model calls in one turn.",
         "KELPIE_MAX_STEPS",
         default=50,
         low=1,
@@ -259,7 +260,7 @@ class ServerSettings:
     )
     mailbox_size: int = setting(
         "agents.mailbox_size",
-        "Messages that may wait for one agent; more are answered with 429 and `Retry-After`.",
+        "Maximum number of messages that wait for one agent; further messages get a 429 with `Retry-After`.",
         "KELPIE_MAILBOX_SIZE",
         default=64,
         low=1,
@@ -267,7 +268,7 @@ class ServerSettings:
     )
     hot_agents_max: int = setting(
         "agents.hot_max",
-        "Agents kept in memory at once.",
+        "Maximum number of agents kept in memory at once.",
         "KELPIE_HOT_AGENTS_MAX",
         default=2000,
         low=1,
@@ -275,36 +276,35 @@ class ServerSettings:
     )
     hot_wait_s: float = setting(
         "agents.hot_wait_seconds",
-        "How long a message waits for a place in memory when all are taken by agents at work.",
+        "How long a message waits when memory is full of busy agents.",
         "KELPIE_HOT_WAIT_SECONDS",
         default=30.0,
         seconds=True,
     )
     load_s: float = setting(
         "agents.load_seconds",
-        "How long loading an agent into memory may take.",
+        "Maximum time to load an agent into memory.",
         "KELPIE_LOAD_SECONDS",
         default=30.0,
         seconds=True,
     )
     idle_s: float = setting(
         "agents.idle_seconds",
-        "After this long without work an agent is put away; it comes back with its next message.",
+        "Idle time after which an agent is unloaded from memory; its next message loads it again.",
         "KELPIE_IDLE_SECONDS",
         default=600.0,
         seconds=True,
     )
     reply_s: float = setting(
         "agents.reply_seconds",
-        "How long an agent that asks another one waits for its answer.",
+        "How long an agent waits for the answer of another agent.",
         "KELPIE_REPLY_SECONDS",
         default=300.0,
         seconds=True,
     )
     approval_s: int = setting(
         "agents.approval_seconds",
-        "After this long without an answer, tool calls that wait for approval or for a client are denied; 0 waits "
-        "for ever.",
+        "Time after which unanswered tool calls (waiting for approval or for a client) are denied; 0 waits forever.",
         "KELPIE_APPROVAL_SECONDS",
         default=0,
         low=0,

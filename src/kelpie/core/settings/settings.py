@@ -22,13 +22,13 @@ class Settings(ModelSettings):
 
     openai_api_key: str | None = setting(
         "providers.openai.api_key",
-        "Key for the OpenAI API or a compatible server; with it, the models of `openai/` are offered.",
+        "Key for the OpenAI API or a compatible server; enables the models of `openai/`.",
         "OPENAI_API_KEY",
         secret=True,
     )
     openai_base_url: str = setting(
         "providers.openai.base_url",
-        "Address of a server that speaks OpenAI's protocol.",
+        "Base URL of a server with an OpenAI-compatible API.",
         "OPENAI_BASE_URL",
         "OPENAI_API_BASE",
         default="https://api.openai.com/v1",
@@ -36,34 +36,34 @@ class Settings(ModelSettings):
     )
     openai_responses: str = setting(
         "providers.openai.responses",
-        "Whether reasoning models are asked through OpenAI's responses protocol: `auto` (at api.openai.com only), "
-        "`always` or `never`.",
+        "Whether Kelpie uses OpenAI's responses API for reasoning models: `auto` (only at api.openai.com), `always` or "
+        "`never`.",
         "KELPIE_OPENAI_RESPONSES",
         default="auto",
         choices=("auto", "always", "never"),
     )
     anthropic_api_key: str | None = setting(
         "providers.anthropic.api_key",
-        "Key for Anthropic; with it, the models of `anthropic/` are offered.",
+        "Key for Anthropic; enables the models of `anthropic/`.",
         "ANTHROPIC_API_KEY",
         secret=True,
     )
     anthropic_base_url: str = setting(
         "providers.anthropic.base_url",
-        "Address of a server that speaks Anthropic's protocol.",
+        "Base URL of a server with an Anthropic-compatible API.",
         "ANTHROPIC_BASE_URL",
         default="https://api.anthropic.com",
         check=check_address,
     )
     azure_api_key: str | None = setting(
         "providers.azure.api_key",
-        "Key for Azure OpenAI; with it and the address, the models of `azure/` are offered.",
+        "Key for Azure OpenAI; together with the base URL it enables the models of `azure/`.",
         "AZURE_API_KEY",
         secret=True,
     )
     azure_base_url: str | None = setting(
         "providers.azure.base_url",
-        "Address of the Azure resource, such as `https://name.openai.azure.com`.",
+        "Base URL of the Azure resource, such as `https://name.openai.azure.com`.",
         "AZURE_BASE_URL",
         check=check_address,
     )
@@ -72,68 +72,68 @@ class Settings(ModelSettings):
     )
     azure_deployments: tuple[str, ...] = setting(
         "providers.azure.deployments",
-        "Azure deployments to offer, as `name` or `name=model`, where the resource does not list them.",
+        "Azure deployments, as `name` or `name=model`, if the resource does not list them.",
         "AZURE_DEPLOYMENTS",
         default=(),
     )
     groq_api_key: str | None = setting(
         "providers.groq.api_key",
-        "Key for Groq; with it, the models of `groq/` are offered.",
+        "Key for Groq; enables the models of `groq/`.",
         "GROQ_API_KEY",
         secret=True,
     )
     together_api_key: str | None = setting(
         "providers.together.api_key",
-        "Key for Together; with it, the models of `together/` are offered.",
+        "Key for Together; enables the models of `together/`.",
         "TOGETHER_API_KEY",
         secret=True,
     )
     deepseek_api_key: str | None = setting(
         "providers.deepseek.api_key",
-        "Key for DeepSeek; with it, the models of `deepseek/` are offered.",
+        "Key for DeepSeek; enables the models of `deepseek/`.",
         "DEEPSEEK_API_KEY",
         secret=True,
     )
     xai_api_key: str | None = setting(
         "providers.xai.api_key",
-        "Key for xAI; with it, the models of `xai/` are offered.",
+        "Key for xAI; enables the models of `xai/`.",
         "XAI_API_KEY",
         secret=True,
     )
     openrouter_api_key: str | None = setting(
         "providers.openrouter.api_key",
-        "Key for OpenRouter; with it, the models of `openrouter/` are offered.",
+        "Key for OpenRouter; enables the models of `openrouter/`.",
         "OPENROUTER_API_KEY",
         secret=True,
     )
     ollama_base_url: str | None = setting(
         "providers.ollama.base_url",
-        "Address of an Ollama server, such as `http://127.0.0.1:11434`.",
+        "Base URL of an Ollama server, such as `http://127.0.0.1:11434`.",
         "OLLAMA_BASE_URL",
         check=check_address,
     )
     lmstudio_base_url: str | None = setting(
         "providers.lmstudio.base_url",
-        "Address of LM Studio, such as `http://127.0.0.1:1234`.",
+        "Base URL of LM Studio, such as `http://127.0.0.1:1234`.",
         "LMSTUDIO_BASE_URL",
         check=check_address,
     )
     vllm_base_url: str | None = setting(
         "providers.vllm.base_url",
-        "Address of a vLLM server, such as `http://127.0.0.1:8000`.",
+        "Base URL of a vLLM server, such as `http://127.0.0.1:8000`.",
         "VLLM_API_BASE",
         "VLLM_BASE_URL",
         check=check_address,
     )
     llamacpp_base_url: str | None = setting(
         "providers.llamacpp.base_url",
-        "Address of a llama.cpp server, such as `http://127.0.0.1:8080`.",
+        "Base URL of a llama.cpp server, such as `http://127.0.0.1:8080`.",
         "LLAMACPP_BASE_URL",
         check=check_address,
     )
     localai_base_url: str | None = setting(
         "providers.localai.base_url",
-        "Address of a LocalAI server, such as `http://127.0.0.1:8080`.",
+        "Base URL of a LocalAI server, such as `http://127.0.0.1:8080`.",
         "LOCALAI_BASE_URL",
         check=check_address,
     )
@@ -192,6 +192,6 @@ def _keep_keys_home(origins: Mapping[str, Origin]) -> None:
         if to.source is Source.file and named.source in (Source.flag, Source.environment):
             raise ConfigurationError(
                 to.where,
-                f"the key of {named} would be sent to this address, which only the file names; if you trust it, "
-                f"set {SETTINGS[address].env[0]} to it or keep the key in this file alone, else remove the line",
+                f"the key of {named} would be sent to this URL, which is set only in the file. If you trust it, "
+                f"set {SETTINGS[address].env[0]} to it, or keep the key only in this file; otherwise remove the line",
             )

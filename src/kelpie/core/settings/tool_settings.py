@@ -26,23 +26,22 @@ def _check(origin: str, patterns: Sequence[str]) -> None:
 class ToolSettings(SandboxSettings):
     tools_allow: tuple[str, ...] = setting(
         "tools.allow",
-        "The tools that agents may use at all: patterns such as `memory_*`, `kind:custom` or `capability:memory`; "
-        "without any, all. No agent and no organization can widen it; see [permissions](permissions.md).",
+        "Tools that agents may use: patterns such as `memory_*`, `kind:custom` or `capability:memory`. Empty allows "
+        "all tools. Agents and organizations can only restrict it further; see [permissions](permissions.md).",
         "KELPIE_TOOLS_ALLOW",
         default=(),
         check=_check,
     )
     tools_deny: tuple[str, ...] = setting(
         "tools.deny",
-        "The tools that no agent may use: patterns such as `shell` or `capability:network`. It goes before "
-        "`tools.allow`.",
+        "Tools that no agent may use: patterns such as `shell` or `capability:network`. It overrides `tools.allow`.",
         "KELPIE_TOOLS_DENY",
         default=(),
         check=_check,
     )
     tool_calls_per_hour: int = setting(
         "limits.tool_calls_per_hour",
-        "Tool calls that each agent may make in an hour; 0 is no limit.",
+        "Maximum number of tool calls per agent and hour; 0 for no limit.",
         "KELPIE_TOOL_CALLS_PER_HOUR",
         default=0,
         low=0,
@@ -50,7 +49,7 @@ class ToolSettings(SandboxSettings):
     )
     tokens_per_hour: int = setting(
         "limits.tokens_per_hour",
-        "Tokens that each agent may use in an hour; 0 is no limit.",
+        "Maximum number of tokens per agent and hour; 0 for no limit.",
         "KELPIE_TOKENS_PER_HOUR",
         default=0,
         low=0,
@@ -58,7 +57,7 @@ class ToolSettings(SandboxSettings):
     )
     cpu_seconds_per_hour: float = setting(
         "limits.cpu_seconds_per_hour",
-        "Seconds of processor time that the sandboxes of each agent may take in an hour; 0 is no limit.",
+        "Maximum seconds of processor time in sandboxes per agent and hour; 0 for no limit.",
         "KELPIE_CPU_SECONDS_PER_HOUR",
         default=0.0,
         low=0,
@@ -66,7 +65,7 @@ class ToolSettings(SandboxSettings):
     )
     tool_memory_mb: int = setting(
         "limits.memory_mb",
-        "Megabytes that one tool call may have at once, whatever the tool asks for; 0 leaves it to the tool.",
+        "Maximum memory of one tool call in megabytes, whatever the tool asks for; 0 leaves it to the tool.",
         "KELPIE_TOOL_MEMORY_MB",
         default=0,
         low=0,

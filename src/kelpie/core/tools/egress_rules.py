@@ -34,7 +34,7 @@ def entries(texts: Iterable[str], field: str = "egress") -> tuple[EgressEntry, .
     """Reads a list. Raises InvalidInput naming the entry that is none."""
     found = tuple(_entry(text, field) for text in texts)
     if len(found) > ENTRIES_MAX:
-        raise InvalidInput(field, f"name at most {ENTRIES_MAX} hosts")
+        raise InvalidInput(field, f"list at most {ENTRIES_MAX} hosts")
     return found
 
 
@@ -48,5 +48,5 @@ def _entry(text: str, field: str) -> EgressEntry:
     match = _ENTRY.fullmatch(text.strip().lower())
     port = int(match[2]) if match and match[2] else None
     if match is None or (port is not None and not 0 < port < 65536):
-        raise InvalidInput(field, f"'{text[:80]}' is no host; write it like example.com, *.example.com or host:8443")
+        raise InvalidInput(field, f"'{text[:80]}' is not a host; use example.com, *.example.com or host:8443")
     return EgressEntry(match[1].strip("[]"), port)

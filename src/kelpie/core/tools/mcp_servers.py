@@ -75,7 +75,7 @@ def check_address(field: str, url: str) -> str:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         if _NUMBERS.fullmatch(host):
-            raise InvalidInput(field, f"'{host}' is not a plain IP address; write it as four numbers") from None
+            raise InvalidInput(field, f"'{host}' is not a plain IP address; write it as four decimal numbers") from None
         return url
     inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
     if not (inner.is_global and address.is_global) or inner.is_multicast:
@@ -88,9 +88,9 @@ def _parts(field: str, url: str) -> str | None:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        raise InvalidInput(field, "is not a web address") from None
+        raise InvalidInput(field, "is not a URL") from None
     if parts.scheme.lower() not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(field, "must begin with http:// or https:// and name a host")
+        raise InvalidInput(field, "must begin with http:// or https:// and contain a host")
     if any(letter.isspace() or ord(letter) < 32 for letter in url):
-        raise InvalidInput(field, "must not hold white space")
+        raise InvalidInput(field, "must not contain white space")
     return parts.hostname

@@ -59,7 +59,7 @@ def _line(index: Index, one: Mapping[str, Any]) -> str:
     if not isinstance(name, str) or not _NAMES[index].fullmatch(name):
         raise InvalidInput(
             field,
-            f"'{str(name)[:80]}' is not the name of a package; write the one it has in the index: no address, no path",
+            f"'{str(name)[:80]}' is not a package name; use its name in the package index, not a URL or a path",
         )
     if version is None or version == "":
         return name
@@ -72,13 +72,13 @@ def _line(index: Index, one: Mapping[str, Any]) -> str:
         return f"{name}=={version}"
     elif _PIP_RANGE.fullmatch(version):
         return name + re.sub(r"\s", "", version)
-    raise InvalidInput(field, f"'{version[:80]}' is not a version of {name}; write 1.2.3, or a range such as >=1.2")
+    raise InvalidInput(field, f"'{version[:80]}' is not a valid version of {name}; use 1.2.3, or a range such as >=1.2")
 
 
 def written(index: Index, text: str) -> dict[str, str | None]:
     """The name and the version in one text, such as `requests>=2` or `left-pad@1.3`. Raises InvalidInput."""
     found = _WRITTEN[index].fullmatch(text)
     if found is None:
-        raise InvalidInput("requirements", f"'{text[:80]}' does not name a package")
+        raise InvalidInput("requirements", f"'{text[:80]}' does not contain a package name")
     version = found[2]
     return {"name": found[1], "version": version.removeprefix("==").strip() if version else None}

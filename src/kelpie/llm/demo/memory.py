@@ -68,7 +68,7 @@ def archive(text: str, tools: Collection[str]) -> Line:
     """Puts a text into archival memory."""
     if ARCHIVE in tools:
         return Line(calls=(Call(ARCHIVE, {"content": text}),))
-    return Line("I cannot keep that: this agent has no memory block and tool for it that I know how to use.")
+    return Line("I cannot save that: this agent has no memory block and memory tool that I can use.")
 
 
 def forget(what: str, memory: Sequence[Memory], tools: Collection[str]) -> Line:
@@ -82,7 +82,7 @@ def forget(what: str, memory: Sequence[Memory], tools: Collection[str]) -> Line:
     ]
     score, block, line = max(candidates, key=lambda candidate: candidate[0], default=(0, None, ""))
     if not score or block is None:
-        return Line("I find nothing about that in my memory blocks, so there is nothing to forget.")
+        return Line("I found nothing about that in my memory blocks, so there is nothing to forget.")
     change = _replace(block, line, "", tools)
     return Line(calls=(change,)) if change else Line("I cannot forget that: this agent has no tool to change a block.")
 

@@ -116,7 +116,7 @@ class DemoProvider:
 
     def _next(self, lines: Sequence[Line]) -> Line:
         if self._calls >= len(lines):
-            raise ModelError(ModelFault.server, f"The script of {len(lines)} replies has none left.")
+            raise ModelError(ModelFault.server, f"The script of {len(lines)} replies has no more replies.")
         self._calls += 1
         return lines[self._calls - 1]
 

@@ -148,7 +148,7 @@ def _report(given: ToolReturn, said: str) -> str:
     if given.name in EDITS and (facts := facts_in(said)):
         return f"I will remember: {'; '.join(facts)}."
     if given.name == ARCHIVE:
-        return "I have put that into my archive."
+        return "I have stored that in my archive."
     return f"The tool {given.name} returned: {text}"
 
 

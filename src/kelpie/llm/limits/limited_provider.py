@@ -36,7 +36,7 @@ class LimitedProvider:
         if limiter.bounds.dollars and not prices.knows(self.name):
             raise ConfigurationError(
                 LIMITS_VARIABLE,
-                f"the dollars of {self.name} cannot be limited, because no price of its models is known; "
+                f"the dollars of {self.name} cannot be limited, because the prices of its models are unknown; "
                 f"set {PRICES_VARIABLE}, such as '{self.name}/*=2.50/10.00'",
             )
 
@@ -95,7 +95,7 @@ class LimitedProvider:
         if price is None and self.limiter.bounds.dollars:
             raise ModelError(
                 ModelFault.bad_request,
-                f"No price of {self.name}/{model} is known, so its cost cannot be held to the limit of {self.name}.",
+                f"The price of {self.name}/{model} is unknown, so the dollar limit of {self.name} cannot be enforced.",
                 hint=f"Add '{self.name}/{model}=input/output' (dollars per million tokens) to {PRICES_VARIABLE}.",
             )
         return price

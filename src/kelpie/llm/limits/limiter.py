@@ -160,7 +160,7 @@ class Limiter:
             self._pump()
 
     def _refusal(self, blocked: tuple[str, float | None] | None) -> Overloaded:
-        name, moment = blocked or (f"{self._waiting} calls that wait already", None)
+        name, moment = blocked or (f"{self._waiting} calls are already waiting", None)
         after_s = RETRY_AFTER_S if moment is None else max(RETRY_AFTER_S, moment - _now())
         return Overloaded(f"The limit of {self._provider} is reached: {name}. Try again in {after_s:.0f} s.", after_s)
 

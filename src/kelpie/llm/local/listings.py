@@ -16,7 +16,7 @@ from kelpie.llm.provider.interface import EmbeddingInfo, HiddenModel, ModelInfo
 
 SHOWS_AT_ONCE = 4
 OLLAMA_WINDOW_UNKNOWN = 4096  # what Ollama itself takes when nobody says more
-BY_NAME = "its name says that it does not chat"
+BY_NAME = "its name shows that it is not a chat model"
 
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
@@ -51,7 +51,7 @@ async def ollama(asker: Asker) -> ProbedServer | None:
     fixed: set[str] = set()
     for name, details in zip(names, shown, strict=True):
         if details is None:
-            hidden.append(HiddenModel(name, "Ollama does not tell its details; pull it again"))
+            hidden.append(HiddenModel(name, "Ollama does not report its details; pull it again"))
         elif reason := _no_ollama_chat(name, details):
             hidden.append(HiddenModel(name, reason))
             embeddings += _ollama_embedding(asker, name, details)
@@ -65,7 +65,9 @@ async def ollama(asker: Asker) -> ProbedServer | None:
 def _no_ollama_chat(name: str, details: Mapping[str, Any]) -> str | None:
     able = details.get("capabilities")
     if isinstance(able, list):
-        return None if "completion" in able else f"it does not chat: Ollama lists it for {', '.join(map(str, able))}"
+        return (
+            None if "completion" in able else f"it is not a chat model: Ollama lists it for {', '.join(map(str, able))}"
+        )
     return None if chats(name) else BY_NAME
 
 
@@ -116,7 +118,7 @@ async def lmstudio(asker: Asker) -> ProbedServer | None:
     hidden: list[HiddenModel] = []
     for entry in entries:
         if entry["type"] not in ("llm", "vlm"):
-            hidden.append(HiddenModel(entry["id"], f"it does not chat: LM Studio lists it as '{entry['type']}'"))
+            hidden.append(HiddenModel(entry["id"], f"it is not a chat model: LM Studio lists it as '{entry['type']}'"))
             continue
         loaded = _positive(entry.get("loaded_context_length")) if entry.get("state") == "loaded" else None
         model = _model(asker, "lmstudio", entry["id"], loaded or _positive(entry.get("max_context_length")))
@@ -171,7 +173,7 @@ async def localai(asker: Asker) -> ProbedServer | None:
         name = entry["id"]
         config = await asker.json(f"api/models/config-json/{quote(name, safe='')}") or {}
         if config.get("embeddings") or not chats(name):
-            hidden.append(HiddenModel(name, "it makes embeddings" if config.get("embeddings") else BY_NAME))
+            hidden.append(HiddenModel(name, "it is an embedding model" if config.get("embeddings") else BY_NAME))
             continue
         model = _model(asker, "localai", name, _positive(config.get("context_size")))
         models.append(replace(model, vision=bool(config.get("mmproj")), structured_output=True))

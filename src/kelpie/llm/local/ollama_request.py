@@ -17,7 +17,7 @@ from kelpie.llm.wire.json_bytes import array, dumps, kept
 WIRE = "ollama"
 WINDOW_MIN = 8_192  # a smaller one would soon have to grow, and each change loads the model anew
 CHARS_PER_TOKEN = 3  # on the careful side
-_ELSEWHERE = "[An image was here, but Ollama takes none by address.]"
+_ELSEWHERE = "[An image was here, but Ollama does not accept images by URL.]"
 REPLY_TOKENS = 2_048
 
 # What an agent's model settings may say, by Ollama's names.

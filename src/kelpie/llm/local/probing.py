@@ -77,7 +77,7 @@ class Asker:
         if self.refusal is not None and self.refusal.kind is ModelFault.authentication:
             return self.refusal
         at = self.endpoint
-        return provider_errors.unreadable(at, f"no model server that Kelpie knows answers at {at.shown}", "")
+        return provider_errors.unreadable(at, f"no supported model server answers at {at.shown}", "")
 
     def _refused(self, error: ModelError) -> None:
         if error.kind in _UNREACHED:

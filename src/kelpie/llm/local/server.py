@@ -26,10 +26,10 @@ from kelpie.world.world import World
 
 JOB_EVERY_S = 1.0
 _SELF_SERVICE = {
-    "lmstudio": "LM Studio fetches and removes its models itself; use `lms get` and its window",
-    "vllm": "vLLM serves the model it was started with; start it again with another one",
-    "llamacpp": "llama.cpp serves the model it was started with; start it again with another one",
-    "openai": "this server offers no way to fetch or remove models",
+    "lmstudio": "LM Studio downloads and removes its models itself; use `lms get` or its user interface",
+    "vllm": "vLLM serves the model it was started with; restart it with another model",
+    "llamacpp": "llama.cpp serves the model it was started with; restart it with another model",
+    "openai": "this server cannot download or remove models",
 }
 
 
@@ -167,7 +167,7 @@ class LocalServer:
         """LocalAI installs from its gallery in the background; its job is looked at until it is done."""
         job = (await self._localai("models/apply", {"id": name})).get("uuid")
         if not isinstance(job, str):
-            raise provider_errors.unreadable(self._endpoint, "it names no job", "")
+            raise provider_errors.unreadable(self._endpoint, "it contains no job id", "")
         patience = RetryPolicy(replace(self._limits, total_s=self._limits.pull_s))
         while patience.left_s() > 0:
             state = await self._localai(f"models/jobs/{quote(job, safe='')}")

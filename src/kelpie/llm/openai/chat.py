@@ -108,7 +108,9 @@ class OpenAIChat:
             if self._offers(name):
                 yield self._info(name, entry)
             else:
-                self.hidden.append(HiddenModel(name, "its name says that it does not chat, or not by this protocol"))
+                self.hidden.append(
+                    HiddenModel(name, "its name shows that it is not a chat model, or does not use this protocol")
+                )
 
     def describe(self, name: str) -> ModelInfo:
         return self._info(name, {})

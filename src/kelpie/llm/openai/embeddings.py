@@ -68,7 +68,7 @@ async def _ask(
         raise provider_errors.complained(channel.endpoint, data, model=model)
     entries = data.get("data")
     if not isinstance(entries, list) or len(entries) != len(texts):
-        raise provider_errors.unreadable(channel.endpoint, f"it does not hold {len(texts)} vectors", "")
+        raise provider_errors.unreadable(channel.endpoint, f"it does not contain {len(texts)} vectors", "")
     ordered = sorted(entries, key=lambda entry: entry.get("index", 0) if isinstance(entry, dict) else 0)
     return [_vector(channel, entry, dimensions) for entry in ordered]
 
@@ -79,9 +79,11 @@ def _vector(channel: Channel, entry: Any, dimensions: int) -> bytes:
     try:
         values = binascii.a2b_base64(given) if isinstance(given, str) else struct.pack(f"<{len(given)}f", *given)
     except (binascii.Error, struct.error, TypeError):
-        raise _unreadable(channel, "a vector in it is not of numbers") from None
+        raise _unreadable(channel, "a vector in it does not consist of numbers") from None
     if len(values) != 4 * dimensions:
-        raise _unreadable(channel, f"a vector in it has {len(values) // 4} numbers, and the model gives {dimensions}")
+        raise _unreadable(
+            channel, f"a vector in it has {len(values) // 4} numbers, but the model has {dimensions} dimensions"
+        )
     return values
 
 

@@ -39,9 +39,11 @@ class Endpoint:
         except httpx.InvalidURL as error:
             raise ConfigurationError(self.url_variable, f"'{self.base_url}' is not a URL: {error}") from None
         if not host:
-            raise ConfigurationError(self.url_variable, f"'{self.base_url}' names no host")
+            raise ConfigurationError(self.url_variable, f"'{self.base_url}' contains no host")
         if self.api_key and not (self.api_key.isascii() and self.api_key.isprintable() and " " not in self.api_key):
-            raise ConfigurationError(self.key_variable, "holds blanks or characters that no key has; copy it again")
+            raise ConfigurationError(
+                self.key_variable, "contains spaces or characters that are not valid in a key; copy it again"
+            )
 
     def url(self, path: str) -> str:
         return f"{self.base_url.rstrip('/')}/{path}"
@@ -86,9 +88,9 @@ def unreachable(at: Endpoint, url: str, error: httpx.HTTPError | httpx.InvalidUR
     elif isinstance(error, httpx.DecodingError):
         return unreadable(at, "its compression is broken", detail)
     elif isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
-        kind, message = ModelFault.bad_request, f"{url} is not a URL that can be called."
+        kind, message = ModelFault.bad_request, f"{url} is not a valid URL."
     elif isinstance(error, (httpx.ReadError, httpx.RemoteProtocolError, httpx.WriteError)):
-        kind, message = ModelFault.connection, f"The connection to {at.provider} at {url} broke."
+        kind, message = ModelFault.connection, f"The connection to {at.provider} at {url} was lost."
     else:
         kind, message = ModelFault.connection, f"Cannot reach {at.provider} at {url}."
     return ModelError(kind, message, detail=detail, hint=_hint(kind, at, None, None))
@@ -199,17 +201,17 @@ def _kind(status: int | None, told: _Told) -> ModelFault:
 
 _VERBS = {
     ModelFault.authentication: "refused the key",
-    ModelFault.insufficient_credits: "says that the account has no credit",
-    ModelFault.rate_limit: "asks to slow down",
+    ModelFault.insufficient_credits: "reports that the account has no credit",
+    ModelFault.rate_limit: "reports too many requests",
     ModelFault.bad_request: "refused the request",
-    ModelFault.context_overflow: "says that the conversation is too long for the model",
-    ModelFault.timeout: "ran out of time",
+    ModelFault.context_overflow: "reports that the conversation is too long for the model",
+    ModelFault.timeout: "timed out",
 }
 
 
 def _hint(kind: ModelFault, at: Endpoint, model: str | None, status: int | None) -> str:
     if status is not None and 300 <= status < 400:
-        return f"{at.url_variable} ({at.shown}) redirects; set it to the address it redirects to."
+        return f"{at.url_variable} ({at.shown}) redirects to another URL; set it to that URL."
     if status == 404:
         which = f"'{model}' may not exist there; " if model else ""
         return (
@@ -226,12 +228,12 @@ def _hint(kind: ModelFault, at: Endpoint, model: str | None, status: int | None)
         case ModelFault.context_overflow | ModelFault.instructions_overflow:
             return "Lower the agent's context_window_limit so that it compacts earlier, or reset its messages."
         case ModelFault.connection:
-            return f"Check that {at.url_variable} ({at.shown}) is right and that the server there is running."
+            return f"Check that {at.url_variable} ({at.shown}) is correct and that the server there is running."
         case ModelFault.malformed:
             return f"Check that {at.url_variable} ({at.shown}) is {at.speaks}."
         case ModelFault.timeout:
-            return "Try again, or raise KELPIE_MODEL_TIMEOUT_SECONDS if the model is only slow."
+            return "Try again, or raise KELPIE_MODEL_TIMEOUT_SECONDS if the model is just slow."
         case ModelFault.bad_request:
-            return "The provider's words above say what it did not accept; check the agent's model settings and tools."
+            return "The provider's message says what it did not accept; check the agent's model settings and tools."
         case ModelFault.server:
-            return "The provider failed on its side; try again later."
+            return "The provider had an internal error; try again later."

@@ -76,7 +76,7 @@ class RetryPolicy:
             raise ModelError(
                 ModelFault.timeout,
                 f"{told} within {waited}.",
-                hint=f"Try again, or raise {settings} if the model is only slow.",
+                hint=f"Try again, or raise {settings} if the model is just slow.",
             ) from None
 
 

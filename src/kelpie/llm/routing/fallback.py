@@ -142,5 +142,5 @@ def _fitted(request: Request, provider: Provider, name: str) -> Request:
 def _all_failed(first: ModelError, tried: Sequence[str]) -> ModelError:
     if not tried:
         return first
-    message = f"{first.message} The models asked in its place failed too: {', '.join(tried)}."
+    message = f"{first.message} The fallback models failed too: {', '.join(tried)}."
     return ModelError(first.kind, message, detail=first.detail, hint=first.hint, retry_after_s=first.retry_after_s)

@@ -41,7 +41,7 @@ from kelpie.world.world import World
 
 HANDLES_TOLD_MAX = 50
 OWN = "kelpie"  # the provider that is built in
-CHECK = "Answer with the one word: ready"
+CHECK = "Reply with one word: ready"
 CHECK_TOKENS_MAX = 256
 
 _log = logs.get("llm")
@@ -148,7 +148,7 @@ class Models:
         provider = self._find(handle)[0]
         inner = provider.inner if isinstance(provider, LimitedProvider) else provider
         if not isinstance(inner, EmbeddingProvider):
-            raise InvalidInput("embedding", f"the provider of '{handle[:80]}' has no way to embed texts")
+            raise InvalidInput("embedding", f"the provider of '{handle[:80]}' does not offer embeddings")
         return await inner.embed(info, texts, patient=patient)
 
     def provider(self, handle: str) -> tuple[Speaker, str]:
@@ -163,7 +163,7 @@ class Models:
         provider, _ = self._find(handle)
         inner = provider.inner if isinstance(provider, LimitedProvider) else provider
         if not isinstance(inner, Wired):
-            raise InvalidInput("model", f"'{handle[:80]}' answers inside this server, so nothing is sent for it")
+            raise InvalidInput("model", f"'{handle[:80]}' runs inside this server, so there is no request to show")
         return await inner.payload(self._fit(handle, request))
 
     async def check(self, handle: str) -> str:
@@ -255,7 +255,9 @@ class Models:
         provider, name = self._find(handle)
         local = _local(provider)
         if local is None:
-            raise InvalidInput("model", f"'{handle[:80]}' is not on a local server; only their models come and go")
+            raise InvalidInput(
+                "model", f"'{handle[:80]}' is not on a local model server; only local models can be pulled or removed"
+            )
         return local, name
 
 

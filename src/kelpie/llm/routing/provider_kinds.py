@@ -26,5 +26,7 @@ def make(kind: str, world: World, endpoint: Endpoint, limits: RetryLimits | None
     """The provider of this kind at this endpoint. Raises ConfigurationError for a kind that does not exist."""
     maker = KINDS.get(kind)
     if maker is None:
-        raise ConfigurationError(f"kind of the provider {endpoint.provider}", f"'{kind}' is none of {', '.join(KINDS)}")
+        raise ConfigurationError(
+            f"kind of the provider {endpoint.provider}", f"'{kind}' is unknown; use one of {', '.join(KINDS)}"
+        )
     return maker(world, endpoint, limits)

@@ -87,7 +87,7 @@ def fallbacks(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
     for handle in chain:
         provider = handle.partition("/")[0]
         if provider not in names:
-            raise ConfigurationError(FALLBACKS_VARIABLE, f"'{handle}' cannot be asked. {how_to_have(provider)}")
+            raise ConfigurationError(FALLBACKS_VARIABLE, f"'{handle}' is not available. {how_to_have(provider)}")
     return chain
 
 
@@ -95,12 +95,12 @@ def how_to_have(provider: str) -> str:
     """What to set so that a provider is there."""
     offer = next((each for each in ALL_OFFERS if each.name == provider), None)
     if offer is None:
-        return f"There is no provider '{provider[:80]}'; the names are {', '.join(each.name for each in ALL_OFFERS)}"
+        return f"There is no provider '{provider[:80]}'; use one of {', '.join(each.name for each in ALL_OFFERS)}"
     if offer.name == "openai":
-        return "Set OPENAI_API_KEY (or OPENAI_BASE_URL for a compatible server) to have the models of openai"
+        return "Set OPENAI_API_KEY (or OPENAI_BASE_URL for a compatible server) to use the models of openai"
     if offer.name == "azure":
-        return "Set AZURE_API_KEY and AZURE_BASE_URL to have the models of azure"
-    return f"Set {offer.variable} to have the models of {offer.name}"
+        return "Set AZURE_API_KEY and AZURE_BASE_URL to use the models of azure"
+    return f"Set {offer.variable} to use the models of {offer.name}"
 
 
 def _endpoint(offer: Offer, settings: Settings) -> Endpoint | None:

@@ -14,8 +14,8 @@ from kelpie.core.models.response_formats import named, schema_of
 from kelpie.llm.provider.interface import Request
 
 OPTION = "response_format"
-OBJECT_WORDS = "Answer with a single JSON object and nothing else."
-SCHEMA_WORDS = "Answer with a single JSON object and nothing else. It must conform to this JSON schema:"
+OBJECT_WORDS = "Reply with a single JSON object and nothing else."
+SCHEMA_WORDS = "Reply with a single JSON object and nothing else. It must conform to this JSON schema:"
 
 
 def formed(request: Request, *, able: bool) -> Request:

@@ -36,7 +36,7 @@ class PatientStream(httpx.AsyncByteStream):
         while True:
             try:
                 chunk = await self._patience.wait(
-                    anext(chunks), self.pause_s_max, f"{self._whom} sent nothing more of its reply"
+                    anext(chunks), self.pause_s_max, f"{self._whom} stopped sending its reply"
                 )
             except StopAsyncIteration:
                 return

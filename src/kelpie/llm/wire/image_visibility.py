@@ -13,10 +13,10 @@ from kelpie.llm.provider.interface import Prepared
 SHOWN_MAX = 50  # in one request, the newest
 SHOWN_CHARS_MAX = 20 * 1024 * 1024  # of base64 in one request; the least that a provider takes is 32 MB in all
 
-BLIND = "[An image is here, but this model cannot see images.]"
+BLIND = "[There is an image here, but this model cannot see images.]"
 FORGOTTEN = "[An older image was here; it is no longer shown.]"
 HANDED = "(The images of the tool results above.)"
-LOST = "[An image was here, but its data cannot be had any more.]"
+LOST = "[An image was here, but its data is no longer available.]"
 
 
 def in_sight(entries: Sequence[Prepared], *, sees: bool) -> Sequence[Prepared]:

@@ -33,4 +33,4 @@ def plain(value: Any) -> dict[str, Any]:
     """What `orjson` asks for values it does not know."""
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")

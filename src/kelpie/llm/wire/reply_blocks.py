@@ -52,7 +52,7 @@ class Blocks:
         """The block that a piece belongs to. Raises Unreadable."""
         block = self._blocks.get(index)
         if block is None:
-            raise Unreadable("a piece came of a block that had not begun")
+            raise Unreadable("a content block continued before it began")
         return block
 
     def begin(self, index: int, kind: Kind) -> Block:
@@ -116,7 +116,7 @@ def number(data: Mapping[str, Any], field: str) -> int:
     """The number of the block that an event is about. Raises Unreadable."""
     index = data.get(field)
     if not isinstance(index, int):
-        raise Unreadable("an event does not tell its block")
+        raise Unreadable("an event does not name its content block")
     return index
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 Chat = Sequence[Mapping[str, Any]]
 
-_SUMMING_UP = re.compile(r"<transcript>|about to leave your context")
+_SUMMING_UP = re.compile(r"<transcript>|removed from your context")
 _TOKEN = re.compile(r"\btok-[0-9a-z-]+")
 _CALL = re.compile(r"^\s*call\s+([A-Za-z_][\w-]*)\s*(\{.*\})?\s*$", re.DOTALL)
 _REMEMBER = re.compile(r"^\s*remember\s+(.+)$", re.DOTALL)

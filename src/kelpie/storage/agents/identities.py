@@ -84,7 +84,7 @@ def insert(tx: Tx, identity: Identity) -> None:
 
 
 def _key_taken(key: str) -> Conflict:
-    return Conflict(f"identifier_key: there is an identity with the key '{key[:80]}' already; change that one instead")
+    return Conflict(f"identifier_key: an identity with the key '{key[:80]}' already exists; update that one instead")
 
 
 def get(tx: Tx, organization: OrganizationId, identity_id: IdentityId) -> Identity:
@@ -237,4 +237,4 @@ def require_all(tx: Tx, organization: OrganizationId, ids: Sequence[IdentityId])
     known = {row[0] for row in tx.execute(_KNOWN, {"of_organization": organization, "ids": list(ids)})}
     missing = next((one for one in ids if one not in known), None)
     if missing is not None:
-        raise Conflict(f"identity_ids: there is no identity with the id {missing}; make it first or leave it out")
+        raise Conflict(f"identity_ids: no identity has the id {missing}; create it first, or omit it")

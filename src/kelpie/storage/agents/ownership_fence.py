@@ -84,7 +84,7 @@ def claim(tx: Tx, agent_id: AgentId, node: Node) -> Claim:
     if epoch is None:
         raise NotFound("Agent", agent_id)
     if taken != 1:
-        raise Fenced(f"{agent_id} is owned by another node")
+        raise Fenced(f"{agent_id} is running in another server process")
     return Claim(agent_id, int(epoch), node)
 
 

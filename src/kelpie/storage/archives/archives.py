@@ -22,7 +22,7 @@ from kelpie.storage.rows import paging
 from kelpie.storage.tables import agent_archives, agents, archives
 from kelpie.world.database import Tx
 
-AUTOMATIC = "Made by the server when the agent first stored something."
+AUTOMATIC = "Created by the server when the agent first stored something."
 
 _FIELDS = tuple(each.name for each in fields(Archive))
 _CHANGEABLE = frozenset({"name", "description", "embedding"})
@@ -173,7 +173,7 @@ def ensure(tx: Tx, agent_id: AgentId, new_id: ArchiveId, now: Micros) -> Archive
         insert(tx, made)
         tx.execute(_ATTACH, {"agent_id": agent_id, "archive_id": new_id, "is_owner": True})
     except IntegrityError as error:
-        raise StorageBusy(f"The archive of {agent_id} is being made by somebody else.") from error
+        raise StorageBusy(f"Another request is creating the archive of {agent_id}. Try again.") from error
     return new_id
 
 
@@ -191,7 +191,7 @@ def attach(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
 
 
 def _has_another(agent_id: AgentId, archive: str) -> Conflict:
-    return Conflict(f"{agent_id} already uses {archive}, and an agent has one archive at most; detach that one first")
+    return Conflict(f"{agent_id} already has {archive}, and an agent can have only one archive; detach that one first")
 
 
 def detach(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:

@@ -139,7 +139,7 @@ def relabel(tx: Tx, block_id: BlockId, label: str) -> None:
     try:
         tx.execute(_MOVE_LABEL, {"of_block": block_id, "new_label": label})
     except IntegrityError as error:
-        raise _label_conflict("an agent that carries this block", label) from error
+        raise _label_conflict("an agent that has this block", label) from error
 
 
 def _label_conflict(agent: str, label: str) -> Conflict:

@@ -54,7 +54,7 @@ def give_to_new(tx: Tx, agent_id: AgentId, made: Sequence[Block], by: Author) ->
 
 def _add_tags(tx: Tx, block_id: BlockId, tags: Sequence[str]) -> None:
     if any(not tag or TAG_SEPARATOR in tag for tag in tags):
-        raise InvalidInput("tags", "a tag must be text without control characters; remove the empty or broken one")
+        raise InvalidInput("tags", "a tag must not be empty or contain control characters; correct or remove it")
     if tags:
         tx.execute(_INSERT_TAG, [{"block_id": block_id, "tag": tag} for tag in dict.fromkeys(tags)])
 
@@ -106,11 +106,11 @@ def update(
     """
     for name in changes:
         if name not in _CHANGEABLE:
-            raise InvalidInput(name, "is not a field of a block that can be changed")
+            raise InvalidInput(name, "this field of a block cannot be changed")
     before = get(tx, block_id, lock=True)
     if expected is not None and before.version != expected:
         raise Conflict(
-            f"{block_id} is of version {before.version} and not {expected}: somebody changed it; look at it again"
+            f"{block_id} was changed: it has version {before.version}, but you expected {expected}. Read it again."
         )
     given = {name: _comparable(name, value) for name, value in changes.items()}
     real = {name: value for name, value in given.items() if value != getattr(before, name)}

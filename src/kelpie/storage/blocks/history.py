@@ -60,7 +60,7 @@ def get(tx: Tx, block: Block, version: int, kept: int) -> BlockVersion:
         raise NoSuchVersion(block.id, version, max(1, block.version - kept + 1), block.version)
     found = _from_row(row, row.value)
     if not is_whole(row):
-        raise Damaged("Version", f"{version} of {block.id}", "Take another version.")
+        raise Damaged("Version", f"{version} of {block.id}", "Choose another version.")
     return found
 
 

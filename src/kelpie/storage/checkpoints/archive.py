@@ -157,9 +157,9 @@ def _put_archive(tx: Tx, target: Target, wanted: Archived, changes: bool) -> Non
     if stands is None:
         tx.execute(_INSERT, {**wanted.row, "organization_id": target.organization, "removed": False})
     elif stands.organization_id != target.organization:
-        raise Conflict(f"{wanted.row['id']} cannot be made again under its id; nothing was restored")
+        raise Conflict(f"{wanted.row['id']} cannot be created again with its id; nothing was restored")
     elif stands.removed:
-        raise Conflict(f"{wanted.row['id']} was deleted and is still being swept up; try again in a moment")
+        raise Conflict(f"{wanted.row['id']} was deleted and is still being removed; try again in a moment")
     elif changes:
         new = {f"new_{name}": value for name, value in wanted.row.items() if name != "id"}
         tx.execute(_RESTORE, {**new, "of_archive": wanted.row["id"]})
@@ -177,7 +177,7 @@ def _put_passages(tx: Tx, target: Target, archive_id: ArchiveId, wanted: Archive
     try:
         passages.insert_many(tx, [_made(each, archive_id, target) for each in new])
     except IntegrityError as error:
-        raise Conflict("a passage of the checkpoint lies in another archive now; nothing was restored") from error
+        raise Conflict("a passage of the checkpoint is now in another archive; nothing was restored") from error
 
 
 def _made(values: Mapping[str, Any], archive_id: ArchiveId, target: Target) -> Passage:

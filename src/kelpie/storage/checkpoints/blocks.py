@@ -105,7 +105,7 @@ def _make(tx: Tx, target: Target, block: Block) -> Sequence[AgentId]:
     try:
         blocks.insert(tx, (replace(block, organization_id=target.organization),), target.change.by)
     except IntegrityError as error:
-        raise Conflict(f"{block.id} cannot be made again under its id; nothing was restored") from error
+        raise Conflict(f"{block.id} cannot be created again with its id; nothing was restored") from error
     return ()
 
 

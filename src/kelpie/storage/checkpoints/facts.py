@@ -90,7 +90,7 @@ def put(tx: Tx, agent_id: AgentId, wanted: Learnt) -> int:
             if there.get(fact.id) != fact:
                 facts.add(tx, fact)
     except IntegrityError as error:
-        raise Conflict("a fact of the checkpoint is another agent's now; nothing was restored") from error
+        raise Conflict("a fact of the checkpoint now belongs to another agent; nothing was restored") from error
     entities.remove_all(tx, agent_id)
     for entity in wanted.entities:
         entities.add(tx, agent_id, entity)

@@ -96,7 +96,7 @@ def read(data: Any, agent_id: AgentId, where: str) -> dict[str, Any]:
         identifier(ConversationId, values["conversation_id"], f"{where}.conversation_id")
     for name, check in _FIELDS.items():
         if not check(values[name]):
-            raise InvalidInput(f"{where}.{name}", "is not what a message can have there")
+            raise InvalidInput(f"{where}.{name}", "is not allowed in a message")
     if values["seq"] < 1:
         raise InvalidInput(f"{where}.seq", "must be at least 1")
     whole = {**values, "agent_id": agent_id}

@@ -161,7 +161,9 @@ def read(memory: Mapping[str, Any], agent_id: AgentId) -> Recalled:
     }
     for conversation, listed in seen.items():
         if conversation not in ids or not set(listed) <= set(known):
-            raise InvalidInput("memory.contexts", f"names what is not in the checkpoint, under '{conversation[:80]}'")
+            raise InvalidInput(
+                "memory.contexts", f"refers to something that is not in the checkpoint, under '{conversation[:80]}'"
+            )
     waits = [_wait(data, f"memory.waiting[{n}]", known, ids) for n, data in enumerate(section(memory, "waiting"))]
     distinct(waits, lambda each: each["conversation_id"], "memory.waiting")
     return Recalled(known, threads, seen, tuple(waits))
@@ -174,7 +176,7 @@ def _thread(data: Any, where: str, known: Mapping[str, Any]) -> Thread:
     copies = members(given["blocks"], f"{where}.blocks", given["blocks"] or ())
     shares = texts(given["shares"], f"{where}.shares")
     if not set(shares) <= set(known):
-        raise InvalidInput(f"{where}.shares", "names a message that is not in the checkpoint")
+        raise InvalidInput(f"{where}.shares", "refers to a message that is not in the checkpoint")
     read_copies = {label: checkpoint_blocks.read(each, f"{where}.blocks") for label, each in copies.items()}
     return Thread(values, read_copies, tuple(dict.fromkeys(shares)))
 
@@ -182,11 +184,11 @@ def _thread(data: Any, where: str, known: Mapping[str, Any]) -> Thread:
 def _wait(data: Any, where: str, known: Mapping[str, Any], ids: set[str]) -> dict[str, Any]:
     values = row(approval_table, data, where, _WAIT)
     if values["message_id"] not in known or values["conversation_id"] not in ids:
-        raise InvalidInput(where, "waits for what is not in the checkpoint")
+        raise InvalidInput(where, "refers to a pending request that is not in the checkpoint")
     for run_id in texts(values["runs"], f"{where}.runs"):
         identifier(RunId, run_id, f"{where}.runs")
     if not checkpoint_messages.ANSWERS(values["answers"]):
-        raise InvalidInput(f"{where}.answers", "must be answers to calls")
+        raise InvalidInput(f"{where}.answers", "must contain answers to tool calls")
     return values
 
 
@@ -198,7 +200,7 @@ def put(tx: Tx, target: Target, wanted: Recalled) -> None:
     of_agent = {"of_agent": target.agent_id}
     there = {each.id for each in tx.execute(_THREADS, of_agent)}
     if foreign := [thread.row["id"] for thread in wanted.threads if thread.row["id"] not in there]:
-        raise InvalidInput("memory.conversations", f"{foreign[0]} is no conversation of this agent")
+        raise InvalidInput("memory.conversations", f"{foreign[0]} is not a conversation of this agent")
     tx.execute(_CLEAR_WAITS, of_agent)
     contexts.clear_all(tx, target.agent_id)
     _put_messages(tx, target.agent_id, wanted.messages)

@@ -60,7 +60,7 @@ def members(data: Any, where: str, names: Iterable[str]) -> dict[str, Any]:
     if missing := sorted(wanted - set(values)):
         raise InvalidInput(f"{where}.{missing[0]}", "is missing")
     if unknown := sorted(set(values) - wanted):
-        raise InvalidInput(f"{where}.{unknown[0][:80]}", "is not a field of it")
+        raise InvalidInput(f"{where}.{unknown[0][:80]}", "is an unknown field")
     return values
 
 
@@ -85,7 +85,7 @@ def distinct(rows: Iterable[Mapping[str, Any]], key: Callable[[Mapping[str, Any]
     seen: set[Any] = set()
     for each in rows:
         if (found := key(each)) in seen:
-            raise InvalidInput(where, f"has {str(found)[:80]} twice")
+            raise InvalidInput(where, f"contains {str(found)[:80]} twice")
         seen.add(found)
 
 

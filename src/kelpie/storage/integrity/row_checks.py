@@ -23,9 +23,9 @@ from kelpie.world.database import Tx
 PAGE = 500
 LARGE_PAGE = 16  # of rows that may have a megabyte each
 
-_RESTORE = "It is left out of searches and prompts and marked in lists; restore it from a backup, or delete it."
-_UNFOUND = "Texts are stored that are not found by some of their words; restore a backup, or store them again."
-_WRONG = "Restore a backup; if the disk is sound, this is a bug of Kelpie: please tell us."
+_RESTORE = "It is omitted from searches and prompts and marked in lists; restore it from a backup, or delete it."
+_UNFOUND = "Some texts cannot be found by some of their words; restore a backup, or store the texts again."
+_WRONG = "Restore a backup. If the disk is healthy, this is a bug in Kelpie: please report it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +75,21 @@ KINDS = (
         _pages(versions, "block_id", "version"),
         ("block_id", "version"),
         block_history.is_whole,
-        "It cannot be shown or brought back; the others of its block can.",
+        "This version cannot be shown or restored; the other versions of the block can.",
     ),
     Kind(
         "vector",
         _pages(search_vectors, "item", "model"),
         ("item", "model"),
         lambda row: crc32(row.vector) == row.checksum,
-        "Its text is found by words alone; store it again to have it found by meaning.",
+        "Its text can be found only by words; store it again to make it searchable by meaning.",
     ),
     Kind(
         "text index entry",
         _pages(search_items, "id"),
         ("id",),
         lambda row: not row.loose or crc32(row.words) == row.checksum,
-        "Its text is not found by words; store it again, or restore a backup.",
+        "Its text cannot be found by words; store it again, or restore a backup.",
     ),
     Kind(
         "text index segment",

@@ -57,7 +57,9 @@ class Paging:
     ) -> Sequence[Row[Any]]:
         """What `page` gives. Raises InvalidInput as it does, and for an `order_by` that was not named."""
         if wanted.order_by not in self._order_columns:
-            raise InvalidInput("order_by", f"'{wanted.order_by[:80]}' is not one of {', '.join(self._order_columns)}")
+            raise InvalidInput(
+                "order_by", f"'{wanted.order_by[:80]}' is unknown; use one of {', '.join(self._order_columns)}"
+            )
         return page(tx, statement, self._table, wanted, parameters, within=within)
 
 
@@ -77,13 +79,14 @@ def page(
     """
     column = table.c.get(wanted.order_by)
     if column is None or not isinstance(column.type, Integer):
-        raise InvalidInput("order_by", f"'{wanted.order_by[:80]}' is not something this list can be ordered by")
+        times = ", ".join(each.name for each in table.c if each.name.endswith("_at"))
+        raise InvalidInput("order_by", f"this list cannot be ordered by '{wanted.order_by[:80]}'; use one of {times}")
     if wanted.limit is not None and wanted.limit < 0:
         raise InvalidInput("limit", "must not be negative")
     after = _position(tx, table, wanted.order_by, wanted.after, within)
     before = _position(tx, table, wanted.order_by, wanted.before, within)
     if after and before and _crossed(after, before, wanted.descending):
-        raise InvalidInput("before", "comes ahead of `after` in this order; swap the two cursors")
+        raise InvalidInput("before", "comes before `after` in this order; swap the two cursors")
     shape = _Shape(
         wanted.order_by,
         wanted.descending,

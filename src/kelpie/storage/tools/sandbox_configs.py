@@ -117,7 +117,7 @@ def insert(tx: Tx, config: SandboxConfig) -> None:
     try:
         tx.execute(_INSERT_CONFIG, row | {"type": config.type.value, "config": dict(config.config)})
     except IntegrityError as error:
-        raise Conflict(f"there is a '{config.type}' sandbox configuration already; change that one") from error
+        raise Conflict(f"a '{config.type}' sandbox configuration already exists; update that one") from error
 
 
 def replace(tx: Tx, config: SandboxConfig) -> None:
@@ -183,4 +183,4 @@ def delete_variable(tx: Tx, organization: OrganizationId, variable_id: SandboxVa
 def _check_key(tx: Tx, variable: SandboxVariable) -> None:
     taken = tx.execute(_KEYED, {"of_config": variable.sandbox_config_id, "of_key": variable.key}).first()
     if taken is not None and taken.id != variable.id:
-        raise Conflict(f"the sandbox has a variable '{variable.key[:80]}' already; change that one")
+        raise Conflict(f"the sandbox already has a variable '{variable.key[:80]}'; update that one")

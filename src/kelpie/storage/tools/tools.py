@@ -103,7 +103,7 @@ def update(
     """
     for name in changes:
         if name not in _CHANGEABLE:
-            raise InvalidInput(name, "is not a field of a tool that can be changed")
+            raise InvalidInput(name, "this field of a tool cannot be changed")
     before = get(tx, tool_id, lock=True)
     old = to_row(before)
     real = {name: to_column(value) for name, value in changes.items() if to_column(value) != old[name]}

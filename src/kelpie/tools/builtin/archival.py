@@ -23,9 +23,11 @@ def archival_memory_insert(tx: Tx, call: CallContext, arguments: Mapping[str, An
     """Stores what the model wants kept as one passage."""
     text = cleaned(arguments["content"])
     if not text.strip():
-        raise ToolError("There is nothing to store: 'content' is empty.")
+        raise ToolError("Nothing was stored: 'content' is empty.")
     if len(text) > PASSAGE_CHARS_MAX:
-        raise ToolError(f"'content' has {len(text)} characters; store at most {PASSAGE_CHARS_MAX} at a time.")
+        raise ToolError(
+            f"Nothing was stored: 'content' has {len(text)} characters, and the limit is {PASSAGE_CHARS_MAX}. Split it."
+        )
     passage_id = PassageId(f"passage-{call.fresh_uuid}")
     store(tx, call, passage_id, text, _tags(arguments))
     return Outcome(f"Stored in archival memory as {passage_id}.")
@@ -116,5 +118,5 @@ def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]
 def _tags(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     tags = tuple(sorted({cleaned(tag) for tag in arguments.get("tags") or () if tag.strip()}))
     if len(tags) > TAGS_MAX:
-        raise ToolError(f"There are {len(tags)} tags; give at most {TAGS_MAX}.")
+        raise ToolError(f"'tags' has {len(tags)} entries; give at most {TAGS_MAX}.")
     return tags

@@ -26,9 +26,9 @@ def send_message_to_agent_async(tx: Tx, call: CallContext, arguments: Mapping[st
     agent_letters.refuse_ring(call.chain.told(), call.agent.id, other)
     row_ownership.agent(tx, call.agent.organization_id, other)
     if agents.get(tx, other).stopped:
-        raise ToolError(f"{other} is stopped and takes no messages; nothing was sent.")
+        raise ToolError(f"Nothing was sent: {other} is stopped and accepts no messages.")
     if runs.count_created(tx, other) >= WAITING_MAX:
-        raise ToolError(f"{other} has {WAITING_MAX} messages waiting already; nothing was sent. Try again later.")
+        raise ToolError(f"Nothing was sent: {other} already has {WAITING_MAX} waiting messages. Try again later.")
     run = Run(
         id=RunId(f"run-{call.fresh_uuid}"),
         agent_id=other,
@@ -39,4 +39,4 @@ def send_message_to_agent_async(tx: Tx, call: CallContext, arguments: Mapping[st
     )
     given = RunInput((agent_letters.notice(call.agent, words),), MAX_STEPS_DEFAULT, chain=call.chain.told())
     runs.open_run(tx, run, call.agent.organization_id, given, NOBODY)
-    return Outcome(f"The message was sent; {other} reads it in {run.id}.", begun=(run,))
+    return Outcome(f"The message was sent. {other} will read it in {run.id}.", begun=(run,))

@@ -86,7 +86,9 @@ def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, 
     )
     found = message_search.spoken_between(tx, call.agent.id, since, until, page * PAGE, PAGE + 1)
     shown = {
-        "message": f"{min(len(found), PAGE)} on page {page}, oldest first." if found else f"Nothing on page {page}.",
+        "message": f"{min(len(found), PAGE)} messages on page {page}, oldest first."
+        if found
+        else f"No messages on page {page}.",
         "page": page,
         "more": len(found) > PAGE,
         "from": None if since is None else dates.shown(since, zone),
@@ -144,8 +146,8 @@ def summary(count: int, query: str, insight: Precomputed) -> str:
     if not query.strip():
         how = "Newest first."
     elif insight.by_meaning:
-        how = "The search is by words and by meaning."
+        how = "Searched by words and by meaning."
     else:
         why = f" ({insight.lacking})" if insight.lacking else ""
-        how = f"The search is by words (full text), not by meaning{why}; other words may find more."
+        how = f"Searched by words (full text), not by meaning{why}. Other words may find more."
     return f"{count} found. {how}" if count else f"Nothing found. {how}"

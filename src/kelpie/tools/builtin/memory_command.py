@@ -23,7 +23,7 @@ def memory(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
 def _needed(arguments: _Arguments, *names: str) -> list[Any]:
     missing = [name for name in names if arguments.get(name) is None]
     if missing:
-        raise ToolError(f"The command '{arguments['command']}' needs {' and '.join(missing)} as well.")
+        raise ToolError(f"The command '{arguments['command']}' also needs {' and '.join(missing)}.")
     return [arguments[name] for name in names]
 
 
@@ -31,7 +31,7 @@ def _create(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
     path, description = _needed(arguments, "path", "description")
     text = text_edits.plain(arguments.get("file_text") or "", "file_text")
     block = own_blocks.create(tx, call, text_edits.label_of(path), text, description)
-    return Outcome(f"Made the memory block '{block.label}'.", touched=(call.agent.id,))
+    return Outcome(f"Created the memory block '{block.label}'.", touched=(call.agent.id,))
 
 
 def _str_replace(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
@@ -66,7 +66,7 @@ def _rename(tx: Tx, call: CallContext, arguments: _Arguments) -> Outcome:
     old, new = _needed(arguments, "old_path", "new_path")
     block, label = own_blocks.editable(tx, call, text_edits.label_of(old)), text_edits.label_of(new)
     touched = own_blocks.relabel(tx, call, block, label, arguments.get("description"))
-    return Outcome(f"The block '{block.label}' is now called '{label}'.", touched=touched)
+    return Outcome(f"Renamed the block '{block.label}' to '{label}'.", touched=touched)
 
 
 _COMMANDS: dict[str, Callable[[Tx, CallContext, _Arguments], Outcome]] = {

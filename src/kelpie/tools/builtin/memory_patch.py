@@ -21,12 +21,12 @@ def memory_apply_patch(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) 
 def _apply(tx: Tx, call: CallContext, change: Change) -> Outcome:
     if isinstance(change, Add):
         block = own_blocks.create(tx, call, change.label, change.value, change.description)
-        return Outcome(f"Added the block '{block.label}'.", touched=(call.agent.id,))
+        return Outcome(f"Created the block '{block.label}'.", touched=(call.agent.id,))
     if isinstance(change, Delete):
         return own_blocks.remove(tx, call, change.label)
     block = own_blocks.editable(tx, call, change.label)
     touched: tuple[AgentId, ...] = ()
-    text = f"The block '{block.label}' is now called '{change.new_label}'." if change.new_label else block.value
+    text = f"Renamed the block '{block.label}' to '{change.new_label}'." if change.new_label else block.value
     if change.new_label is not None or change.description is not None:
         touched += own_blocks.relabel(tx, call, block, change.new_label, change.description)
     if change.hunks:

@@ -26,9 +26,7 @@ def find(tx: Tx, call: CallContext, label: str) -> Block | None:
     """The agent's block of this label, held until the transaction ends. Raises ToolError when it may not be changed."""
     block = _labelled(tx, call, label)
     if block is not None and block.lost:
-        raise ToolError(
-            f"The block '{label}' is damaged on the disk, so you cannot change it; tell your user about it."
-        )
+        raise ToolError(f"The block '{label}' is damaged on the disk, so you cannot change it. Tell the user about it.")
     if block is not None and block.read_only:
         raise ToolError(f"The block '{label}' is read-only, so you cannot change it.")
     return block
@@ -97,7 +95,9 @@ def relabel(tx: Tx, call: CallContext, block: Block, label: str | None, descript
 def _check_shared(tx: Tx, call: CallContext, label: str) -> None:
     """A copy stands for the agent's block of its label, which would show again under it if the copy gave it up."""
     if call.conversation_id and block_attachments.own_by_label(tx, call.conversation_id, label) is not None:
-        raise ToolError(f"The block '{label}' is this conversation's own, so it keeps its name; change what it says.")
+        raise ToolError(
+            f"The block '{label}' belongs to this conversation only. You can change its text, but not its label."
+        )
 
 
 def _check_size(tx: Tx, call: CallContext, label: str, before: str, after: str, limit: int) -> None:
@@ -111,6 +111,6 @@ def _check_size(tx: Tx, call: CallContext, label: str, before: str, after: str, 
 
 def _check_free(tx: Tx, call: CallContext, label: str) -> None:
     if not _LABEL.fullmatch(label):
-        raise ToolError(f"'{label[:100]}' cannot be a label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
+        raise ToolError(f"'{label[:100]}' is not a valid label: use up to 100 letters, digits, '_', '-', '.' and '/'.")
     if _labelled(tx, call, label) is not None:
-        raise ToolError(f"You already have a memory block '{label}'; edit it, or choose another label.")
+        raise ToolError(f"You already have a memory block '{label}'. Edit it, or choose another label.")

@@ -55,6 +55,6 @@ def require_heartbeats(field: str, agent_type: AgentType, tools: Iterable[Tool])
         known = ", ".join(kind for kind in AgentType if kind.has_heartbeats)
         raise InvalidInput(
             field,
-            f"'{NAME}' pauses heartbeats, and a {agent_type} has none; leave it out, or choose one of the types that "
-            f"have them: {known}",
+            f"'{NAME}' pauses heartbeats, and a {agent_type} has none; remove the tool, or choose an agent type that "
+            f"has them: {known}",
         )

@@ -1,4 +1,4 @@
-"""What a model is told about the tools that come with Kelpie: data only.
+"""Schemas of the built-in tools as models see them: data only.
 
 Names, types and required parameters are those of Letta's tools, because agents and clients rely on them.
 """
@@ -7,8 +7,8 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-_LABEL = "The label of the memory block, as shown in your memory."
-_DATE = "A day (2024-01-31) or a moment (2024-01-31T14:30), in your own time zone unless it names one."
+_LABEL = "Label of the memory block, as shown in your memory."
+_DATE = "A date (2024-01-31) or a date and time (2024-01-31T14:30), in your time zone unless it has an offset."
 
 
 def _text(description: str) -> Schema:
@@ -30,58 +30,59 @@ def _tool(name: str, description: str, properties: dict[str, Schema], required: 
 
 SEND_MESSAGE = _tool(
     "send_message",
-    "Say something to the user. The user reads only what you send with this tool.",
-    {"message": _text("What to say. Any text, also with line breaks and emoji.")},
+    "Send a message to the user. The user only sees what you send with this tool.",
+    {"message": _text("The message. Line breaks and emoji are allowed.")},
     ("message",),
 )
 
 PAUSE_HEARTBEATS = _tool(
     "pause_heartbeats",
-    "Rest: your turn ends at once, calls after this one are not made, and for some minutes you take no step of your "
-    "own accord. Messages still reach you, and you answer each with one step. A new pause replaces an earlier one.",
-    {"minutes": _number("For how long: 1 to 60 minutes. 2 if left out.")},
+    "Pause for some minutes. Your turn ends at once, later calls in the same reply are not run, and during the pause "
+    "you take no steps on your own. You still receive messages and answer each with one step. A new pause replaces an "
+    "earlier one.",
+    {"minutes": _number("Length of the pause: 1 to 60 minutes. Default: 2.")},
     (),
 )
 
 CONVERSATION_SEARCH = _tool(
     "conversation_search",
-    "Search everything you and the user have said, also what is no longer in your prompt. "
-    "The search is by words and by meaning. Without a query the newest messages are shown. "
-    "Roles and dates narrow the search; both dates are included.",
+    "Search all earlier messages between you and the user, including those that are no longer in your context. "
+    "The search matches words and meaning. Without a query, the newest messages are returned. "
+    "Use roles and dates to narrow the search; both dates are inclusive.",
     {
-        "query": _text("What to look for, in words that were likely used or that mean the same."),
+        "query": _text("What to search for: words that were probably used, or words with the same meaning."),
         "roles": {
             "type": "array",
             "items": {"type": "string", "enum": ["assistant", "user", "tool"]},
-            "description": "Whose messages to search. Leave out to search all that was said.",
+            "description": "Search only messages of these roles. Default: all roles.",
         },
-        "limit": _number("How many messages to show at most. 5 if left out."),
-        "start_date": _text(f"Only messages from then on. {_DATE}"),
-        "end_date": _text(f"Only messages up to then; a day counts to its end. {_DATE}"),
+        "limit": _number("Maximum number of messages to return. Default: 5."),
+        "start_date": _text(f"Only messages from this time on. {_DATE}"),
+        "end_date": _text(f"Only messages up to this time; a date includes the whole day. {_DATE}"),
     },
     (),
 )
 
 CONVERSATION_SEARCH_DATE = _tool(
     "conversation_search_date",
-    "Read what you and the user said in a stretch of time, oldest first, 20 messages a page. A date may be a day "
-    "(2024-01-31), a moment (2024-01-31T14:30, with an offset if it is not in your own time zone), a Unix time, or a "
-    "stretch such as 'today', 'yesterday' or 'last 7 days', which then stands for both ends.",
+    "Read the messages between you and the user in a period, oldest first, 20 per page. A date may be a day "
+    "(2024-01-31), a date and time (2024-01-31T14:30, with an offset if it is not in your time zone), a Unix time, or "
+    "a period such as 'today', 'yesterday' or 'last 7 days', which sets both the start and the end.",
     {
-        "start_date": _text("From then on."),
-        "end_date": _text("Up to then; a day counts to its end. Up to now if left out."),
-        "page": _number("Which page, counted from 0. The first if left out."),
+        "start_date": _text("Start of the period."),
+        "end_date": _text("End of the period; a date includes the whole day. Default: now."),
+        "page": _number("Page number, starting at 0. Default: 0."),
     },
     ("start_date",),
 )
 
 ARCHIVAL_MEMORY_INSERT = _tool(
     "archival_memory_insert",
-    "Put a piece of knowledge into your archive, which has no size limit and is not in your prompt. "
+    "Store a text in your archive, which has no size limit and is not in your context. "
     "Store one self-contained fact or note at a time, so that it makes sense when you find it again.",
     {
         "content": _text("The text to store."),
-        "tags": _texts("Short keywords by which to find it later, for example a topic or a person."),
+        "tags": _texts("Short keywords to find the text by later, for example a topic or a person."),
     },
     ("content",),
 )
@@ -89,56 +90,56 @@ ARCHIVAL_MEMORY_INSERT = _tool(
 ARCHIVAL_MEMORY_SEARCH = _tool(
     "archival_memory_search",
     "Search your archive by words and meaning, best matches first. "
-    "Tags and dates narrow the search; both dates are included.",
+    "Use tags and dates to narrow the search; both dates are inclusive.",
     {
-        "query": _text("What to look for. Empty for the newest entries."),
+        "query": _text("What to search for. Use an empty text for the newest entries."),
         "tags": _texts("Only entries with these tags."),
         "tag_match_mode": {
             "type": "string",
             "enum": ["any", "all"],
             "description": "Whether an entry needs 'any' of the tags (the default) or 'all' of them.",
         },
-        "top_k": _number("How many entries to show at most. 5 if left out."),
-        "page": _number("Which page of so many entries, counted from 0. The first if left out."),
-        "start_datetime": _text(f"Only entries from then on. {_DATE}"),
-        "end_datetime": _text(f"Only entries up to then; a day counts to its end. {_DATE}"),
+        "top_k": _number("Maximum number of entries per page. Default: 5."),
+        "page": _number("Page number, starting at 0. Default: 0."),
+        "start_datetime": _text(f"Only entries from this time on. {_DATE}"),
+        "end_datetime": _text(f"Only entries up to this time; a date includes the whole day. {_DATE}"),
     },
     ("query",),
 )
 
 CORE_MEMORY_APPEND = _tool(
     "core_memory_append",
-    "Add a line at the end of a memory block. If you have no block with that label, it is made.",
+    "Add a line to the end of a memory block. If you have no block with that label, it is created.",
     {"label": _text(_LABEL), "content": _text("The text to add.")},
     ("label", "content"),
 )
 
 CORE_MEMORY_REPLACE = _tool(
     "core_memory_replace",
-    "Replace a text in a memory block, wherever it occurs. To remove it, replace it with an empty text.",
+    "Replace all occurrences of a text in a memory block. To remove it, replace it with an empty text.",
     {
         "label": _text(_LABEL),
-        "old_content": _text("The text to replace. It must be in the block exactly like this."),
-        "new_content": _text("What to put in its place."),
+        "old_content": _text("The text to replace. It must match the block exactly."),
+        "new_content": _text("The new text."),
     },
     ("label", "old_content", "new_content"),
 )
 
 MEMORY_REPLACE = _tool(
     "memory_replace",
-    "Replace one piece of text in a memory block. It must occur exactly once: include enough of the text around it. "
-    "Leave out line numbers such as '1→'; they are not part of the block.",
+    "Replace one text in a memory block. The text must occur exactly once: include enough of the surrounding text. "
+    "Do not include line numbers such as '1→'; they are not part of the block.",
     {
         "label": _text(_LABEL),
-        "old_string": _text("The text to replace, exactly as it is in the block, with spaces and line breaks."),
-        "new_string": _text("What to put in its place. Empty to remove the text."),
+        "old_string": _text("The text to replace, exactly as it is in the block, including spaces and line breaks."),
+        "new_string": _text("The new text. Use an empty text to remove the old one."),
     },
     ("label", "old_string", "new_string"),
 )
 
 MEMORY_INSERT = _tool(
     "memory_insert",
-    "Insert text into a memory block as new lines. Leave out line numbers such as '1→'.",
+    "Insert text into a memory block as new lines. Do not include line numbers such as '1→'.",
     {
         "label": _text(_LABEL),
         "new_string": _text("The text to insert."),
@@ -149,58 +150,59 @@ MEMORY_INSERT = _tool(
 
 MEMORY_RETHINK = _tool(
     "memory_rethink",
-    "Write a memory block anew, for example to tidy it up or to merge what it says. All of it is replaced, so keep "
-    "what is still true. If you have no block with that label, it is made. For small changes use the other tools.",
-    {"label": _text(_LABEL), "new_memory": _text("The whole new text of the block.")},
+    "Rewrite a whole memory block, for example to reorganize or merge its content. The old text is replaced "
+    "completely, so keep what is still true. If you have no block with that label, it is created. For small changes "
+    "use the other tools.",
+    {"label": _text(_LABEL), "new_memory": _text("The complete new text of the block.")},
     ("label", "new_memory"),
 )
 
 RETHINK_MEMORY = _tool(
     "rethink_memory",
-    "Write a memory block anew. All of it is replaced, so keep what is still true. "
-    "If you have no block with that label, it is made.",
-    {"new_memory": _text("The whole new text of the block."), "target_block_label": _text(_LABEL)},
+    "Rewrite a whole memory block. The old text is replaced completely, so keep what is still true. "
+    "If you have no block with that label, it is created.",
+    {"new_memory": _text("The complete new text of the block."), "target_block_label": _text(_LABEL)},
     ("new_memory", "target_block_label"),
 )
 
 MEMORY_FINISH_EDITS = _tool(
     "memory_finish_edits",
-    "Say that your edits of the memory are complete. Call it once, when nothing is left to do.",
+    "Report that your memory edits are complete. Call this once, when you are done.",
     {},
     (),
 )
 
 RETHINK_USER_MEMORY = _tool(
     "rethink_user_memory",
-    "Write the memory block about the person anew. All of it is replaced, so keep what is still true.",
-    {"new_memory": _text("The whole new text of the block.")},
+    "Rewrite the memory block about the user. The old text is replaced completely, so keep what is still true.",
+    {"new_memory": _text("The complete new text of the block.")},
     ("new_memory",),
 )
 
 FINISH_RETHINKING_MEMORY = _tool(
     "finish_rethinking_memory",
-    "Say that your work on the memory is complete. Call it once, when nothing is left to do.",
+    "Report that your work on the memory is complete. Call this once, when you are done.",
     {},
     (),
 )
 
 STORE_MEMORIES = _tool(
     "store_memories",
-    "Put parts of the transcript you were given into the archive, so that they can be found again. Lines are counted "
-    "from 0; if the lines have numbers of their own, use those.",
+    "Store parts of the given transcript in the archive, so that they can be found again. Lines are numbered from 0; "
+    "if the lines already show numbers, use those.",
     {
         "chunks": {
             "type": "array",
             "items": {
                 "type": "object",
                 "properties": {
-                    "start_index": _number("The first line of the part."),
-                    "end_index": _number("The last line of the part, which is included."),
-                    "context": _text("What the part is about, in one to three sentences that will help to find it."),
+                    "start_index": _number("First line of the part."),
+                    "end_index": _number("Last line of the part (inclusive)."),
+                    "context": _text("What the part is about, in one to three sentences that help to find it later."),
                 },
                 "required": ["start_index", "end_index", "context"],
             },
-            "description": "The parts to keep, each a range of lines that belong together.",
+            "description": "The parts to store, each a range of related lines.",
         }
     },
     ("chunks",),
@@ -208,12 +210,14 @@ STORE_MEMORIES = _tool(
 
 SEARCH_MEMORY = _tool(
     "search_memory",
-    "Search what was said and what was put away in the archive, within a span of time if you give one. "
-    "The search is by words: give words that were likely used. Without any, the newest is shown.",
+    "Search earlier messages and the archive, within a period if you give one. "
+    "The search matches words: give words that were probably used. Without words, the newest items are returned.",
     {
-        "convo_keyword_queries": _texts("Words to look for, such as a name, a place or a number."),
-        "start_minutes_ago": _number("Only what is at least this many minutes old: the newer end of the span."),
-        "end_minutes_ago": _number("Only what is at most this many minutes old: the older end of the span."),
+        "convo_keyword_queries": _texts("Words to search for, such as a name, a place or a number."),
+        "start_minutes_ago": _number(
+            "Only items that are at least this many minutes old: the newer end of the period."
+        ),
+        "end_minutes_ago": _number("Only items that are at most this many minutes old: the older end of the period."),
     },
     (),
 )
@@ -229,39 +233,40 @@ MEMORY = _tool(
     {
         "command": _text("One of create, str_replace, insert, delete, rename."),
         "path": _text("The block, for example /memories/notes."),
-        "file_text": _text("For create: the text the block begins with."),
+        "file_text": _text("For create: the initial text of the block."),
         "description": _text("For create and rename: what the block is for."),
         "old_string": _text("For str_replace: the text to replace, exactly as it is in the block."),
-        "new_string": _text("For str_replace: what to put in its place."),
-        "insert_line": _number("For insert: after which line; 0 for the top, -1 for the end, which is the default."),
+        "new_string": _text("For str_replace: the new text."),
+        "insert_line": _number("For insert: insert after this line; 0 for the top, -1 (the default) for the end."),
         "insert_text": _text("For insert: the text to insert."),
-        "old_path": _text("For rename: the block as it is called now."),
-        "new_path": _text("For rename: what it should be called."),
+        "old_path": _text("For rename: the current path of the block."),
+        "new_path": _text("For rename: the new path of the block."),
     },
     ("command",),
 )
 
 FACT_SEARCH = _tool(
     "fact_search",
-    "Search the facts that were learnt from your conversations. What was replaced by something newer is shown after "
-    "what replaced it. With a time, only what was true then is shown.",
+    "Search the facts learned from your conversations. Outdated facts are listed after the facts that replaced them. "
+    "With a time, only facts that were true at that time are returned.",
     {
-        "query": _text("What to look for, in words that were likely used or that mean the same."),
-        "at": _text(f"Show what was true at this time instead of now. {_DATE}"),
-        "limit": _number("How many facts to show at most. 5 if left out."),
+        "query": _text("What to search for: words that were probably used, or words with the same meaning."),
+        "at": _text(f"Return what was true at this time instead of now. {_DATE}"),
+        "limit": _number("Maximum number of facts to return. Default: 5."),
     },
     ("query",),
 )
 
 MEMORY_APPLY_PATCH = _tool(
     "memory_apply_patch",
-    "Make several edits of your memory at once; either all of them are made or none. "
-    "For one block, give hunks in the style of a unified diff: lines that start with ' ' stay, with '-' go, with '+' "
-    "come; '@@' separates hunks. For more than one block, put a header before each part: '*** Add Block: label' (every "
-    "line with '+'), '*** Update Block: label' (hunks, with '*** Move to: label' before them to rename it) or "
-    "'*** Delete Block: label'. A line 'Description: text' right after a header sets the description.",
+    "Make several memory edits at once; either all of them are applied or none. "
+    "For one block, give hunks like those of a unified diff: lines that start with ' ' are kept, lines with '-' are "
+    "removed, lines with '+' are added; '@@' separates hunks. For several blocks, put a header before each part: "
+    "'*** Add Block: label' (every line starts with '+'), '*** Update Block: label' (followed by hunks, or by "
+    "'*** Move to: label' and hunks to rename it) or '*** Delete Block: label'. A line 'Description: text' directly "
+    "after a header sets the description.",
     {
-        "label": _text("The block that hunks without a header are for."),
+        "label": _text("The block to which hunks without a header apply."),
         "patch": _text("The patch."),
     },
     ("label", "patch"),
@@ -271,35 +276,35 @@ _OTHER = "The id of the other agent, such as agent-123e4567-e89b-42d3-a456-42661
 
 SEND_MESSAGE_TO_AGENT_AND_WAIT_FOR_REPLY = _tool(
     "send_message_to_agent_and_wait_for_reply",
-    "Ask another agent something and wait for its answer, which is what this tool gives back. The other agent is told "
-    "who asks.",
-    {"message": _text("What to say to the other agent."), "other_agent_id": _text(_OTHER)},
+    "Send a message to another agent and wait for its answer, which this tool returns. The other agent sees who sent "
+    "the message.",
+    {"message": _text("The message to the other agent."), "other_agent_id": _text(_OTHER)},
     ("message", "other_agent_id"),
 )
 
 SEND_MESSAGE_TO_AGENTS_MATCHING_TAGS = _tool(
     "send_message_to_agents_matching_tags",
-    "Ask all agents that have certain tags the same thing and wait for their answers. An agent is asked when it has "
-    "every tag of 'match_all' and, if 'match_some' is not empty, at least one of its tags.",
+    "Send the same message to all agents with certain tags and wait for their answers. An agent is included if it has "
+    "every tag in 'match_all' and, unless 'match_some' is empty, at least one tag in 'match_some'.",
     {
-        "message": _text("What to say to each of them."),
-        "match_all": _texts("Tags that an agent must have, every one of them. Empty for none in particular."),
-        "match_some": _texts("Tags of which an agent must have at least one. Empty for none in particular."),
+        "message": _text("The message to each agent."),
+        "match_all": _texts("Tags that an agent must have, all of them. May be empty."),
+        "match_some": _texts("Tags of which an agent must have at least one. May be empty."),
     },
     ("message", "match_all", "match_some"),
 )
 
 SEND_MESSAGE_TO_AGENT_ASYNC = _tool(
     "send_message_to_agent_async",
-    "Send another agent a message without waiting. It reads the message in a turn of its own, and is told who sent "
-    "it; an answer, if there is one, comes as a message to you.",
-    {"message": _text("What to say to the other agent."), "other_agent_id": _text(_OTHER)},
+    "Send a message to another agent without waiting for an answer. The other agent reads it in a separate turn and "
+    "sees who sent it. If it answers, you receive the answer as a message.",
+    {"message": _text("The message to the other agent."), "other_agent_id": _text(_OTHER)},
     ("message", "other_agent_id"),
 )
 
 _KEY = "The key, such as tasks/today. Any printable text of up to 256 characters."
-_TTL = "After how many seconds the entry is gone."
-_IF_VERSION = "Only if the entry still has this version; 0: only if there is no such entry."
+_TTL = "Number of seconds after which the entry expires."
+_IF_VERSION = "Apply the change only if the entry still has this version; 0: only if the key does not exist."
 
 
 def _measure(description: str) -> Schema:
@@ -308,12 +313,12 @@ def _measure(description: str) -> Schema:
 
 WORKING_MEMORY_SET = _tool(
     "working_memory_set",
-    "Keep a value under a key in your working memory, which is not in your prompt: notes of the task at hand, "
-    "counters, lists. What was under the key is replaced, and so is its end.",
+    "Store a value under a key in your working memory, which is not in your context: notes on the current task, "
+    "counters, lists. An existing value and its expiry are replaced.",
     {
         "key": _text(_KEY),
-        "value": {"description": "Any JSON: text, a number, true or false, a list, an object."},
-        "ttl_seconds": _measure(f"{_TTL} Without it, it stays."),
+        "value": {"description": "Any JSON value: text, number, true or false, list, object."},
+        "ttl_seconds": _measure(f"{_TTL} Default: the entry does not expire."),
         "if_version": _number(_IF_VERSION),
     },
     ("key", "value"),
@@ -321,55 +326,55 @@ WORKING_MEMORY_SET = _tool(
 
 WORKING_MEMORY_GET = _tool(
     "working_memory_get",
-    "Read the value under a key of your working memory, with its version and its times.",
+    "Read the value of a key in your working memory, with its version and its timestamps.",
     {"key": _text(_KEY)},
     ("key",),
 )
 
 WORKING_MEMORY_LIST = _tool(
     "working_memory_list",
-    "List your working memory by key, or the newest first when you give a time. Long values are cut.",
+    "List your working memory by key, or newest first when you give a time. Long values are shortened.",
     {
-        "prefix": _text("Only keys that begin like this."),
-        "updated_from": _text(f"Only entries that were written from then on. {_DATE}"),
-        "updated_to": _text(f"Only entries that were written up to then; a day counts to its end. {_DATE}"),
-        "limit": _number("How many to show at most: 1 to 100. 20 if left out."),
-        "after": _text("Go on after this key, which an earlier list named as 'more_after'."),
+        "prefix": _text("Only keys that begin with this text."),
+        "updated_from": _text(f"Only entries written from this time on. {_DATE}"),
+        "updated_to": _text(f"Only entries written up to this time; a date includes the whole day. {_DATE}"),
+        "limit": _number("Maximum number of entries to return: 1 to 100. Default: 20."),
+        "after": _text("Continue after this key, which an earlier list returned as 'more_after'."),
     },
     (),
 )
 
 WORKING_MEMORY_UPDATE = _tool(
     "working_memory_update",
-    "Change the value under a key by what it is now, in one of three ways: 'increment' a number, 'append' to a list, "
-    "'merge' into an object. A key that is not there begins as 0, an empty list or an empty object. "
-    "With 'ttl_seconds' alone, only the end is set anew.",
+    "Change the current value of a key in one of three ways: 'increment' a number, 'append' to a list, "
+    "'merge' into an object. A missing key starts as 0, an empty list or an empty object. "
+    "With only 'ttl_seconds', the expiry is changed and the value stays.",
     {
         "key": _text(_KEY),
-        "increment": _measure("How much to add to the number; less than 0 to take away."),
-        "append": {"description": "What to put at the end of the list: any JSON."},
-        "merge": {"type": "object", "description": "Members to set in the object; null takes a member out."},
-        "ttl_seconds": _measure(f"{_TTL} Without it, its end stays as it is."),
+        "increment": _measure("The amount to add to the number; negative to subtract."),
+        "append": {"description": "The item to add to the end of the list: any JSON value."},
+        "merge": {"type": "object", "description": "Members to set in the object; null removes a member."},
+        "ttl_seconds": _measure(f"{_TTL} Default: the expiry does not change."),
         "if_version": _number(_IF_VERSION),
     },
     ("key",),
 )
 
 WORKING_MEMORY_DELETE = _tool(
-    "working_memory_delete", "Delete a key of your working memory.", {"key": _text(_KEY)}, ("key",)
+    "working_memory_delete", "Delete a key from your working memory.", {"key": _text(_KEY)}, ("key",)
 )
 
 RUN_CODE = _tool(
     "run_code",
-    "Run code in a sandbox and see what it prints, its exit code and how long it took. There is no network, and "
-    "nothing is kept from one call to the next. The variables LETTA_AGENT_ID, LETTA_BASE_URL and LETTA_API_KEY let the "
-    "code call this server about yourself.",
+    "Run code in a sandbox. Returns its output, its exit code and its running time. There is no network access, and "
+    "nothing is kept between calls. With the environment variables LETTA_AGENT_ID, LETTA_BASE_URL and LETTA_API_KEY "
+    "the code can call this server on your behalf.",
     {
-        "code": _text("The whole program. What it prints is what you see."),
+        "code": _text("The complete program. You see what it prints."),
         "language": {
             "type": "string",
             "enum": ["python", "js", "ts", "r", "java"],
-            "description": "What it is written in. Told from the code if left out.",
+            "description": "Programming language. Default: detected from the code.",
         },
     },
     ("code",),
@@ -377,33 +382,33 @@ RUN_CODE = _tool(
 
 RUN_CODE_WITH_TOOLS = _tool(
     "run_code_with_tools",
-    "Run Python code in a sandbox in which your other tools are functions of the same names, called with the same "
-    "arguments. Useful to call tools many times, or to work on what they return. A tool that fails raises ToolFailed.",
-    {"code": _text("The whole program. What it prints is what you see.")},
+    "Run Python code in a sandbox in which your other tools are available as functions with the same names and "
+    "arguments. Use it to call tools many times, or to process their results. A tool that fails raises ToolFailed.",
+    {"code": _text("The complete program. You see what it prints.")},
     ("code",),
 )
 
 SHELL = _tool(
     "shell",
-    "Run a command with sh, in a sandbox without network, in the directory of your own files, which are kept. "
-    "You see what it prints, its exit code and how long it took.",
-    {"command": _text("The command, or several lines of them.")},
+    "Run a command with sh, in a sandbox without network access. The working directory contains your own files, which "
+    "are kept between calls. Returns the output, the exit code and the running time.",
+    {"command": _text("The command; may have several lines.")},
     ("command",),
 )
 
 FILESYSTEM = _tool(
     "filesystem",
-    "Read, write and list your own files, which are kept from one call to the next.",
+    "Read, write, list and delete your own files, which are kept between calls.",
     {
         "operation": {
             "type": "string",
             "enum": ["read", "write", "append", "list", "delete"],
-            "description": "'write' replaces what was in the file; 'delete' takes files and empty directories.",
+            "description": "'write' replaces the content of the file; 'delete' removes a file or an empty directory.",
         },
-        "path": _text("Which file or directory, from the top of your files. The top itself if left out."),
-        "content": _text("What to write or to append."),
-        "start_line": _number("Read from this line on, counted from 1."),
-        "lines": _number("Read so many lines. All if left out."),
+        "path": _text("Path of the file or directory, relative to your top directory. Default: the top directory."),
+        "content": _text("The text to write or append."),
+        "start_line": _number("First line to read, starting at 1."),
+        "lines": _number("Number of lines to read. Default: all."),
     },
     ("operation",),
 )

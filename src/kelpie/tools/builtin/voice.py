@@ -33,7 +33,7 @@ def store_memories(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> O
     """Files ranges of the transcript, each with a word on what it is about; all of them or none."""
     chunks: Sequence[Mapping[str, Any]] = arguments["chunks"]
     if len(chunks) > CHUNKS_MAX:
-        raise ToolError(f"'chunks' has {len(chunks)} entries; store at most {CHUNKS_MAX} at a time.")
+        raise ToolError(f"Nothing was stored: 'chunks' has {len(chunks)} entries, and the limit is {CHUNKS_MAX}.")
     lines = _numbered(_transcript(tx, call))
     for number, chunk in enumerate(chunks):
         text = _passage(chunk, lines)
@@ -47,7 +47,7 @@ def _transcript(tx: Tx, call: CallContext) -> str:
     for message in reversed((*stored, *call.unwritten)):
         if message.role is Role.user and message.text.strip():
             return message.text
-    raise ToolError("You were given no transcript, so there is nothing to store.")
+    raise ToolError("Nothing was stored: you have not received a transcript.")
 
 
 def _numbered(transcript: str) -> dict[int, str]:
@@ -61,18 +61,18 @@ def _passage(chunk: Mapping[str, Any], lines: Mapping[int, str]) -> str:
     start, end, about = chunk["start_index"], chunk["end_index"], cleaned(chunk["context"]).strip()
     first, last = min(lines), max(lines)
     if not about:
-        raise ToolError("A chunk has an empty 'context'; tell in a sentence what it is about.")
+        raise ToolError("Nothing was stored: a chunk has an empty 'context'. Describe the chunk in a sentence.")
     if not first <= start <= end <= last:
         raise ToolError(
-            f"There are no lines {start} to {end}: the transcript has lines {first} to {last}, and a range must not "
-            "end before it begins. Nothing was stored."
+            f"Nothing was stored: {start} to {end} is not a valid range. The transcript has lines {first} to {last}, "
+            "and a range must not end before it begins."
         )
     said = "\n".join(line for number, line in sorted(lines.items()) if start <= number <= end)
     text = f"{about}\n\n{cleaned(said)}"
     if len(text) > PASSAGE_CHARS_MAX:
         raise ToolError(
-            f"The part from line {start} to {end} has {len(text)} characters; at most {PASSAGE_CHARS_MAX} "
-            "fit. Divide it."
+            f"Nothing was stored: lines {start} to {end} have {len(text)} characters, and the limit is "
+            f"{PASSAGE_CHARS_MAX}. Split the range."
         )
     return text
 
@@ -106,7 +106,7 @@ def _window(now: Micros, newer: int | None, older: int | None) -> tuple[Micros |
     """The first and the last moment. Models mix the two ends up, so whichever is more minutes ago is the first."""
     for name, minutes in (("start_minutes_ago", newer), ("end_minutes_ago", older)):
         if minutes is not None and not 0 <= minutes <= _MINUTES_MAX:
-            raise ToolError(f"'{name}' must be a number of minutes from 0 on.")
+            raise ToolError(f"'{name}' must be a number of minutes, from 0 to {_MINUTES_MAX}.")
     if newer is not None and older is not None:
         newer, older = min(newer, older), max(newer, older)
     return (

@@ -34,7 +34,9 @@ def working_memory_get(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) 
     """Raises ToolError when there is no such entry."""
     entry = working_memory.find(tx, _place(call), arguments["key"])
     if entry is None:
-        raise ToolError(f"There is nothing under '{arguments['key'][:100]}'; it was never set, deleted, or is over.")
+        raise ToolError(
+            f"Working memory has no entry '{arguments['key'][:100]}': it was never set, was deleted, or has expired."
+        )
     return Outcome(orjson.dumps(_shown(call, entry)).decode())
 
 
@@ -64,7 +66,7 @@ def working_memory_update(tx: Tx, call: CallContext, arguments: Mapping[str, Any
     ttl = arguments.get("ttl_seconds")
     change = _change(arguments)
     if change is None and ttl is None:
-        raise ToolError("Say what to change: 'increment', 'append', 'merge' or 'ttl_seconds'.")
+        raise ToolError("Nothing was changed: give 'increment', 'append', 'merge' or 'ttl_seconds'.")
     version = arguments.get("if_version")
     entry = working_memory.update(tx, _place(call), arguments["key"], change, KEEP if ttl is None else ttl, version)
     return Outcome(orjson.dumps(_preview(call, entry)).decode())
@@ -83,7 +85,7 @@ def _place(call: CallContext) -> Place:
 def _change(arguments: Mapping[str, Any]) -> Change | None:
     given = [name for name in _CHANGES if name in arguments]
     if len(given) > 1:
-        raise ToolError(f"Make one change at a time: you gave {' and '.join(given)}.")
+        raise ToolError(f"Nothing was changed: make one change at a time, not {' and '.join(given)}.")
     return _CHANGES[given[0]](arguments[given[0]]) if given else None
 
 

@@ -15,16 +15,16 @@ CHARS_MAX = 100_000  # of one message; a longer one belongs into a block or an a
 
 def question(sender: Agent, words: str) -> NewMessage:
     """A message whose sender waits for the answer."""
-    return _letter(sender, "It waits for you: what you answer in this turn is what it gets.", words)
+    return _letter(sender, "It is waiting for your reply; your next message is returned to it.", words)
 
 
 def notice(sender: Agent, words: str) -> NewMessage:
     """A message that nobody waits for."""
-    return _letter(sender, "It does not wait: to answer, send it a message of your own.", words)
+    return _letter(sender, "It is not waiting for a reply. To answer, send it a message with a tool.", words)
 
 
 def _letter(sender: Agent, remark: str, words: str) -> NewMessage:
-    text = f"[A message from the agent '{sender.name}', {sender.id}. {remark}]\n{words}"
+    text = f"[Message from the agent '{sender.name}' ({sender.id}). {remark}]\n{words}"
     return NewMessage(Role.user, (Text(text),), name=sender.name, sender_id=sender.id)
 
 
@@ -33,15 +33,15 @@ def address(text: str) -> AgentId:
     try:
         return AgentId.parse(text.strip())
     except InvalidId as error:
-        raise ToolError(f"'other_agent_id' must be the id of an agent: {error.remedy}. Nothing was sent.") from error
+        raise ToolError(f"Nothing was sent: 'other_agent_id' must be the id of an agent: {error.remedy}.") from error
 
 
 def words(text: str) -> str:
     """What is to be said. Raises ToolError when it is nothing or too much."""
     if not text.strip():
-        raise ToolError("'message' is empty; nothing was sent.")
+        raise ToolError("Nothing was sent: 'message' is empty.")
     if len(text) > CHARS_MAX:
-        raise ToolError(f"'message' has {len(text)} characters, and at most {CHARS_MAX} can be sent; nothing was sent.")
+        raise ToolError(f"Nothing was sent: 'message' has {len(text)} characters, and the limit is {CHARS_MAX}.")
     return text
 
 
@@ -49,17 +49,17 @@ def refuse_endless(chain: AgentChain) -> None:
     """Raises ToolError when one message of a person has led to too many between agents."""
     if chain.is_spent:
         raise ToolError(
-            f"Agents have sent each other {HOPS_MAX} messages since a person last said something; nothing was sent. "
-            "Finish your turn with what you have."
+            f"Nothing was sent: agents have already exchanged {HOPS_MAX} messages since the last message from a "
+            "person, which is the limit. Finish your turn with the information you have."
         )
 
 
 def refuse_ring(chain: AgentChain, sender: AgentId, other: AgentId) -> None:
     """Raises ToolError when the one who is to be asked waits for this very answer."""
     if other == sender:
-        raise ToolError("That is your own id; nothing was sent.")
+        raise ToolError("Nothing was sent: this is your own id.")
     if other in chain.waiting:
         raise ToolError(
-            f"{other} waits for the answer you are working on, so asking it would never end; nothing was sent. "
+            f"Nothing was sent: {other} is waiting for your answer, so it cannot reply to a question. "
             "Answer with what you have, and say what you still need to know."
         )

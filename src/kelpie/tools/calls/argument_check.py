@@ -64,7 +64,7 @@ class _Check:
             elif others or (not properties and others is None and where):
                 checked[name] = value
             else:
-                raise ToolError(f"There is no argument '{path}'. {_known(properties)}")
+                raise ToolError(f"Unknown argument '{path}'. {_known(properties)}")
         for name in required:
             if name not in checked:
                 path = f"{where}.{name}" if where else name
@@ -124,7 +124,7 @@ class _Check:
                 return self._value(choice, value, path, depth + 1)
             except ToolError as error:
                 problem = problem or error
-        raise problem or ToolError(f"The argument '{path}' fits none of its types.")
+        raise problem or ToolError(f"The argument '{path}' has none of the allowed types.")
 
     def _allows_null(self, schema: Any, depth: int) -> bool:
         schema = self._meant(schema)

@@ -25,19 +25,21 @@ def within(text: str, limit: int) -> str:
     """The text as far as a tool's limit lets it be told."""
     if len(text) <= limit:
         return text
-    return f"{text[:limit]}\n[The result was cut: {len(text)} characters are more than the {limit} allowed.]"
+    # Clients match "function output was truncated".
+    note = f"function output was truncated: it has {len(text)} characters, and this tool may return {limit}"
+    return f"{text[:limit]}\n[{note}]"
 
 
 def _why(ended: JobResult, held: Confinement) -> str:
     match ended.how:
         case How.timed_out:
-            return f"it took longer than the {held.wall_s:g} s that it has, and was ended"
+            return f"it exceeded its time limit of {held.wall_s:g} s and was stopped"
         case How.out_of_memory:
-            return f"it needed more than the {held.memory_bytes // MEGABYTE} MB of memory that it has, and was ended"
+            return f"it exceeded its memory limit of {held.memory_bytes // MEGABYTE} MB and was stopped"
         case How.too_much_output:
-            return "it put out more than it may, and was ended"
+            return "it exceeded its output limit and was stopped"
         case How.crashed:
-            return "what it ran in broke; it may work when called again"
+            return "its sandbox failed; call it again"
         case How.finished:
             return f"it ended with exit code {ended.code} before its function returned"
 

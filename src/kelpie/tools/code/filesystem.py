@@ -31,9 +31,7 @@ class Filesystem:
         if given["operation"] not in OPERATIONS:
             raise ToolError(f"'operation' must be one of {', '.join(OPERATIONS)}.")
         if len(given.get("content", "")) > CONTENT_CHARS_MAX:
-            raise ToolError(
-                f"'content' has more than {CONTENT_CHARS_MAX} characters; write it in pieces with 'append'."
-            )
+            raise ToolError(f"'content' has more than {CONTENT_CHARS_MAX} characters; write it in parts with 'append'.")
         confinement = call.quota.confined(confined(tool.sandbox))
         mount = await self._workspace.mount(call.agent.id)
         asked = function_call(PROGRAM, "perform", given)

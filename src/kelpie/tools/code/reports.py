@@ -33,15 +33,15 @@ def report(ended: JobResult, confinement: Confinement, facts: Mapping[str, Any] 
 def _note(ended: JobResult, confinement: Confinement) -> str | None:
     match ended.how:
         case How.timed_out:
-            return f"It was ended after {confinement.wall_s:g} seconds, its time-out; give it less to do."
+            return f"It was stopped at its time limit of {confinement.wall_s:g} seconds. Give it less to do."
         case How.out_of_memory:
-            return f"It was ended: it wanted more than {confinement.memory_bytes // MEGABYTE} MB of memory."
+            return f"It was stopped: it exceeded its memory limit of {confinement.memory_bytes // MEGABYTE} MB."
         case How.too_much_output:
-            return f"It was ended: it printed far more than {confinement.output_bytes} bytes."
+            return f"It was stopped: it printed far more than {confinement.output_bytes} bytes."
         case How.crashed:
-            return "It broke down before it ended by itself."
+            return "Its sandbox failed before it finished. Try again."
         case How.finished:
-            return "Of what it printed only the beginning was kept." if ended.truncated else None
+            return "Only the beginning of its output was kept." if ended.truncated else None
 
 
 def _text(data: bytes) -> str:
@@ -53,4 +53,4 @@ def _cut(text: str) -> str:
     if len(text) <= CHARS_MAX:
         return text
     half = CHARS_MAX // 2
-    return f"{text[:half]}\n[{len(text) - CHARS_MAX} characters are left out here]\n{text[-half:]}"
+    return f"{text[:half]}\n[{len(text) - CHARS_MAX} characters are omitted here]\n{text[-half:]}"

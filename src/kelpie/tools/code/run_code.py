@@ -17,7 +17,7 @@ from kelpie.tools.code.reports import report
 from kelpie.tools.code.runtimes import MISSING, MISSING_CODE, NO_TYPES, RUNTIMES, SOURCE_TYPES, request, usual
 from kelpie.tools.custom.environments import Environments
 
-NO_SANDBOX = "the code was not run: this server has no sandbox, and nothing runs outside of one"
+NO_SANDBOX = "the code was not run: it needs a sandbox, and this server has none"
 
 
 class CodeRunner:
@@ -32,7 +32,7 @@ class CodeRunner:
         """Runs code and gives what it printed and how it ended. Raises ToolError."""
         sandbox, code = required(self._sandbox), str(arguments["code"])
         if not code.strip():
-            raise ToolError("'code' is empty; nothing was run.")
+            raise ToolError("Nothing was run: 'code' is empty.")
         named = arguments.get("language")
         language = Language(named) if named else detect(code)
         confinement = call.quota.confined(confined(tool.sandbox, usual(language)))
@@ -70,7 +70,7 @@ def _missing(language: Language, *, guessed: bool) -> str:
     runtime = RUNTIMES[language]
     told = f"{runtime.title} is not installed on this server, so the code was not run. "
     if guessed:
-        told += f"It looked like {language.value}; if it is something else, name its language. "
+        told += f"The code was detected as {language.value}; if that is wrong, set 'language'. "
     return f"{told}Write it in Python, or ask the operator to {runtime.remedy}."
 
 

@@ -35,7 +35,7 @@ class CodeWithTools:
         """Runs the code and gives what it printed and how it ended. Raises ToolError."""
         sandbox, code = required(self._sandbox), str(arguments["code"])
         if not code.strip():
-            raise ToolError("'code' is empty; nothing was run.")
+            raise ToolError("Nothing was run: 'code' is empty.")
         confinement = call.quota.confined(confined(tool.sandbox))
         tools = await self._tools(call.agent.id)
         with self._callback.opened(tool, call, confinement.wall_s) as way:

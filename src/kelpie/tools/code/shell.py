@@ -26,7 +26,7 @@ class Shell:
         """Runs the command and gives what it printed and how it ended. Raises ToolError."""
         sandbox, text = required(self._sandbox), str(arguments["command"])
         if not text.strip():
-            raise ToolError("'command' is empty; nothing was run.")
+            raise ToolError("Nothing was run: 'command' is empty.")
         confinement = call.quota.confined(confined(tool.sandbox))
         mount = await self._workspace.mount(call.agent.id)
         with self._callback.opened(tool, call, confinement.wall_s) as way:

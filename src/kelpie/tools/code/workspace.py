@@ -34,7 +34,7 @@ class Workspace:
     async def mount(self, agent_id: AgentId) -> Mount:
         """Raises ToolError."""
         if self._workspaces is None:
-            raise ToolError("this server keeps no workspaces: it has no data directory.")
+            raise ToolError("this server has no data directory, so agents have no workspaces.")
         return Mount(await self._workspaces.place(agent_id), TARGET, writable=True)
 
     async def watched(self, agent_id: AgentId, work: Awaitable[T], meter: UsageMeter) -> T:
@@ -55,14 +55,14 @@ class Workspace:
         """Why it must not go on."""
         if size.bytes > max(self._bytes_max, before.bytes) or size.entries > max(ENTRIES_MAX, before.entries):
             return (
-                f"It was ended: your workspace is full. It may hold {self._bytes_max // MEGABYTE} MB and {ENTRIES_MAX} "
-                "files and directories; remove some first."
+                f"It was stopped: your workspace is full. Its limits are {self._bytes_max // MEGABYTE} MB and "
+                f"{ENTRIES_MAX} files and directories. Delete some files first."
             )
         if size.free_bytes is None or before.free_bytes is None or size.free_bytes >= FREE_BYTES_MIN:
             return None
         if before.free_bytes - size.free_bytes < FREE_BYTES_TAKEN:
             return None
-        return f"It was ended: the server's disk has only {size.free_bytes // MEGABYTE} MB left. Write less."
+        return f"It was stopped: the server's disk has only {size.free_bytes // MEGABYTE} MB left. Write less."
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 def make(new: NewTool, tool_id: ToolId, now: Micros, caller: Caller = DEFAULT_CALLER) -> Tool:
     """The custom tool that was described, ready to be stored. Raises InvalidInput."""
     if not new.source_code or not new.source_code.strip():
-        raise InvalidInput("source_code", "is empty; a custom tool needs the code that it runs")
+        raise InvalidInput("source_code", "is empty; a custom tool needs source code")
     check_return_limit(new.return_char_limit)
     check_requirements(new.pip_requirements, new.npm_requirements)
     check_source(new.source_code, new.source_type)
@@ -63,14 +63,16 @@ def _schema(
     if given:
         schema = given_schema(given)
     elif not is_python(source_type):
-        raise InvalidInput("json_schema", f"a tool in {source_type} needs one; it cannot be read from its source")
+        raise InvalidInput(
+            "json_schema", f"a tool in {source_type} needs a json_schema; it cannot be derived from the source"
+        )
     elif arguments:
         schema = schema_with_arguments(text, arguments)
     else:
         schema = schema_from_source(text)
     if not _NAME.fullmatch(schema["name"]):
         raise InvalidInput(
-            "source_code", f"name the function '{schema['name'][:80]}' with ASCII letters and digits only"
+            "source_code", f"the function name '{schema['name'][:80]}' may have ASCII letters, digits and '_' only"
         )
     return schema
 

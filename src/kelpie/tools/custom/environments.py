@@ -76,14 +76,16 @@ class Environments:
     async def _installed(self, wanted: RequiredPackages) -> str:
         if self._packages is None:
             names = ", ".join(wanted.lines)
-            raise ToolError(f"{names} cannot be installed: this server installs no packages (sandbox.packages)")
+            raise ToolError(
+                f"{names} cannot be installed: package installation is switched off on this server (sandbox.packages)"
+            )
         found = self._packages.find(wanted)
         if found is not None:
             return found
         task = self._under_way.get(wanted)
         if task is None:
             if len(self._under_way) >= INSTALLS_MAX:
-                raise ToolError(f"{INSTALLS_MAX} sets of packages wait to be installed already; try again later")
+                raise ToolError(f"{INSTALLS_MAX} package installations are already waiting; try again later")
             task = asyncio.create_task(self._install(self._packages, wanted))
             self._under_way[wanted] = task
             task.add_done_callback(partial(self._done, wanted))

@@ -24,7 +24,9 @@ def zone_of(timezone: str) -> ZoneInfo:
     try:
         return ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ToolError(f"This agent's time zone '{timezone}' is unknown, so dates cannot be understood.") from None
+        raise ToolError(
+            f"This agent's time zone '{timezone}' is unknown, so dates cannot be read. Ask the user to correct it."
+        ) from None
 
 
 def bounds(start: tuple[str, str | None], end: tuple[str, str | None], zone: ZoneInfo, now: Micros) -> Range:
@@ -39,8 +41,8 @@ def bounds(start: tuple[str, str | None], end: tuple[str, str | None], zone: Zon
     until = last.last if last else (first.last if first and first.closed else None)
     if since is not None and until is not None and until < since:
         raise ToolError(
-            f"'{end[0]}' ({_short(end[1])}) lies before '{start[0]}' ({_short(start[1])}), and a stretch of time must "
-            "not end before it begins. Swap them, or leave one out."
+            f"'{end[0]}' ({_short(end[1])}) is before '{start[0]}' ({_short(start[1])}). A period must not end before "
+            "it begins. Swap the two, or omit one."
         )
     return since, until
 
@@ -54,8 +56,8 @@ def _span(name: str, text: str, zone: ZoneInfo, now: Micros) -> Span:
         return _read(words, zone, now)
     except (ValueError, OverflowError):
         raise ToolError(
-            f"'{name}' is not a date: '{_short(text)}'. Write a day (2024-01-31), a moment (2024-01-31T14:30, with an "
-            "offset if it is not in your own time zone), a Unix time, or a stretch such as 'yesterday', 'last 7 days' "
+            f"'{name}' is not a date: '{_short(text)}'. Use a day (2024-01-31), a day and time (2024-01-31T14:30, with "
+            "an offset if it is not in your time zone), a Unix time, or a period such as 'yesterday', 'last 7 days' "
             "or '3 hours ago'."
         ) from None
 

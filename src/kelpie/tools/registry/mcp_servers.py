@@ -116,10 +116,10 @@ def _checked(config: McpConfig) -> McpConfig:
     """The configuration with what its kind needs, and nothing of the other kind."""
     if config.server_type is McpServerType.stdio:
         if not config.command or not config.command.strip():
-            raise InvalidInput("config.command", "is empty; a stdio server needs the command that starts it")
+            raise InvalidInput("config.command", "is empty; a stdio server needs a command")
         return replace(config, server_url=None, auth_header=None, token=None, custom_headers=None)
     if not config.server_url:
-        raise InvalidInput("config.server_url", "is empty; the server needs an address")
+        raise InvalidInput("config.server_url", "is empty; the server needs a URL")
     check_address("config.server_url", config.server_url)
     header = config.auth_header or (AUTHORIZATION if config.token else None)
     return replace(config, command=None, args=(), env=None, auth_header=header)

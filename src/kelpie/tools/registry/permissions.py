@@ -121,7 +121,7 @@ class Permissions:
                     by=layer,
                     reason=reason,
                 )
-                raise Forbidden(f"The code of '{name}' may not reach {needed} for this agent: {reason} ({layer}).")
+                raise Forbidden(f"The code of '{name}' may not use {needed} for this agent: {reason} ({layer}).")
 
     async def refused(self, passport: Passport, asked: str) -> None:
         """Records that the code of a tool was refused what it asked Kelpie for. Raises StorageError."""

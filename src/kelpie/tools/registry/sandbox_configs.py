@@ -60,7 +60,10 @@ class SandboxConfigs:
         def write(tx: Tx) -> SandboxConfig:
             there = rows.get(tx, self._organization, config_id)
             if there.type is not kind:
-                raise InvalidInput("config", f"is one of '{kind}', and the sandbox is '{there.type}'; keep its kind")
+                raise InvalidInput(
+                    "config",
+                    f"is for '{kind}', but the type of this sandbox is '{there.type}'; the type cannot be changed",
+                )
             return self._changed(tx, there, config, now)
 
         return await self._world.database.transact(write)

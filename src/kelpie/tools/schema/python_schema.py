@@ -101,7 +101,10 @@ def _sound(schema: dict[str, Any]) -> dict[str, Any]:
         match waiting.pop():
             case str() as text:
                 if not is_text(text):
-                    raise InvalidInput(FIELD, "its docstring or types hold a NUL or half a character; take it out")
+                    raise InvalidInput(
+                        FIELD,
+                        "its docstring or types contain a NUL character or an invalid Unicode character; remove it",
+                    )
             case dict() as inner:
                 waiting.extend([*inner, *inner.values()])
             case list() as inner:

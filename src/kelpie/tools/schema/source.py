@@ -57,7 +57,7 @@ def read(source: str) -> Source:
     statements = list(_outer(_parsed(source).body))
     functions = [node for node in statements if isinstance(node, Function)]
     if not functions:
-        raise InvalidInput(FIELD, "holds no function at its top level; define the tool as one")
+        raise InvalidInput(FIELD, "contains no top-level function; define the tool as one")
     public = [node for node in functions if not node.name.startswith("_")]
     return Source((public or functions)[-1], _names(statements))
 
@@ -65,9 +65,9 @@ def read(source: str) -> Source:
 def check_text(source: str) -> None:
     """Raises InvalidInput for what is too long, in whatever language, or cannot be stored."""
     if len(source) > SOURCE_CHARS_MAX:
-        raise InvalidInput(FIELD, f"has {len(source)} characters; at most {SOURCE_CHARS_MAX} are allowed")
+        raise InvalidInput(FIELD, f"has {len(source)} characters; the limit is {SOURCE_CHARS_MAX}")
     if not is_text(source):
-        raise InvalidInput(FIELD, "holds a NUL or half a character; take it out")
+        raise InvalidInput(FIELD, "contains a NUL character or an invalid Unicode character; remove it")
 
 
 def _parsed(source: str) -> ast.Module:

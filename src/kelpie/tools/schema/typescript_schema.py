@@ -32,7 +32,7 @@ def schema_from_typescript(code: str) -> dict[str, Any]:
     functions, types = _outline(found)
     chosen = [one for one in functions if one.exported] or functions
     if not chosen:
-        raise InvalidInput(FIELD, "holds no function at its top level; write `export function name(...) {...}`")
+        raise InvalidInput(FIELD, "contains no top-level function; write `export function name(...) {...}`")
     function = chosen[-1]
     description, described = _read_doc(function.doc)
     try:
@@ -116,7 +116,7 @@ def _parameters(reader: Reader, described: dict[str, str]) -> tuple[dict[str, An
         if token.kind == "doc":
             continue
         if token.kind != "word":
-            raise UnsupportedType(f"'{token.value[:40]}' where the name of a parameter should be")
+            raise UnsupportedType(f"'{token.value[:40]}' instead of a parameter name")
         optional = reader.take("?")
         schema, missing = reader.type() if reader.take(":") else ({}, False)
         optional = _skip_default(reader) or optional or missing

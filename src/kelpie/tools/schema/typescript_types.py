@@ -60,14 +60,14 @@ class Reader:
     def next(self) -> Token:
         """Raises UnsupportedType at the end of the source."""
         if self.place >= len(self.tokens):
-            raise UnsupportedType("a source that ends too early")
+            raise UnsupportedType("an unexpected end of the source")
         self.place += 1
         return self.tokens[self.place - 1]
 
     def expect(self, value: str) -> None:
         found = self.next()
         if found.value != value:
-            raise UnsupportedType(f"'{found.value[:40]}' where '{value}' should be")
+            raise UnsupportedType(f"'{found.value[:40]}' instead of '{value}'")
 
     def type(self) -> tuple[Schema, bool]:
         """The type that begins here, and whether it may be left out. Raises UnsupportedType."""
@@ -88,7 +88,7 @@ class Reader:
     def _spend(self, parts: int) -> None:
         self._left -= parts
         if self._left < 0:
-            raise UnsupportedType(f"more than {SIZE_MAX} types, or longer texts")
+            raise UnsupportedType(f"more than {SIZE_MAX} types, or texts that are too long")
 
     def _one(self) -> Schema:
         while self.take("readonly"):
