@@ -21,7 +21,7 @@ def packages() -> list[str]:
 
 def mapped_packages() -> set[str]:
     """The packages that have a line of their own in the map."""
-    return {name.rstrip("/") for name in re.findall(r"^\s*- `([a-z_/]+/)`: ", MAP, re.M)}
+    return {name.rstrip("/") for name in re.findall(r"^\s*- `([a-z_/]+/)`: ", MAP, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("folder", ["", *packages()])

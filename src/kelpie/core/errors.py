@@ -174,7 +174,7 @@ class RunOver(KelpieError):
 
 
 class ToolError(KelpieError):
-    """A tool call failed; the text is for the model. Carries what a sandbox used, because that counts for the limits."""
+    """A tool call failed; the text is for the model. Carries what a sandbox used: that counts too."""
 
     def __init__(self, *args: object, cpu_us: int = 0, memory_peak_bytes: int = 0) -> None:
         super().__init__(*args)
