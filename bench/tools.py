@@ -20,7 +20,7 @@ from typing import Any
 
 from kelpie.core.permissions.tool_permissions import Subject, ToolKind, ToolPatterns
 from kelpie.core.tools.confinement import Confinement, Runner
-from kelpie.sandbox.port import How, JobResult, SandboxJob
+from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.cells.mounts import interpreter
@@ -44,7 +44,9 @@ print(json.dumps(space[told["function"]](**told["arguments"])), flush=True)
 
 
 def checked(ended: JobResult) -> None:
-    assert ended.how is How.finished and ended.result is not None and json.loads(ended.result)["value"] == 3, ended
+    assert ended.how is JobEnding.finished and ended.result is not None and json.loads(ended.result)["value"] == 3, (
+        ended
+    )
 
 
 async def timed(work: Callable[[], Awaitable[None]]) -> float:
@@ -94,7 +96,7 @@ async def warm(cells: BubblewrapCells) -> float:
     try:
         return await timed(lambda: cell.run(Order(REQUEST, Confinement())))
     finally:
-        assert cell.left().result is not None
+        assert cell.output().result is not None
         await cell.kill()
 
 

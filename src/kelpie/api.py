@@ -125,7 +125,7 @@ def open_api(
         block_history=BlockHistory(world, agents.touched, settings.block_rules, caller),
         tools=Tools(world, meaning, agents.touched, caller, None if workbench is None else workbench.prepare),
         trials=ManualToolRuns(equipment, workbench, caller),
-        permissions=Permissions(world, settings.policy, lambda: dispatcher.tell_all(Activation.touch), caller),
+        permissions=Permissions(world, settings.policy, lambda: dispatcher.notify_all(Activation.touch), caller),
         mcp_servers=McpServers(world, caller),
         sandbox_configs=SandboxConfigs(world, caller),
         runs=Runs(world.database, caller),

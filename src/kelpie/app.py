@@ -257,7 +257,7 @@ class Kelpie:
 
     def _recount(self, agent_id: AgentId) -> None:
         """Tells a live agent that something was spent for it."""
-        self.dispatcher.tell(agent_id, Activation.recount)
+        self.dispatcher.notify(agent_id, Activation.recount)
 
     def _look_again(self) -> None:
         """Something was perhaps written and nobody can say what: every live agent reads itself anew before it goes on.
@@ -266,7 +266,7 @@ class Kelpie:
         and then nobody would be told of the change by name.
         """
         _log.warning("commit_outcome_unknown", "Commit outcome unknown; reloading live agents")
-        self.dispatcher.tell_all(Activation.forget_context)
+        self.dispatcher.notify_all(Activation.forget_context)
         self.gate.forget()
 
     async def _keep_recovering(self) -> None:

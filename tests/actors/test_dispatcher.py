@@ -39,7 +39,7 @@ async def test_the_states_of_a_first_use(theatre: Theatre) -> None:
 async def test_a_cold_key_has_no_state_to_speak_of(theatre: Theatre) -> None:
     assert theatre.dispatcher.status("a").state is ActivationState.unloaded
     assert theatre.dispatcher.handler("a") is None
-    assert not theatre.dispatcher.tell("a", lambda _: None)
+    assert not theatre.dispatcher.notify("a", lambda _: None)
     assert theatre.seen == []
 
 
@@ -169,7 +169,7 @@ async def test_the_live_handler_can_be_reached_beside_a_running_job(theatre: The
     reply = theatre.dispatcher.submit("a", "default", job)
     await job.began.wait()
     assert theatre.dispatcher.handler("a") is job.handler
-    assert theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
+    assert theatre.dispatcher.notify("a", lambda handler: handler.notes.append("edited"))
     assert job.handler is not None and job.handler.notes == ["edited"]
     job.go.set()
     await reply
@@ -184,7 +184,7 @@ async def test_what_is_told_during_a_load_reaches_the_handler_before_its_first_j
     reply = theatre.dispatcher.submit("a", "default", notes)
     await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     assert theatre.dispatcher.handler("a") is None
-    assert theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
+    assert theatre.dispatcher.notify("a", lambda handler: handler.notes.append("edited"))
     theatre.load_gate["a"].set()
     assert await reply == ["edited"]
 
@@ -195,7 +195,7 @@ async def test_more_told_during_a_load_than_is_kept_loads_again(theatre: Theatre
     reply = theatre.dispatcher.submit("a", "default", number)
     await theatre.until(lambda: theatre.dispatcher.status("a").state is ActivationState.loading)
     for _ in range(3):
-        theatre.dispatcher.tell("a", lambda handler: handler.notes.append("edited"))
+        theatre.dispatcher.notify("a", lambda handler: handler.notes.append("edited"))
     theatre.load_gate["a"].set()
     assert await reply == 2
 
@@ -225,7 +225,7 @@ async def test_all_can_be_told_at_once_also_those_who_are_being_loaded(theatre: 
     theatre.load_gate["b"] = asyncio.Event()
     loading = theatre.dispatcher.submit("b", "default", ignore)
     await theatre.until(lambda: theatre.dispatcher.status("b").state is ActivationState.loading)
-    theatre.dispatcher.tell_all(lambda handler: handler.notes.append("look again"))
+    theatre.dispatcher.notify_all(lambda handler: handler.notes.append("look again"))
     theatre.load_gate["b"].set()
     await loading
     assert [theatre.live[key].notes for key in ("a", "b")] == [["look again"]] * 2

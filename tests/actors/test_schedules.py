@@ -114,7 +114,7 @@ class Storm:
             elif what == 2:
                 dispatcher.drop(key, self.rng.choice((RuntimeError("lease lost"), Fenced("gone"))))
             else:
-                dispatcher.tell(key, lambda handler: handler.notes.append("edited"))
+                dispatcher.notify(key, lambda handler: handler.notes.append("edited"))
 
     async def rage(self, loop: SimLoop) -> None:
         tasks = [asyncio.create_task(self.client(base)) for base in (0, 100, 200, 300)]

@@ -478,7 +478,7 @@ async def test_repair_closes_what_is_orphaned_once_and_leaves_what_waits(house):
         tx.exec_driver_sql("DELETE FROM messages WHERE id = ?", (result.id,))
 
     await house.kelpie.world.database.transact(spoil)
-    house.kelpie.dispatcher.tell(agent.id, Activation.forget_context)
+    house.kelpie.dispatcher.notify(agent.id, Activation.forget_context)
     done = await house.kelpie.histories.repair(agent.id)
     assert len(done) == 2 and any("without a result" in line for line in done)
     assert await house.kelpie.histories.repair(agent.id) == [], "the second time there is nothing to do"

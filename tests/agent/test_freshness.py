@@ -14,7 +14,7 @@ from kelpie.core.errors import CommitUnknown, NotFound, StorageBusy
 from kelpie.core.ids import RunId
 from kelpie.core.memory.blocks import NewBlock
 from kelpie.world.sqlite import database as sqlite
-from kelpie.world.sqlite.group_commit import Failed
+from kelpie.world.sqlite.group_commit import JobFailure
 from tests.agent.conftest import ended, says
 from tests.agent.test_recovery import until
 
@@ -40,7 +40,7 @@ def answers_lost(monkeypatch):
 
     def run_group(*arguments, **options):
         outcomes = original(*arguments, **options)
-        return [Failed(CommitUnknown("lost")) for _ in outcomes] if lost.is_set() else outcomes
+        return [JobFailure(CommitUnknown("lost")) for _ in outcomes] if lost.is_set() else outcomes
 
     monkeypatch.setattr(sqlite, "run_group", run_group)
     return lost

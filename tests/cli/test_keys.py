@@ -13,7 +13,7 @@ from kelpie.cli.server.credential import credential
 from kelpie.core.errors import InvalidInput
 from kelpie.core.settings.precedence import SettingSource
 from kelpie.core.settings.settings import resolve
-from kelpie.world.http.cli_client import Client, Refused
+from kelpie.world.http.cli_client import Client, ErrorResponse
 from tests.cli.live import Live, live
 
 SHOWN = re.compile(r"shown only once\): ([a-z2-7]{8}(?:-[a-z2-7]{8}){3})\n")
@@ -99,7 +99,7 @@ def test_a_key_for_one_agent(reachable: tuple[Live, str]) -> None:
     facts = dict(line.split(None, 1) for line in made.stdout.splitlines())
     client = Client(place.url, credential=facts["key"])
     assert client.get(f"/v1/agents/{facts['agents']}")["name"] == "mine"
-    with pytest.raises(Refused, match="limited to specific agents"):
+    with pytest.raises(ErrorResponse, match="limited to specific agents"):
         client.get("/v1/agents/")
 
 

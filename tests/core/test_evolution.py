@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kelpie.core.ids import AgentId, FactId, MessageId
-from kelpie.core.memory.fact_timeline import Told, evolve, withdrawn
+from kelpie.core.memory.fact_timeline import StatedFact, after_deletion, evolve
 from kelpie.core.memory.facts import Fact, Link, key
 
 AGENT = AgentId("agent-00000000-0000-4000-8000-000000000001")
@@ -24,21 +24,21 @@ def told(
     ends: int | None = None,
     link: Link | None = None,
     instead_of: FactId | None = None,
-) -> Told:
+) -> StatedFact:
     fact = Fact(
         fact_id(number), AGENT, "user", "lives in", value, f"lives in {value}", since, number, number, link=link
     )
-    return Told(fact, fact_id(1000 + number), ends, instead_of)
+    return StatedFact(fact, fact_id(1000 + number), ends, instead_of)
 
 
-def grown(timeline: Sequence[Fact], new: Told) -> list[Fact]:
+def grown(timeline: Sequence[Fact], new: StatedFact) -> list[Fact]:
     done = evolve(timeline, new)
     changed = {fact.id: fact for fact in done.changed}
     assert changed.keys() <= {fact.id for fact in timeline}
     return [*(changed.get(fact.id, fact) for fact in timeline), *done.added]
 
 
-def history(*news: Told) -> list[Fact]:
+def history(*news: StatedFact) -> list[Fact]:
     timeline: list[Fact] = []
     for new in news:
         timeline = grown(timeline, new)
@@ -64,7 +64,7 @@ def test_what_was_never_so_is_linked_as_a_contradiction():
 def test_the_same_again_confirms_in_whatever_spelling():
     first = told(1, "New York", 10)
     again = told(2, "new-york", 20)
-    again = Told(replace(again.fact, sources=(MessageId("message-x"),), confidence=0.5), again.rest_id)
+    again = StatedFact(replace(again.fact, sources=(MessageId("message-x"),), confidence=0.5), again.rest_id)
     [known] = history(first, again)
     assert (known.seen, known.seen_at, known.confidence, known.sources) == (2, 2, 1.0, ("message-x",))
 
@@ -98,7 +98,7 @@ def test_what_was_said_to_be_wrong_was_never_true():
 
 def test_a_fact_that_is_deleted_gives_its_place_back():
     berlin, oslo, rome = history(told(1, "Berlin", 10), told(2, "Oslo", 20), told(3, "Rome", 30))
-    changed = {fact.id: fact for fact in withdrawn((berlin, oslo, rome), oslo)}
+    changed = {fact.id: fact for fact in after_deletion((berlin, oslo, rome), oslo)}
     left = [changed.get(fact.id, fact) for fact in (berlin, rome)]
     assert [at(left, when) for when in (15, 25, 35)] == ["Berlin", "Berlin", "Rome"]
     assert (left[0].superseded_by, left[1].supersedes) == (rome.id, berlin.id)

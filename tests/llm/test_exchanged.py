@@ -5,7 +5,7 @@ import json
 import orjson
 
 from kelpie.llm.demo.provider import DemoProvider
-from kelpie.llm.provider.interface import Reply, Wired
+from kelpie.llm.provider.interface import PayloadProvider, Reply
 from tests.llm.fakes import DONE, answer, asking, chunk, completion, events, fake, provider
 from tests.llm.local_fakes import local_fake, local_server, ndjson, ollama, shown
 from tests.llm.test_local_ollama import line
@@ -47,5 +47,5 @@ async def test_ollama_shows_what_it_would_send_and_asks_for_no_larger_window_by_
 
 async def test_the_demo_shows_what_it_is_given() -> None:
     demo = DemoProvider()
-    assert isinstance(demo, Wired)
+    assert isinstance(demo, PayloadProvider)
     assert json.loads(await demo.payload(asking("hi")))["messages"][-1] == {"role": "user", "content": "hi"}

@@ -23,7 +23,7 @@ from tests.llm.test_retry import in_virtual_time, now
 
 
 async def call(limiter: Limiter, agent: str, log: list[Any], lasts_s: float = 1.0, cost: Cost | None = None) -> None:
-    async with limiter.place(agent, cost or Cost()):
+    async with limiter.reserve(agent, cost or Cost()):
         log.append((now(), agent))
         await asyncio.sleep(lasts_s)
 
@@ -67,15 +67,15 @@ def test_requests_a_minute():
 def test_tokens_a_minute_are_corrected_by_what_was_used():
     async def main() -> None:
         limiter = Limiter("openai", ProviderLimits(tokens=100), 100.0)
-        async with limiter.place("a", Cost(tokens=60)) as place:
-            place.settle(Cost(tokens=10))
-            place.settle(Cost(tokens=99))  # only the first time counts
-        async with limiter.place("a", Cost(tokens=60)):
+        async with limiter.reserve("a", Cost(tokens=60)) as reservation:
+            reservation.settle(Cost(tokens=10))
+            reservation.settle(Cost(tokens=99))  # only the first time counts
+        async with limiter.reserve("a", Cost(tokens=60)):
             assert now() == 0
-        async with limiter.place("a", Cost(tokens=60)) as place:
+        async with limiter.reserve("a", Cost(tokens=60)) as reservation:
             assert 60 <= now() <= 62
-            place.settle(Cost(tokens=500))
-        async with limiter.place("a", Cost(tokens=1)):
+            reservation.settle(Cost(tokens=500))
+        async with limiter.reserve("a", Cost(tokens=1)):
             assert 120 <= now() <= 124
 
     in_virtual_time(main)
@@ -105,7 +105,7 @@ def test_within_an_agent_the_order_is_kept():
         order: list[int] = []
 
         async def numbered(number: int) -> None:
-            async with limiter.place("a", Cost()):
+            async with limiter.reserve("a", Cost()):
                 order.append(number)
                 await asyncio.sleep(1)
 
@@ -134,14 +134,14 @@ def test_waiting_is_bounded_and_names_the_limit():
 def test_what_cannot_fit_in_time_is_refused_at_once():
     async def main() -> None:
         limiter = Limiter("openai", ProviderLimits(requests=1, dollars=1.0), 30.0)
-        async with limiter.place("a", Cost()):
+        async with limiter.reserve("a", Cost()):
             pass
         with pytest.raises(Overloaded, match="1 requests a minute") as caught:
             await call(limiter, "a", [])
         assert now() == 0 and 60 <= caught.value.retry_after_s <= 61
         await asyncio.sleep(61)
-        async with limiter.place("a", Cost(micros=400_000)) as place:
-            place.settle(Cost(micros=1_200_000))
+        async with limiter.reserve("a", Cost(micros=400_000)) as reservation:
+            reservation.settle(Cost(micros=1_200_000))
         await asyncio.sleep(62)
         with pytest.raises(Overloaded, match="1 dollars a day") as caught:
             await call(limiter, "a", [], cost=Cost(micros=1))
@@ -309,7 +309,7 @@ def test_a_call_that_never_ends_is_given_up_and_its_place_is_free():
         with pytest.raises(ModelError) as caught:
             await ask(provider)
         assert (caught.value.kind, now()) == (ModelFault.timeout, 600)
-        async with provider.limiter.place("b", Cost()):
+        async with provider.limiter.reserve("b", Cost()):
             assert now() == 600
 
     in_virtual_time(main)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
-from kelpie.sandbox.port import How, JobResult, Mount, Runner, SandboxJob
+from kelpie.sandbox.port import JobEnding, JobResult, Mount, Runner, SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.cells.users import CellUsers
@@ -170,7 +170,7 @@ def tool(tcp, udp, path, abstract):
 async def test_a_fork_bomb_is_bounded(attacked: Attacked) -> None:
     source = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass"
     ended = await attacked.by(script(source, Confinement(wall_s=1.0)))
-    assert ended.how is How.timed_out
+    assert ended.how is JobEnding.timed_out
     if attacked.counted:
         assert await attacked.told_by(FORKS) < 70
 
@@ -178,7 +178,7 @@ async def test_a_fork_bomb_is_bounded(attacked: Attacked) -> None:
 async def test_a_memory_bomb_dies_alone(attacked: Attacked) -> None:
     ended = await attacked.by(script("held = []\nwhile True: held.append(bytearray(8 << 20))"))
     if attacked.has_groups:
-        assert ended.how is How.out_of_memory and ended.memory_peak_bytes <= 256 * MEGABYTE
+        assert ended.how is JobEnding.out_of_memory and ended.memory_peak_bytes <= 256 * MEGABYTE
         many = (
             "import os\nfor _ in range(7): os.fork()\nheld = bytearray(b'x') * (64 << 20)\nimport time\ntime.sleep(9)"
         )
@@ -208,7 +208,7 @@ def tool():
 async def test_floods_of_output_and_forged_results_are_ended(attacked: Attacked) -> None:
     small = Confinement(output_bytes=4096)
     ended = await attacked.by(script("import os\nwhile True: os.write(2, b'x' * 65536)", small))
-    assert ended.how is How.too_much_output and len(ended.stderr) == 4096
+    assert ended.how is JobEnding.too_much_output and len(ended.stderr) == 4096
     control = """
 import os, time
 for descriptor in range(3, 64):
@@ -217,7 +217,7 @@ for descriptor in range(3, 64):
 time.sleep(9)
 """
     ended = await attacked.by(script(control.format(b"\xff\xff\xff\xff" + b"x" * 100)))
-    assert ended.how is How.too_much_output and ended.result is None
+    assert ended.how is JobEnding.too_much_output and ended.result is None
     ended = await attacked.by(script(control.format(b"\x00\x00\x00\x03abcmore")))
     assert ended.result == b"abc", "it may lie about its own result, and about nothing else"
 
@@ -256,7 +256,7 @@ if os.fork() == 0:
 os.wait()
 """
     ended = await attacked.by(script(source, mounts=(Mount(str(tmp_path), "/data", writable=True),)))
-    assert (ended.how, ended.code) == (How.finished, 0)
+    assert (ended.how, ended.code) == (JobEnding.finished, 0)
     assert os.read(door, 10) == b"", "nobody holds the other end any more"
     os.close(door)
 
@@ -410,7 +410,7 @@ def tool():
 """
     assert set(await attacked.told_by(source)) <= {"ESRCH", "EPERM", "got None"}
     ended = await attacked.by(script("import os\nos.kill(-1, 9)\nos.kill(os.getppid(), 9)\nprint('here')"))
-    assert ended.how in (How.finished, How.crashed)
+    assert ended.how in (JobEnding.finished, JobEnding.crashed)
 
 
 async def test_a_symbolic_link_in_a_workspace_leads_nowhere(attacked: Attacked, tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ print("begun", flush=True)
 while True: pass
 """
     ended = await attacked.by(script(source, Confinement(wall_s=3.0)))
-    assert (ended.how, ended.stdout) == (How.timed_out, b"begun\n")
+    assert (ended.how, ended.stdout) == (JobEnding.timed_out, b"begun\n")
 
 
 async def test_arguments_are_data(attacked: Attacked) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from kelpie.core.errors import ToolError
 from kelpie.core.tools.confinement import Confinement
-from kelpie.sandbox.port import How
+from kelpie.sandbox.port import JobEnding
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
@@ -182,5 +182,5 @@ async def test_a_sandbox_that_closes_under_a_job_ends_it_well(cells: BubblewrapC
         await asyncio.gather(*(cell.kill() for cell in sandbox._running.values()))
         buried.set()
         ended = await running
-    assert (ended.how, ended.stdout) == (How.crashed, b"begun\n") and ended.cpu_us >= 0
+    assert (ended.how, ended.stdout) == (JobEnding.crashed, b"begun\n") and ended.cpu_us >= 0
     await sandbox.close()

@@ -10,7 +10,7 @@ from kelpie.core.tools.confinement import Mount, Runner
 from kelpie.sandbox.pool import PLANS_MAX, WARM_PER_PLAN, Pool
 from kelpie.sandbox.port import UsageMeter
 from kelpie.sandbox.process import ProcessSandbox
-from kelpie.world.cells.port import CellPlan, CellSockets, Left, Order
+from kelpie.world.cells.port import CellPlan, CellSockets, Order, OrderOutput
 from kelpie.world.clock import SystemClock
 from tests.sandbox.jobs import script
 
@@ -18,7 +18,7 @@ PYTHON, NODE, COMMAND = CellPlan(Runner.python), CellPlan(Runner.node), CellPlan
 
 
 class PlainCell:
-    doors: CellSockets | None = None
+    sockets: CellSockets | None = None
 
     def __init__(self, cells: "PlainCells") -> None:
         self.alive = True
@@ -30,8 +30,8 @@ class PlainCell:
         self.alive = False
         await self._cells.gate.wait()
 
-    def left(self) -> Left:
-        return Left(code=0, result=b"{}", stdout=b"", stderr=b"")
+    def output(self) -> OrderOutput:
+        return OrderOutput(code=0, result=b"{}", stdout=b"", stderr=b"")
 
     async def kill(self) -> None:
         self.alive, self.gone = False, True
@@ -124,8 +124,8 @@ async def test_a_pool_that_keeps_none_starts_each() -> None:
 
 
 async def test_what_a_job_had_taken_is_known_when_it_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = Left(code=None, result=None, stdout=b"", stderr=b"", cpu_us=7, memory_peak_bytes=9)
-    monkeypatch.setattr(PlainCell, "left", lambda self: left)
+    left = OrderOutput(code=None, result=None, stdout=b"", stderr=b"", cpu_us=7, memory_peak_bytes=9)
+    monkeypatch.setattr(PlainCell, "output", lambda self: left)
     sandbox, job = ProcessSandbox(PlainCells(), SystemClock(), warm_max=0), script("pass")
     running = asyncio.create_task(sandbox.run(job))
     while sandbox.counts()["running"] < 1:  # noqa: ASYNC110 - one turn of the loop

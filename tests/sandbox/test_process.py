@@ -16,22 +16,22 @@ import pytest
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import MEGABYTE, Confinement, Isolation
-from kelpie.sandbox.port import How, JobResult, Mount, Runner, SandboxJob
+from kelpie.sandbox.port import JobEnding, JobResult, Mount, Runner, SandboxJob
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells import bubblewrap
 from kelpie.world.cells.bubblewrap import START_S, BubblewrapCells
-from kelpie.world.cells.bubblewrap_cell import Hold
-from kelpie.world.cells.launch import walled
+from kelpie.world.cells.bubblewrap_cell import CellHandles
+from kelpie.world.cells.launch import start_isolated
 from kelpie.world.cells.port import CellPlan
 from kelpie.world.cells.users import NoUsers
 from kelpie.world.clock import SystemClock
-from kelpie.world.egress.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, Served, socket_of
+from kelpie.world.egress.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, ServedListener, socket_of
 from kelpie.world.isolation.control_group import ControlGroups
 from tests.sandbox.jobs import command, function, script
 
 
 def answer(ended: JobResult) -> dict[str, Any]:
-    assert ended.how is How.finished and ended.result is not None, ended
+    assert ended.how is JobEnding.finished and ended.result is not None, ended
     return json.loads(ended.result)
 
 
@@ -58,14 +58,14 @@ async def test_an_error_tells_its_line(sandbox: ProcessSandbox) -> None:
 
 async def test_a_script_ends_with_its_code(sandbox: ProcessSandbox) -> None:
     ended = await sandbox.run(script("import sys\nprint('out')\nprint('err', file=sys.stderr)\nsys.exit(7)"))
-    assert (ended.how, ended.code, ended.stdout, ended.stderr) == (How.finished, 7, b"out\n", b"err\n")
+    assert (ended.how, ended.code, ended.stdout, ended.stderr) == (JobEnding.finished, 7, b"out\n", b"err\n")
     ended = await sandbox.run(script("oops"))
     assert ended.code == 1 and b"NameError" in ended.stderr and b"/run/kelpie" not in ended.stderr
 
 
 async def test_a_command_reads_its_input(sandbox: ProcessSandbox) -> None:
     ended = await sandbox.run(command("sh", "-c", "cat; exit 3", stdin="hello\n"))
-    assert (ended.how, ended.code, ended.stdout) == (How.finished, 3, b"hello\n")
+    assert (ended.how, ended.code, ended.stdout) == (JobEnding.finished, 3, b"hello\n")
     ended = await sandbox.run(command("no-such-program"))
     assert ended.code == 127 and b"no-such-program" in ended.stderr
 
@@ -88,14 +88,14 @@ async def test_too_slow_is_ended(sandbox: ProcessSandbox) -> None:
         "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('begun', flush=True)\nwhile True: pass"
     )
     ended = await sandbox.run(script(source, Confinement(wall_s=0.3)))
-    assert ended.how is How.timed_out and ended.result is None
+    assert ended.how is JobEnding.timed_out and ended.result is None
 
 
 async def test_output_past_the_bound_is_thrown_away_and_a_flood_is_ended(sandbox: ProcessSandbox) -> None:
     ended = await sandbox.run(script("print('x' * 5000)", Confinement(output_bytes=1000)))
-    assert (ended.how, len(ended.stdout), ended.truncated) == (How.finished, 1000, True)
+    assert (ended.how, len(ended.stdout), ended.truncated) == (JobEnding.finished, 1000, True)
     ended = await sandbox.run(script("while True: print('x' * 1000)", Confinement(output_bytes=1000)))
-    assert (ended.how, len(ended.stdout), ended.truncated) == (How.too_much_output, 1000, True)
+    assert (ended.how, len(ended.stdout), ended.truncated) == (JobEnding.too_much_output, 1000, True)
 
 
 async def test_mounts_are_read_only_unless_said_otherwise(sandbox: ProcessSandbox, tmp_path: Path) -> None:
@@ -141,11 +141,11 @@ async def test_a_job_with_a_passport_reaches_who_answers_its_door_and_one_withou
     class OneWord:
         """Answers every connection with a word, as the API would with more."""
 
-        async def serve_api(self, listener: Listener, passport: str) -> Served:
+        async def serve_api(self, listener: Listener, passport: str) -> ServedListener:
             server = await asyncio.start_server(lambda _, writer: self._say(writer, passport), sock=socket_of(listener))
             return _Closing(server)
 
-        async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
+        async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> ServedListener:
             raise AssertionError("nobody asked for the network")
 
         async def _say(self, writer: asyncio.StreamWriter, word: str) -> None:
@@ -186,7 +186,7 @@ async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSan
     ended = await sandbox.run(job("export function tool() { throw new TypeError('no') }", "tool"))
     assert answer(ended)["error"] == "TypeError: no"
     ended = await sandbox.run(job("console.log(require('fs').readdirSync('/tmp').length); process.exitCode = 4"))
-    assert (ended.how, ended.code, ended.stdout) == (How.finished, 4, b"0\n")
+    assert (ended.how, ended.code, ended.stdout) == (JobEnding.finished, 4, b"0\n")
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
@@ -218,12 +218,12 @@ async def test_a_cell_that_greets_before_anybody_listens_is_known_nevertheless(
 ) -> None:
     """Who becomes a user of its own cannot: it waits until it is admitted."""
 
-    def greeted(*arguments: Any) -> Hold:
-        hold = walled(*arguments)
+    def greeted(*arguments: Any) -> CellHandles:
+        hold = start_isolated(*arguments)
         assert select.select([hold.control], [], [], START_S)[0]
         return hold
 
-    monkeypatch.setattr(bubblewrap, "walled", greeted)
+    monkeypatch.setattr(bubblewrap, "start_isolated", greeted)
     itself = BubblewrapCells(users=lambda _: NoUsers())
     sandbox = ProcessSandbox(itself, SystemClock(), LocalBroker(), warm_max=0)
     assert (await sandbox.run(script("print('known')"))).stdout == b"known\n"

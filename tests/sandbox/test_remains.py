@@ -16,8 +16,8 @@ import pytest
 from kelpie.core.tools.confinement import Runner
 from kelpie.world.cells import bubblewrap, handshake, orphans
 from kelpie.world.cells.bubblewrap import START_S, BubblewrapCells
-from kelpie.world.cells.bubblewrap_cell import Hold
-from kelpie.world.cells.launch import walled
+from kelpie.world.cells.bubblewrap_cell import CellHandles
+from kelpie.world.cells.launch import start_isolated
 from kelpie.world.cells.port import CellPlan
 from kelpie.world.cells.users import FIRST
 from kelpie.world.isolation import seccomp
@@ -27,14 +27,14 @@ _SUBREAPER = 36  # prctl
 PLAN = CellPlan(Runner.command)
 
 
-def _begun() -> Hold:
+def _begun() -> CellHandles:
     """A cell that waits at its admission."""
     bwrap, filtered = shutil.which("bwrap"), seccomp.program()
     assert bwrap is not None and filtered is not None
-    return walled(PLAN, bwrap, filtered, [], FIRST, None)
+    return start_isolated(PLAN, bwrap, filtered, [], FIRST, None)
 
 
-async def _first(hold: Hold) -> int:
+async def _first(hold: CellHandles) -> int:
     """A descriptor of its first process."""
     assert hold.information is not None
     process = await handshake.Report(asyncio.get_running_loop(), hold.information).first()
@@ -88,13 +88,13 @@ async def test_a_start_that_is_given_up_leaves_nothing(
 ) -> None:
     """Without groups, and before anybody has heard of its first process."""
 
-    def begun(*arguments: Any) -> Hold:
-        hold, until = walled(*arguments), time.monotonic() + START_S
+    def begun(*arguments: Any) -> CellHandles:
+        hold, until = start_isolated(*arguments), time.monotonic() + START_S
         while not _children(hold.process.pid):
             assert time.monotonic() < until, "bubblewrap did not start"
         return hold
 
-    monkeypatch.setattr(bubblewrap, "walled", begun)
+    monkeypatch.setattr(bubblewrap, "start_isolated", begun)
     without = BubblewrapCells(lambda: NoGroups("none are wanted", "none"), lambda _: cells.users)
     for _ in range(5):
         starting = asyncio.create_task(without.open(PLAN))

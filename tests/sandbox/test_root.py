@@ -10,7 +10,7 @@ import pytest
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import Confinement, Mount, Runner
-from kelpie.sandbox.port import How, JobResult
+from kelpie.sandbox.port import JobEnding, JobResult
 from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells import users as cell_users
 from kelpie.world.cells.bubblewrap import BubblewrapCells
@@ -98,7 +98,7 @@ async def test_a_fork_bomb_is_bounded_and_hinders_nobody(sandbox: ProcessSandbox
         seen.append(await asyncio.to_thread(processes_of, user))
         beside = await sandbox.run(function(FORKS, most=Confinement(processes=LIMIT)))
         assert value(beside) == LIMIT - 1, "a neighbour has all of its own"
-    assert (await bomb).how is How.timed_out
+    assert (await bomb).how is JobEnding.timed_out
     assert LIMIT // 2 < max(seen) <= LIMIT
     assert processes_of(user) == 0, "all of it is gone"
     assert value(await sandbox.run(function("def tool(): return 1"))) == 1

@@ -38,8 +38,8 @@ def segments(tx: Connection) -> int:
 
 def test_a_small_scope_is_gone_at_once(tx: Connection) -> None:
     assert counts(tx) == {2}
-    scope_removal.give_up_scope(tx, "message", MINE)
-    assert not scope_removal.is_unswept(tx)
+    scope_removal.discard_scope(tx, "message", MINE)
+    assert not scope_removal.needs_cleanup(tx)
     assert counts(tx) == {1}
     assert tx.execute(text("SELECT scope FROM search_scopes")).scalars().all() == [THEIRS]
 
@@ -47,15 +47,15 @@ def test_a_small_scope_is_gone_at_once(tx: Connection) -> None:
 def test_a_large_scope_is_swept_in_pieces(tx: Connection) -> None:
     many = [Item(f"many-{number}", f"fox number {number}", (MEANT,)) for number in range(2 * scope_removal.PIECE)]
     items.put_many(tx, "message", MINE, many)
-    scope_removal.give_up_scope(tx, "message", MINE)
+    scope_removal.discard_scope(tx, "message", MINE)
     assert counts(tx) == {2 * scope_removal.PIECE + 2}, "nobody waits for it"
     assert segments(tx), "so many are put in order at once"
     pieces = 0
-    while scope_removal.is_unswept(tx):
-        scope_removal.sweep(tx)
+    while scope_removal.needs_cleanup(tx):
+        scope_removal.clean_up(tx)
         pieces += 1
     assert pieces == 3
     assert counts(tx) == {1}, "those of others stay"
     assert segments(tx) == 0
-    scope_removal.sweep(tx)
+    scope_removal.clean_up(tx)
     assert [hit.id for hit in items.find(tx, "message", THEIRS, ItemQuery("fox", 10), None)] == ["t1"]

@@ -151,7 +151,7 @@ async def test_after_its_time_a_stream_is_gone_and_swept(tmp_path: Path) -> None
         clock.late_s = 3600.0
         answer = await client.post(f"/v1/runs/{run_id}/stream", json={})
         assert answer.status_code == 410 and run_id in answer.json()["detail"]
-        assert await kelpie.world.database.read(lambda tx: run_events.is_unswept(tx, clock.now()))
+        assert await kelpie.world.database.read(lambda tx: run_events.needs_cleanup(tx, clock.now()))
         await kelpie._upkeep.sweep()  # pyright: ignore[reportPrivateUsage]
         assert not await kelpie.world.database.read(lambda tx: run_events.after(tx, run_id, 0, 10))
         assert (await client.get(f"/v1/runs/{run_id}")).json()["status"] == "completed"

@@ -311,7 +311,7 @@ def a_commit_that_failed_is_acknowledged(patch: pytest.MonkeyPatch) -> None:
             told = original(self, outcomes, kept)
         except group_commit._GroupLost:
             return outcomes
-        return outcomes if any(isinstance(each, group_commit.Failed) for each in told) else told
+        return outcomes if any(isinstance(each, group_commit.JobFailure) for each in told) else told
 
     patch.setattr(group_commit._Group, "_commit", commit)
 
@@ -354,13 +354,13 @@ def the_mailbox_has_no_bound(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_cell_that_ran_out_of_memory_keeps_its_place(patch: pytest.MonkeyPatch) -> None:
-    original = ProcessSandbox._bury
+    original = ProcessSandbox._tear_down
 
-    async def bury(self: ProcessSandbox, number: int, cell: Cell, level: int) -> None:
+    async def tear_down(self: ProcessSandbox, number: int, cell: Cell, level: int) -> None:
         await original(self, number, cell, level)
-        self._places._level(level)._value -= cell.left().out_of_memory
+        self._slots._level(level)._value -= cell.output().out_of_memory
 
-    patch.setattr(ProcessSandbox, "_bury", bury)
+    patch.setattr(ProcessSandbox, "_tear_down", tear_down)
 
 
 def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
@@ -368,13 +368,13 @@ def what_a_step_has_spent_is_not_booked(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_waits_is_forgotten_when_an_agent_is_put_away(patch: pytest.MonkeyPatch) -> None:
-    original = actor.Actor._put_down
+    original = actor.Actor._finish_unload
 
-    def put_down(self: Any) -> None:
+    def finish_unload(self: Any) -> None:
         self._mailbox.clear()
         original(self)
 
-    patch.setattr(actor.Actor, "_put_down", put_down)
+    patch.setattr(actor.Actor, "_finish_unload", finish_unload)
 
 
 def history_is_ordered_by_the_clock(patch: pytest.MonkeyPatch) -> None:
@@ -463,8 +463,8 @@ def a_revoked_key_is_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_expired_token_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    original = authentication.pass_of_token
-    patch.setattr(authentication, "pass_of_token", lambda token: replace(original(token), expires_at=None))
+    original = authentication.authorization_of_token
+    patch.setattr(authentication, "authorization_of_token", lambda token: replace(original(token), expires_at=None))
 
 
 def a_closed_conversation_leaves_its_context_behind(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 
 from kelpie.core.models.provider_limits import ProviderLimits
-from kelpie.llm.limits.limiter import Cost, Limiter, Place
+from kelpie.llm.limits.limiter import Cost, Limiter, Reservation
 from kelpie.sim.faults import Aim, Fault, Faults
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
@@ -129,7 +129,7 @@ class Watched(Limiter):
         self.log: list[tuple[str, str]] = []
         self.names: dict[int, str] = {}
 
-    def _admit(self, place: Place) -> None:
+    def _admit(self, place: Reservation) -> None:
         self.log.append(("served", self.names[id(place.cost)]))
         super()._admit(place)
 
@@ -143,9 +143,9 @@ async def _contend(loop: SimLoop, bounds: ProviderLimits) -> list[tuple[str, str
         limiter.log.append(("waits", agent))
         costs.append(Cost(tokens=rng.randrange(50)))
         limiter.names[id(costs[-1])] = agent
-        async with limiter.place(agent, costs[-1]) as place:
+        async with limiter.reserve(agent, costs[-1]) as reservation:
             await asyncio.sleep(rng.uniform(0.1, 2.0))
-            place.settle(Cost(tokens=rng.randrange(80)))
+            reservation.settle(Cost(tokens=rng.randrange(80)))
 
     async def modest(agent: str) -> None:
         for _ in range(4):

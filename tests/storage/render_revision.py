@@ -23,9 +23,8 @@ depends_on = None
 '''
 
 
-_KEPT = (
-    "kelpie.storage.rows.checksums.KeptJson("  # in a database it is JSON; that it may be broken concerns who reads it
-)
+# In a database it is JSON; that it may be broken concerns its reader.
+_KEPT = "kelpie.storage.rows.checksums.ChecksummedJson("
 
 
 def render() -> str:

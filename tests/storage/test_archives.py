@@ -235,13 +235,13 @@ def test_a_large_archive_is_gone_at_once_and_swept_up_in_pieces(tx: Tx) -> None:
     for query in (PassageQuery("apple", 50), PassageQuery("", 50)):
         assert [each.passage.text for each in passage_search.search(tx, OURS, query)] == ["apple kept"]
     rounds = 0
-    while archive_removal.is_unswept(tx):
+    while archive_removal.needs_cleanup(tx):
         before = left(tx)["passages"]
-        archive_removal.sweep(tx)
+        archive_removal.clean_up(tx)
         assert before - left(tx)["passages"] <= archive_removal.PIECE + 1
         rounds += 1
     assert rounds == 3
-    archive_removal.sweep(tx)
+    archive_removal.clean_up(tx)
     assert left(tx) == {
         "archives": 1, "agent_archives": 0, "passages": 1, "passage_tags": 0, "search_items": 1, "search_segments": 0,
     }  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kelpie.world
-from kelpie.sandbox.port import How, JobResult, Runner, SandboxJob
+from kelpie.sandbox.port import JobEnding, JobResult, Runner, SandboxJob
 
 CELL = Path(kelpie.world.__file__).with_name("cell_programs")
 _PYTHON = (
@@ -41,7 +41,7 @@ class BareSandbox:
         reading = asyncio.to_thread(_read, answer)
         _, result, (out, err) = await asyncio.gather(writing, reading, process.communicate())
         return JobResult(
-            How.finished, process.returncode, result or None, out, err, 1000, cpu_us=7, memory_peak_bytes=9
+            JobEnding.finished, process.returncode, result or None, out, err, 1000, cpu_us=7, memory_peak_bytes=9
         )
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from kelpie.accounts.passports import Passports
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import ToolId
 from kelpie.core.tools.tools import Tool, ToolType
-from kelpie.sandbox.port import How, JobResult
+from kelpie.sandbox.port import JobEnding, JobResult
 from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext
 from kelpie.tools.code.run_code import CodeRunner
@@ -30,7 +30,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 def runner(world: World, stderr: bytes, code: int) -> CodeRunner:
-    ended = JobResult(How.finished, code, None, b"a\0b", stderr, 1, cpu_us=5, memory_peak_bytes=6)
+    ended = JobResult(JobEnding.finished, code, None, b"a\0b", stderr, 1, cpu_us=5, memory_peak_bytes=6)
     return CodeRunner(
         BareSandbox(lambda job: ended), ApiCallback(Passports(world.ids, world.clock), world.clock), Environments(None)
     )

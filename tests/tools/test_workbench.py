@@ -17,7 +17,7 @@ from kelpie.core.permissions.quotas import Quota
 from kelpie.core.tools.package_requirements import RequiredPackages
 from kelpie.core.tools.sandbox_configs import SandboxConfig, SandboxType, SandboxVariable
 from kelpie.core.tools.tools import NewTool, Tool
-from kelpie.sandbox.port import How, JobResult, SandboxJob
+from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.storage.agents import secrets as agent_secrets
 from kelpie.storage.tools import sandbox_configs
 from kelpie.tools.calls.api_callback import ApiCallback
@@ -65,7 +65,9 @@ def call(**fields: Any) -> CallContext:
     return CallContext(make_agent(ANN), NOW, "", **fields)
 
 
-def ended(how: How = How.finished, result: Any = None, code: int | None = 0, stderr: bytes = b"") -> JobResult:
+def ended(
+    how: JobEnding = JobEnding.finished, result: Any = None, code: int | None = 0, stderr: bytes = b""
+) -> JobResult:
     given = None if result is None else json.dumps(result).encode()
     return JobResult(how, code, given, b"", stderr, 1)
 
@@ -93,10 +95,10 @@ async def test_a_failure_names_the_tool_and_keeps_what_it_printed(world: World) 
 @pytest.mark.parametrize(
     ("end", "told"),
     [
-        (ended(How.timed_out, code=None), "exceeded its time limit of 3 s"),
-        (ended(How.out_of_memory, code=None), "exceeded its memory limit of 256 MB"),
-        (ended(How.too_much_output, code=None), "exceeded its output limit"),
-        (ended(How.crashed, code=None), "its sandbox failed"),
+        (ended(JobEnding.timed_out, code=None), "exceeded its time limit of 3 s"),
+        (ended(JobEnding.out_of_memory, code=None), "exceeded its memory limit of 256 MB"),
+        (ended(JobEnding.too_much_output, code=None), "exceeded its output limit"),
+        (ended(JobEnding.crashed, code=None), "its sandbox failed"),
         (ended(code=3), "exit code 3 before"),
         (ended(result=["no", "answer"]), "exit code 0 before"),
         (ended(result={"ok": True, "text": 5}), "exit code 0 before"),
@@ -110,7 +112,7 @@ async def test_every_other_end_is_a_failure_with_its_reason(world: World, end: J
 
 
 async def test_a_result_of_a_job_that_was_ended_is_not_believed(world: World) -> None:
-    forged = ended(How.timed_out, {"ok": True, "text": "done", "value": "done"})
+    forged = ended(JobEnding.timed_out, {"ok": True, "text": "done", "value": "done"})
     outcome = await bench(world, BareSandbox(lambda job: forged))[0](tool(), call(), {"x": 1})
     assert not outcome.ok and "done" not in outcome.text
 

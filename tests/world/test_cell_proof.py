@@ -53,9 +53,9 @@ async def test_a_wall_that_does_not_hold_keeps_everything_out(monkeypatch: pytes
     def leaking(
         plan: CellPlan, information: int, filtered: int | None, hidden: Sequence[str], admission: int | None
     ) -> list[str]:
-        return [*cell_mounts.walls(plan, information, filtered, hidden, admission), "--share-net"]
+        return [*cell_mounts.isolation_options(plan, information, filtered, hidden, admission), "--share-net"]
 
-    monkeypatch.setattr(cell_launch, "walls", leaking)
+    monkeypatch.setattr(cell_launch, "isolation_options", leaking)
     cells = BubblewrapCells()
     proof = await prove(cells, "x86_64")
     assert [each.name for each in proof.tried if not each.works] == ["no network access"]
@@ -145,10 +145,10 @@ async def test_only_a_lowered_requirement_runs_code_without_walls(
     cell = await cells.start(PYTHON)
     await (await cells.start(PYTHON)).kill()
     assert len(told) == 1 and "bubblewrap is not installed" in told[0]
-    assert cell.doors is None
+    assert cell.sockets is None
     request = {"source": "import os\ndef tool(): return os.getcwd()", "function": "tool", "arguments": {}}
     await cell.run(Order(json.dumps(request).encode(), DEFAULT_CONFINEMENT))
-    result = cell.left().result
+    result = cell.output().result
     assert result is not None
     scratch = json.loads(result)["value"]
     assert "kelpie-scratch-" in scratch

@@ -7,7 +7,7 @@ import pytest
 
 from kelpie.core.tools.confinement import Mount
 from kelpie.world.cells import users as cell_users
-from kelpie.world.cells.users import CELLS, FIRST, WORKSPACES, CellUsers, NoUsers, find, take_back
+from kelpie.world.cells.users import CELLS, FIRST, WORKSPACES, CellUsers, NoUsers, find, reclaim
 
 ALL = "CapEff:\t000001ffffffffff\n"
 EVERYBODY = "         0          0 4294967295\n"
@@ -84,7 +84,7 @@ async def test_a_workspace_belongs_to_one_user_for_good(tmp_path: Path) -> None:
     moved = workspace.rename(tmp_path / "agent-1")
     mounts = (Mount(str(moved), "/workspace", writable=True),)
     assert await CellUsers().of(mounts) == user, "also where it lies elsewhere now"
-    await take_back(mounts)
+    await reclaim(mounts)
     assert {moved.lstat().st_uid, (moved / "deep" / "note").lstat().st_uid} == {0}
 
 

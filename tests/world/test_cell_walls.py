@@ -21,7 +21,7 @@ def looked_up_anew() -> Iterator[None]:
 
 
 def shown() -> list[str]:
-    told = cell_mounts.walls(CellPlan(Runner.python), 3, 4)
+    told = cell_mounts.isolation_options(CellPlan(Runner.python), 3, 4)
     return [told[at + 1] for at, word in enumerate(told) if word in ("--ro-bind", "--bind", "--ro-bind-try")]
 
 
@@ -50,7 +50,7 @@ def test_an_installation_of_its_own_is_shown_whole(tmp_path: Path, monkeypatch: 
 
 
 def test_the_data_of_the_server_is_covered_where_it_lies_below_what_is_shown() -> None:
-    told = cell_mounts.walls(CellPlan(Runner.python), 3, 4, ["/usr/local/var/kelpie", "/var/lib/kelpie"])
+    told = cell_mounts.isolation_options(CellPlan(Runner.python), 3, 4, ["/usr/local/var/kelpie", "/var/lib/kelpie"])
     covered = [told[at + 1] for at, word in enumerate(told) if word == "--tmpfs"]
     assert "/usr/local/var/kelpie" in covered and "/var/lib/kelpie" not in covered
     assert told.index("/usr/local/var/kelpie") > told.index("/usr")

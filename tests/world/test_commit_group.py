@@ -12,9 +12,9 @@ from kelpie.world.database import Tx
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.group_commit import (
     JOBS_MAX,
-    Done,
-    Failed,
     Job,
+    JobFailure,
+    JobSuccess,
     Point,
     driver_connection,
     in_doubt,
@@ -71,8 +71,8 @@ def connection() -> Iterator[Connection]:
     opened.close()
 
 
-def kinds(outcomes: list[Done | Failed]) -> list[object]:
-    return [outcome.value if isinstance(outcome, Done) else type(outcome.error) for outcome in outcomes]
+def kinds(outcomes: list[JobSuccess | JobFailure]) -> list[object]:
+    return [outcome.value if isinstance(outcome, JobSuccess) else type(outcome.error) for outcome in outcomes]
 
 
 def test_a_group_is_one_transaction(connection: Connection) -> None:
@@ -220,17 +220,17 @@ def test_a_savepoint_left_open_does_not_reach_the_next_function(connection: Conn
 @pytest.mark.parametrize(
     ("outcome", "awaited", "doubtful"),
     [
-        (Done(1), True, False),
-        (Done(1), False, True),
-        (Failed(CommitUnknown("?")), True, True),
-        (Failed(CommitUnknown("?")), False, True),
-        (Failed(InvariantBroken("a bug")), True, True),
-        (Failed(StorageBusy("later")), False, False),
-        (Failed(Refused()), False, False),
+        (JobSuccess(1), True, False),
+        (JobSuccess(1), False, True),
+        (JobFailure(CommitUnknown("?")), True, True),
+        (JobFailure(CommitUnknown("?")), False, True),
+        (JobFailure(InvariantBroken("a bug")), True, True),
+        (JobFailure(StorageBusy("later")), False, False),
+        (JobFailure(Refused()), False, False),
     ],
 )
 def test_a_write_is_in_doubt_when_it_may_be_in_and_its_caller_does_not_know(
-    outcome: Done | Failed, awaited: bool, doubtful: bool
+    outcome: JobSuccess | JobFailure, awaited: bool, doubtful: bool
 ) -> None:
     assert in_doubt(outcome, awaited=awaited) is doubtful
 
@@ -259,7 +259,7 @@ def test_an_error_of_ours_in_sql_is_not_taken_for_one_of_the_disk(connection: Co
         tx.exec_driver_sql("SELECT x FROM nowhere")
 
     (outcome,) = run_group(connection, [wrong])
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, JobFailure)
     assert type(outcome.error) is StorageError
     assert "nowhere" in str(outcome.error)
     assert isinstance(outcome.error.__cause__, SQLAlchemyError)

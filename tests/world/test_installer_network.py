@@ -20,7 +20,7 @@ from kelpie.core.tools.egress_rules import EgressEntry
 from kelpie.core.tools.package_requirements import Index, needed
 from kelpie.world.packages.installer_network import _named, _settings, installer_network
 from kelpie.world.packages.store import LocalPackages
-from kelpie.world.processes.processes import Finished, SystemProcesses
+from kelpie.world.processes.processes import ProcessResult, SystemProcesses
 
 _ENV = {"PATH": "/usr/bin", "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://10.0.0.5/simple"}
 needs_pip = pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed")
@@ -149,8 +149,8 @@ class Told:
     def __init__(self, settings: str) -> None:
         self._settings = settings
 
-    async def run(self, *_: Any, **__: Any) -> Finished:
-        return Finished(0, self._settings.encode(), b"")
+    async def run(self, *_: Any, **__: Any) -> ProcessResult:
+        return ProcessResult(0, self._settings.encode(), b"")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from kelpie.world.isolation import probes as room
 from kelpie.world.isolation.probes import isolation
-from kelpie.world.processes.processes import Finished
+from kelpie.world.processes.processes import ProcessResult
 
 PROBE = Path(room.__file__).with_name("probe_program.py")
 
@@ -18,7 +18,7 @@ PROBE = Path(room.__file__).with_name("probe_program.py")
 class Scripted:
     """Answers every command the same way and remembers the commands."""
 
-    def __init__(self, answer: Finished | OSError) -> None:
+    def __init__(self, answer: ProcessResult | OSError) -> None:
         self.answer = answer
         self.commands: list[tuple[str, ...]] = []
 
@@ -30,7 +30,7 @@ class Scripted:
         env: Mapping[str, str] | None = None,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Finished:
+    ) -> ProcessResult:
         assert 0 < timeout_s <= 10 and output_bytes_max <= 4096
         self.commands.append(tuple(argv))
         if isinstance(self.answer, OSError):
@@ -47,17 +47,21 @@ def everything_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("answer", "works", "seen"),
     [
-        (Finished(0, b"yes it is so\n", b""), True, "it is so"),
-        (Finished(0, b"no nothing happened\n", b""), False, "nothing happened"),
-        (Finished(1, b"yes\n", b"noise\nbwrap: setting up uid map: Permission denied\n"), False, "Permission denied"),
-        (Finished(-31, b"", b""), False, "code -31"),
-        (Finished(0, b"", b""), False, "code 0"),
-        (Finished(0, b"perhaps\n", b""), False, "code 0"),
-        (Finished(-9, b"", b"", timed_out=True), False, "no result within"),
+        (ProcessResult(0, b"yes it is so\n", b""), True, "it is so"),
+        (ProcessResult(0, b"no nothing happened\n", b""), False, "nothing happened"),
+        (
+            ProcessResult(1, b"yes\n", b"noise\nbwrap: setting up uid map: Permission denied\n"),
+            False,
+            "Permission denied",
+        ),
+        (ProcessResult(-31, b"", b""), False, "code -31"),
+        (ProcessResult(0, b"", b""), False, "code 0"),
+        (ProcessResult(0, b"perhaps\n", b""), False, "code 0"),
+        (ProcessResult(-9, b"", b"", timed_out=True), False, "no result within"),
         (PermissionError(13, "Permission denied"), False, "cannot be run: Permission denied"),
     ],
 )
-def test_only_a_plain_yes_is_believed(answer: Finished | OSError, works: bool, seen: str) -> None:
+def test_only_a_plain_yes_is_believed(answer: ProcessResult | OSError, works: bool, seen: str) -> None:
     processes = Scripted(answer)
     found = isolation(processes)
     assert {each.works for each in found} == {works} and all(seen in each.seen for each in found)
@@ -68,7 +72,7 @@ def test_only_a_plain_yes_is_believed(answer: Finished | OSError, works: bool, s
 
 def test_what_is_not_installed_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.shutil, "which", lambda name: None if name in ("bwrap", "runsc") else name)
-    processes = Scripted(Finished(0, b"yes fine\n", b""))
+    processes = Scripted(ProcessResult(0, b"yes fine\n", b""))
     absent = {each.name: each for each in isolation(processes) if not each.works}
     assert set(absent) == {"bubblewrap", "gVisor"} and "no bwrap on the PATH" in absent["bubblewrap"].seen
     assert not any(command[0] in ("bwrap", "runsc") for command in processes.commands)
@@ -76,7 +80,7 @@ def test_what_is_not_installed_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_elsewhere_than_on_linux_nothing_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room.sys, "platform", "darwin")
-    processes = Scripted(Finished(0, b"yes\n", b""))
+    processes = Scripted(ProcessResult(0, b"yes\n", b""))
     assert not any(each.works for each in isolation(processes)) and not processes.commands
 
 

@@ -132,7 +132,7 @@ async def test_what_somebody_waits_for_is_not_behind_what_nobody_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held, model = Held(), MiniLm(None, tmp_path)
-    monkeypatch.setattr(MiniLm, "_place", lambda _: tmp_path)
+    monkeypatch.setattr(MiniLm, "_find_directory", lambda _: tmp_path)
     monkeypatch.setattr(minilm, "_load", lambda *_: held)
     later = asyncio.create_task(model.embed(["slow"], patient=True))
     assert await asyncio.to_thread(held.at_it.wait, 20)
@@ -156,7 +156,7 @@ async def test_many_or_long_texts_are_embedded_in_pieces_and_in_their_order(
             return super().embed(texts)
 
     model = MiniLm(None, tmp_path)
-    monkeypatch.setattr(MiniLm, "_place", lambda _: tmp_path)
+    monkeypatch.setattr(MiniLm, "_find_directory", lambda _: tmp_path)
     monkeypatch.setattr(minilm, "_load", lambda *_: Counting())
     texts = ["x" * (minilm.PIECE_CHARS + 1), *(f"short {number}" for number in range(minilm.PIECE + 1)), "y" * 9_000]
     assert await model.embed(texts) == [text.encode() for text in texts]

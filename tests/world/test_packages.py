@@ -15,7 +15,7 @@ from kelpie.core.tools.package_requirements import Index, RequiredPackages, need
 from kelpie.world.packages import store as package_store
 from kelpie.world.packages.installers import TEMPORARY
 from kelpie.world.packages.store import LocalPackages
-from kelpie.world.processes.processes import Finished, SystemProcesses
+from kelpie.world.processes.processes import ProcessResult, SystemProcesses
 
 
 class Installer:
@@ -23,13 +23,13 @@ class Installer:
 
     settings = b""
 
-    def __init__(self, done: Finished | OSError | None = None) -> None:
-        self.done = done or Finished(0, b"", b"")
+    def __init__(self, done: ProcessResult | OSError | None = None) -> None:
+        self.done = done or ProcessResult(0, b"", b"")
         self.started: list[tuple[Sequence[str], Mapping[str, str]]] = []
 
-    async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **_: Any) -> Finished:
+    async def run(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, **_: Any) -> ProcessResult:
         if "config" in argv:
-            return Finished(0, self.settings, b"")
+            return ProcessResult(0, self.settings, b"")
         self.started.append((argv, env or {}))
         if isinstance(self.done, OSError):
             raise self.done
@@ -79,12 +79,15 @@ async def test_the_installer_knows_nothing_of_the_servers_secrets(
 @pytest.mark.parametrize(
     ("done", "told"),
     [
-        (Finished(1, b"", b"WARNING: an index of ours\nERROR: No such version"), r"cowsay==1: ERROR: No such version$"),
-        (Finished(-9, b"", b"", timed_out=True), "took longer than 300 s"),
+        (
+            ProcessResult(1, b"", b"WARNING: an index of ours\nERROR: No such version"),
+            r"cowsay==1: ERROR: No such version$",
+        ),
+        (ProcessResult(-9, b"", b"", timed_out=True), "took longer than 300 s"),
         (FileNotFoundError(2, "No such file or directory"), "No such file"),
     ],
 )
-async def test_a_failure_is_told_and_leaves_nothing(tmp_path: Path, done: Finished | OSError, told: str) -> None:
+async def test_a_failure_is_told_and_leaves_nothing(tmp_path: Path, done: ProcessResult | OSError, told: str) -> None:
     shelf = LocalPackages(Installer(done), tmp_path)
     with pytest.raises(ToolError, match=told):
         await shelf.install(wanted(), ())

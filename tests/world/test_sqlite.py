@@ -21,7 +21,7 @@ from kelpie.world.sqlite import connections as sqlite_connection
 from kelpie.world.sqlite import database as adapter
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.database import SqliteDatabase
-from kelpie.world.sqlite.group_commit import Failed, Outcome
+from kelpie.world.sqlite.group_commit import JobFailure, Outcome
 from tests.contract.database import create, put, stored
 
 DEADLINE_S = 60.0
@@ -100,7 +100,7 @@ async def test_an_unknown_outcome_is_told_to_all_before_its_caller_hears_of_it(
     original = adapter.run_group
 
     def loses_answer(connection: Any, jobs: Any, **kwargs: Any) -> list[Outcome]:
-        return [Failed(CommitUnknown("lost")) for _ in original(connection, jobs, **kwargs)]
+        return [JobFailure(CommitUnknown("lost")) for _ in original(connection, jobs, **kwargs)]
 
     monkeypatch.setattr(adapter, "run_group", loses_answer)
     with pytest.raises(CommitUnknown):

@@ -95,7 +95,7 @@ def test_nobody_else_gets_to_an_open_workspace(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     workspaces = DirectoryWorkspaces(tmp_path)
     for _ in range(2):
-        place = Path(asyncio.run(workspaces.place(ANN)))
+        place = Path(asyncio.run(workspaces.directory(ANN)))
         place.chmod(0o777)
         assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
         place.parent.chmod(0o755)  # as one of an earlier version

@@ -14,7 +14,13 @@ from kelpie.accounts.last_use import LastUse
 from kelpie.accounts.login_failures import LoginFailures
 from kelpie.accounts.password import Password
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller, User
-from kelpie.core.access.credential_scopes import OPERATOR, Authorization, Scope, pass_of_key, pass_of_token
+from kelpie.core.access.credential_scopes import (
+    OPERATOR,
+    Authorization,
+    Scope,
+    authorization_of_key,
+    authorization_of_token,
+)
 from kelpie.core.errors import Forbidden, Overloaded, Unauthorized
 from kelpie.core.ids import DEFAULT_ORGANIZATION, DEFAULT_USER, KeyId, TokenId, UserId
 from kelpie.core.settings.settings import Settings
@@ -121,11 +127,11 @@ def _proved(tx: Tx, credential: Credential) -> tuple[Authorization, KeyId | None
     if isinstance(credential.id, KeyId):
         key = api_keys.find(tx, credential.id)
         proved = credential.proves(key[1] if key else None)
-        return (pass_of_key(key[0]), credential.id) if key and proved else None
+        return (authorization_of_key(key[0]), credential.id) if key and proved else None
     assert isinstance(credential.id, TokenId)
     token = access_tokens.find(tx, credential.id)
     proved = credential.proves(token[1] if token else None)
-    return (pass_of_token(token[0]), None) if token and proved else None
+    return (authorization_of_token(token[0]), None) if token and proved else None
 
 
 def _now_s() -> float:

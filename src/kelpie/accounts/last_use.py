@@ -51,7 +51,7 @@ class LastUse:
         if not times:
             return
         try:
-            await self._world.database.transact(lambda tx: api_keys.used(tx, times))
+            await self._world.database.transact(lambda tx: api_keys.record_use(tx, times))
         except StorageError as error:
             _log.warning(
                 "key_last_use_not_saved", "Last use of API keys was not saved", keys=len(times), error=str(error)

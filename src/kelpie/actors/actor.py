@@ -83,7 +83,7 @@ class Actor(Generic[H]):
         jobs = [*([running.job] if running else ()), *self._mailbox.of_lane(lane)]
         return [job.token for job in jobs]
 
-    def tell(self, note: Callable[[H], None]) -> bool:
+    def notify(self, note: Callable[[H], None]) -> bool:
         """Calls note with the handler: now, or once it is loaded and before any job. False when there is none."""
         if self.activation is not None:
             note(self.activation.handler)
@@ -128,7 +128,7 @@ class Actor(Generic[H]):
                 self._loader.cancel()
             self._stage.places.fell_busy(self)
             self._stage.places.leaving(self.key)
-            self._ender = self._spawn(self._put_away(grace_s), "end")
+            self._ender = self._spawn(self._unload(grace_s), "end")
         return self._ender
 
     def cut(self) -> None:
@@ -212,17 +212,17 @@ class Actor(Generic[H]):
         self._fail_waiting(error)
         self._settled(self)
 
-    async def _put_away(self, grace_s: float) -> None:
+    async def _unload(self, grace_s: float) -> None:
         limits = self._stage.limits
         if self._loader is not None:
             await asyncio.wait([self._loader], timeout=limits.cancel_s)
             self._loader = None
         if self.activation is not None:
             await self.activation.finish(grace_s, limits.cancel_s, self._cause)
-            await self._stage.put_away(self.key, self.activation.handler)
-        self._put_down()
+            await self._stage.unload(self.key, self.activation.handler)
+        self._finish_unload()
 
-    def _put_down(self) -> None:
+    def _finish_unload(self) -> None:
         wish, self._wish, self._ender, self.activation = self._wish, ShutdownMode.none, None, None
         self._notes.clear()
         if wish is not ShutdownMode.reload:

@@ -63,7 +63,7 @@ class ActorState:
         """How long it is until a load is due."""
         return max(0.0, self._failure.due - asyncio.get_running_loop().time()) if self._failure else 0.0
 
-    def told(self, what: str) -> ActivationFailed:
+    def error(self, what: str) -> ActivationFailed:
         """The failure as the callers are told it."""
         error = self._failure.error if self._failure else "unknown"
         wait_s = self.wait_s()

@@ -47,8 +47,8 @@ class Dispatcher(Generic[H]):
         observe: Callable[[StateTransition], None],
     ) -> None:
         self._limits = limits
-        self._places = ActorSlots(limits)
-        self._stage = ActorEnvironment(activate, deactivate, clock, rng, limits, observe, self._places)
+        self._slots = ActorSlots(limits)
+        self._stage = ActorEnvironment(activate, deactivate, clock, rng, limits, observe, self._slots)
         self._actors: dict[str, Actor[H]] = {}
         self._resting: dict[str, None] = {}  # oldest first
         self._closing = False
@@ -83,18 +83,18 @@ class Dispatcher(Generic[H]):
         actor = self._actors.get(key)
         return actor.activation.handler if actor and actor.activation else None
 
-    def tell(self, key: str, note: Callable[[H], None]) -> bool:
+    def notify(self, key: str, note: Callable[[H], None]) -> bool:
         """Calls note with the handler: now if it is live, else, if it is being loaded, before its first job.
 
         So a change stored while the handler was being read is not missed. False means that the key is cold.
         """
         actor = self._actors.get(key)
-        return actor is not None and actor.tell(note)
+        return actor is not None and actor.notify(note)
 
-    def tell_all(self, note: Callable[[H], None]) -> None:
-        """Calls note with every handler that is live or being loaded, as `tell` does."""
+    def notify_all(self, note: Callable[[H], None]) -> None:
+        """Calls note with every handler that is live or being loaded, as `notify` does."""
         for actor in self._actors.values():
-            actor.tell(note)
+            actor.notify(note)
 
     def drop(self, key: str, error: BaseException) -> None:
         """Declares the handler of a key broken: it is put away, then loaded again with backoff when next used."""
@@ -109,8 +109,8 @@ class Dispatcher(Generic[H]):
 
     def counts(self) -> ActorCounts:
         """How many keys there are in memory, and why."""
-        hot, resting = self._places.taken, len(self._resting)
-        return ActorCounts(hot, self._places.idle, len(self._actors) - hot - resting, resting)
+        hot, resting = self._slots.taken, len(self._resting)
+        return ActorCounts(hot, self._slots.idle, len(self._actors) - hot - resting, resting)
 
     async def stop(self, key: str, reason: str) -> ActivationStatus:
         """Ends a key's activation: running jobs may finish within `drain_s`, waiting ones fail with AgentStopped."""
@@ -132,7 +132,7 @@ class Dispatcher(Generic[H]):
     async def close(self, drain_s: float) -> None:
         """Ends everything: waiting jobs fail with Overloaded, running ones get `drain_s`, handlers are put away."""
         self._closing = True
-        self._places.close()
+        self._slots.close()
         for key in list(self._resting):
             self._forget(key, "closing")
         enders = [actor.end(ShutdownMode.close, "closing", drain_s) for actor in self._actors.values()]

@@ -53,11 +53,11 @@ class ActorEnvironment(Generic[H]):
             text = f"loading took longer than {self.limits.activate_s} s" if late else text_of(error)
             raise LoadFailed(text) from error
         if _cancelled():  # it came all the same, too late to be wanted
-            await self.put_away(key, handler)
+            await self.unload(key, handler)
             raise asyncio.CancelledError
         return handler
 
-    async def put_away(self, key: str, handler: H) -> None:
+    async def unload(self, key: str, handler: H) -> None:
         """Deactivates a handler. What goes wrong is logged: the handler is gone in any case."""
         try:
             async with asyncio.timeout(self.limits.deactivate_s):

@@ -29,7 +29,7 @@ async def load(stage: ActorEnvironment[H], condition: ActorState) -> H:
             condition.fail(failed)
             places.give_back(key)
             if condition.loads_failed >= stage.limits.attempts_max:
-                raise condition.told("could not be loaded") from failed.__cause__
+                raise condition.error("could not be loaded") from failed.__cause__
             continue
         condition.loads_failed = 0
         return handler

@@ -23,5 +23,5 @@ def cause(wish: ShutdownMode, reason: str, condition: ActorState, retry_after_s:
     if wish is ShutdownMode.stop:
         return AgentStopped(f"{condition.key} was stopped: {reason}. Start it before sending messages.")
     if wish is ShutdownMode.reload:
-        return condition.told("failed while this was running")
+        return condition.error("failed while this was running")
     return Overloaded(f"{condition.key} is being unloaded: {reason}", retry_after_s)

@@ -97,7 +97,7 @@ class ActorSlots:
         loop = asyncio.get_running_loop()
         self._idle[guest.key] = (guest, loop.time())
         if self._timer is None:
-            self._timer = loop.call_later(self._limits.idle_s, self._sweep)
+            self._timer = loop.call_later(self._limits.idle_s, self._evict_expired)
         if self._queue:
             self._make_room()
 
@@ -117,7 +117,7 @@ class ActorSlots:
             guest, _ = self._idle.pop(next(iter(self._idle)))
             guest.evict("evicted: another key needs its place")
 
-    def _sweep(self) -> None:
+    def _evict_expired(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = None
         for _ in range(SWEEP_MAX):
@@ -126,8 +126,8 @@ class ActorSlots:
             guest, since = self._idle[next(iter(self._idle))]
             wait_s = since + self._limits.idle_s - loop.time()
             if wait_s > 0:
-                self._timer = loop.call_later(wait_s, self._sweep)
+                self._timer = loop.call_later(wait_s, self._evict_expired)
                 return
             del self._idle[guest.key]
             guest.evict("idle")
-        self._timer = loop.call_later(SWEEP_PAUSE_S, self._sweep)
+        self._timer = loop.call_later(SWEEP_PAUSE_S, self._evict_expired)

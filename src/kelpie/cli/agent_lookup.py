@@ -4,7 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 from kelpie.core.errors import CallerError
-from kelpie.world.http.cli_client import Client, Refused
+from kelpie.world.http.cli_client import Client, ErrorResponse
 
 NAMES_SHOWN = 20
 
@@ -31,7 +31,7 @@ def find(client: Client, who: str) -> dict[str, Any]:
 def _by_id(client: Client, agent_id: str) -> dict[str, Any] | None:
     try:
         return client.get(f"/v1/agents/{quote(agent_id, safe='')}")
-    except Refused as refusal:
+    except ErrorResponse as refusal:
         if refusal.status in (400, 404, 422):
             return None
         raise

@@ -23,9 +23,9 @@ from kelpie.cli.commands import tools as tool_commands
 from kelpie.cli.exit_codes import NOT_FOUND, NOT_RUNNING, OK
 from kelpie.cli.options import MARKUP, Agent, AsJson, Assign, Url, as_environment, client, examples, flags, group
 from kelpie.core.errors import ConfigurationError
-from kelpie.world.files.data_dir import place
+from kelpie.world.files.data_dir import absolute_path
 from kelpie.world.files.settings_file import VARIABLE, check_exposure, load
-from kelpie.world.http.cli_client import Refused, Unreachable
+from kelpie.world.http.cli_client import ErrorResponse, Unreachable
 
 NOT_FOUND_STATUS = 404  # over HTTP
 
@@ -63,7 +63,7 @@ def app(arguments: Sequence[str]) -> int:
         return _told(error, NOT_RUNNING)
     except UnknownAgent as error:
         return _told(error, NOT_FOUND)
-    except Refused as error:
+    except ErrorResponse as error:
         if error.status != NOT_FOUND_STATUS:
             raise
         return _told(error, NOT_FOUND)
@@ -162,7 +162,7 @@ def chat(
     """Chat with an agent, at a prompt or from a pipe. Type /help at the prompt for commands."""
     from kelpie.cli.commands import chat
 
-    raise typer.Exit(chat.chat(client(url), agent, message, place(load().settings.data_dir)))
+    raise typer.Exit(chat.chat(client(url), agent, message, absolute_path(load().settings.data_dir)))
 
 
 @kelpie.command(epilog=examples("demo"))

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from kelpie.core.tools.confinement import DEFAULT_CONFINEMENT, Confinement, Mount, Runner
 
-__all__ = ["How", "JobResult", "Mount", "Runner", "Sandbox", "SandboxJob", "UsageMeter"]
+__all__ = ["JobEnding", "JobResult", "Mount", "Runner", "Sandbox", "SandboxJob", "UsageMeter"]
 
 
-class How(StrEnum):
+class JobEnding(StrEnum):
     """How a job ended."""
 
     finished = "finished"  # by itself, whatever its exit code
@@ -48,7 +48,7 @@ class SandboxJob:
 class JobResult:
     """What is left of a job. `result` is the JSON that the runner gave, None when it gave none."""
 
-    how: How
+    how: JobEnding
     code: int | None
     result: bytes | None
     stdout: bytes

@@ -1,7 +1,7 @@
 """The process sandbox: jobs in cells of this machine, one cell for each job, so many at once and no more.
 
 A job has its result as soon as there is one; its cell is taken down behind it, and its place is free for the next when
-nothing of the cell is left. Where it could still touch what outlives it, the job waits for that as well.
+nothing of the cell is output. Where it could still touch what outlives it, the job waits for that as well.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from dataclasses import asdict
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.core.tools.confinement import Isolation
 from kelpie.sandbox.pool import Pool
-from kelpie.sandbox.port import How, JobResult, SandboxJob
+from kelpie.sandbox.port import JobEnding, JobResult, SandboxJob
 from kelpie.sandbox.slots import JobSlots
-from kelpie.world.cells.port import Cell, CellPlan, Cells, Left, Order
+from kelpie.world.cells.port import Cell, CellPlan, Cells, Order, OrderOutput
 from kelpie.world.clock import Clock
-from kelpie.world.egress.broker import PROXY_ENV, Broker, Served
+from kelpie.world.egress.broker import PROXY_ENV, Broker, ServedListener
 
 CELLS_MAX = 16
 WAITING_MAX = 256
@@ -38,9 +38,9 @@ class ProcessSandbox:
         self._cells = cells
         self._clock = clock
         self._pool = Pool(cells, warm_max)
-        self._places = JobSlots(cells_max, waiting_max)
+        self._slots = JobSlots(cells_max, waiting_max)
         self._running: dict[int, Cell] = {}
-        self._burials: dict[int, asyncio.Task[None]] = {}
+        self._teardowns: dict[int, asyncio.Task[None]] = {}
         self._served_so_far = 0
 
     async def run(self, job: SandboxJob) -> JobResult:
@@ -53,11 +53,11 @@ class ProcessSandbox:
                 f"the tool wants isolation of the class {job.confinement.isolation}, and this server has only "
                 f"{Isolation.process}"
             )
-        await self._places.take(job.level)
+        await self._slots.take(job.level)
         try:
             cell = await self._pool.take(CellPlan(job.runner, job.mounts, job.confinement.scratch_bytes))
         except BaseException:  # raised again; the place must not be lost
-            self._places.give_back(job.level)
+            self._slots.give_back(job.level)
             raise
         self._served_so_far += 1
         number = self._served_so_far
@@ -65,16 +65,16 @@ class ProcessSandbox:
         wait = True
         try:
             ended = await self._run(cell, job)
-            wait = ended.how is not How.finished or any(mount.writable for mount in job.mounts)
+            wait = ended.how is not JobEnding.finished or any(mount.writable for mount in job.mounts)
             return ended
         except asyncio.CancelledError:
-            left = cell.left()
-            job.meter.cpu_us, job.meter.memory_peak_bytes = left.cpu_us, left.memory_peak_bytes
+            output = cell.output()
+            job.meter.cpu_us, job.meter.memory_peak_bytes = output.cpu_us, output.memory_peak_bytes
             raise
         finally:
-            burial = self._burials[number] = asyncio.create_task(self._bury(number, cell, job.level))
+            teardown = self._teardowns[number] = asyncio.create_task(self._tear_down(number, cell, job.level))
             if wait:
-                await asyncio.shield(burial)
+                await asyncio.shield(teardown)
 
     @property
     def lacking(self) -> str | None:
@@ -88,81 +88,81 @@ class ProcessSandbox:
 
     def counts(self) -> dict[str, int]:
         """What the pool has and did, how many jobs run, wait for a place, or are being taken down."""
-        running = len(self._running) - len(self._burials)
+        running = len(self._running) - len(self._teardowns)
         told = {
-            "places": self._places.most,
+            "places": self._slots.most,
             "running": running,
-            "ending": len(self._burials),
-            "waiting": self._places.waiting,
+            "ending": len(self._teardowns),
+            "waiting": self._slots.waiting,
         }
         return asdict(self._pool.counts) | told
 
     async def settled(self) -> None:
         """Waits until every cell whose job is over is taken down."""
-        await asyncio.gather(*list(self._burials.values()))
+        await asyncio.gather(*list(self._teardowns.values()))
 
     async def close(self) -> None:
         """Ends every cell."""
         await self._pool.close()
         await asyncio.gather(*(cell.kill() for cell in list(self._running.values())))
-        await asyncio.gather(*list(self._burials.values()))
+        await asyncio.gather(*list(self._teardowns.values()))
         await self._cells.close()
 
-    async def _bury(self, number: int, cell: Cell, level: int) -> None:
+    async def _tear_down(self, number: int, cell: Cell, level: int) -> None:
         try:
             await cell.kill()
         finally:
-            del self._running[number], self._burials[number]
-            self._places.give_back(level)
+            del self._running[number], self._teardowns[number]
+            self._slots.give_back(level)
 
     async def _run(self, cell: Cell, job: SandboxJob) -> JobResult:
         started = self._clock.monotonic_ns()
         timed_out = False
         env = {**PROXY_ENV, **job.env} if job.confinement.egress else job.env
-        async with self._served(cell, job):
+        async with self._serving(cell, job):
             try:
                 async with asyncio.timeout(job.confinement.wall_s):
                     await cell.run(Order(job.request, job.confinement, env))
             except TimeoutError:
                 timed_out = True
-        left = cell.left()
+        output = cell.output()
         return JobResult(
-            how=How.timed_out if timed_out else _how(left),
-            code=left.code,
-            result=left.result,
-            stdout=left.stdout,
-            stderr=left.stderr,
+            how=JobEnding.timed_out if timed_out else _ending(output),
+            code=output.code,
+            result=output.result,
+            stdout=output.stdout,
+            stderr=output.stderr,
             duration_us=(self._clock.monotonic_ns() - started) // 1000,
-            truncated=left.truncated,
-            cpu_us=left.cpu_us,
-            memory_peak_bytes=left.memory_peak_bytes,
+            truncated=output.truncated,
+            cpu_us=output.cpu_us,
+            memory_peak_bytes=output.memory_peak_bytes,
         )
 
     @asynccontextmanager
-    async def _served(self, cell: Cell, job: SandboxJob) -> AsyncIterator[None]:
-        """Answers the doors that the job has a right to, and shuts the others."""
-        doors, broker = cell.doors, self._broker
-        served: list[Served] = []
+    async def _serving(self, cell: Cell, job: SandboxJob) -> AsyncIterator[None]:
+        """Answers the sockets that the job has a right to, and shuts the others."""
+        sockets, broker = cell.sockets, self._broker
+        served: list[ServedListener] = []
         try:
-            if doors is not None and broker is not None and job.passport is not None:
-                served.append(await broker.serve_api(doors.api, job.passport))
-            elif doors is not None:
-                doors.api.close()
-            if doors is not None and broker is not None and job.confinement.egress:
-                served.append(await broker.serve_proxy(doors.egress, job.confinement.egress))
-            elif doors is not None:
-                doors.egress.close()
+            if sockets is not None and broker is not None and job.passport is not None:
+                served.append(await broker.serve_api(sockets.api, job.passport))
+            elif sockets is not None:
+                sockets.api.close()
+            if sockets is not None and broker is not None and job.confinement.egress:
+                served.append(await broker.serve_proxy(sockets.egress, job.confinement.egress))
+            elif sockets is not None:
+                sockets.egress.close()
             yield
         finally:
             for each in served:
                 await each.close()
-            if doors is not None:
-                doors.close()
+            if sockets is not None:
+                sockets.close()
 
 
-def _how(left: Left) -> How:
-    if left.flooded:
-        return How.too_much_output
-    if left.result is None and left.out_of_memory:
-        return How.out_of_memory
-    return How.crashed if left.result is None and left.code is None else How.finished
+def _ending(output: OrderOutput) -> JobEnding:
+    if output.flooded:
+        return JobEnding.too_much_output
+    if output.result is None and output.out_of_memory:
+        return JobEnding.out_of_memory
+    return JobEnding.crashed if output.result is None and output.code is None else JobEnding.finished

@@ -12,7 +12,7 @@ from kelpie.core.errors import ToolError
 WAIT_S = 120.0
 
 
-def places_of(level: int, most: int) -> int:
+def slots_of(level: int, most: int) -> int:
     """How many jobs of a level run at once, where so many of the lowest do."""
     return most if level == 0 else max(2, most >> level)
 
@@ -42,5 +42,5 @@ class JobSlots:
 
     def _level(self, level: int) -> asyncio.Semaphore:
         if level not in self._levels:  # there are not many: a chain of calls is bounded
-            self._levels[level] = asyncio.Semaphore(places_of(level, self.most))
+            self._levels[level] = asyncio.Semaphore(slots_of(level, self.most))
         return self._levels[level]

@@ -10,13 +10,13 @@ from typing import Generic, Protocol, TypeVar
 KEPT = 7 / 8  # of the bound, once it was reached: to let go costs a look at all that is held
 
 
-class Sized(Protocol):
+class SizedValue(Protocol):
     @property
     def bytes(self) -> int: ...
 
 
 K = TypeVar("K", bound=Hashable)
-V = TypeVar("V", bound=Sized)
+V = TypeVar("V", bound=SizedValue)
 
 
 class SizedCache(Generic[K, V]):

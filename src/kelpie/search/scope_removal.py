@@ -24,7 +24,7 @@ _GIVEN_UP = select(search_removed).order_by(_R.kind, _R.scope).limit(1)
 _FORGET = delete(search_removed).where(_R.kind == bindparam("the_kind"), _R.scope == bindparam("the_scope"))
 
 
-def give_up_scope(tx: Connection, kind: Kind, scope: str) -> None:
+def discard_scope(tx: Connection, kind: Kind, scope: str) -> None:
     """The owner of the scope is gone: its items are taken out now, or, when they are many, piece by piece later."""
     if len(_some_of(tx, kind, scope)) < PIECE:
         items.remove_scope(tx, kind, scope)
@@ -33,12 +33,12 @@ def give_up_scope(tx: Connection, kind: Kind, scope: str) -> None:
         tx.execute(_GIVE_UP, {"kind": kind, "scope": scope})
 
 
-def is_unswept(tx: Connection) -> bool:
+def needs_cleanup(tx: Connection) -> bool:
     """Whether there is something left of a scope that was given up."""
     return tx.execute(_GIVEN_UP).first() is not None
 
 
-def sweep(tx: Connection) -> None:
+def clean_up(tx: Connection) -> None:
     """Takes out a piece of what a given-up scope has left, and with its last the memory of it."""
     found = tx.execute(_GIVEN_UP).first()
     if found is None:

@@ -34,7 +34,7 @@ Signs = NDArray[np.uint64]  # a column for each item: going through all of them 
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _ScopeSigns:
     """The signs of one scope in the space of one model, as of a version."""
 
     version: int
@@ -47,7 +47,7 @@ class _Held:
         return self.items.nbytes + self.signs.nbytes
 
 
-_NONE = _Held(-1, -1, np.empty(0, np.int64), np.empty((0, 0), np.uint64))
+_NONE = _ScopeSigns(-1, -1, np.empty(0, np.int64), np.empty((0, 0), np.uint64))
 _S, _V, _N = search_sketches.c, search_vectors.c, search_scopes.c
 _VERSIONS = select(_N.scope, _N.version, _N.rewrites).where(
     _N.kind == bindparam("the_kind"), _N.scope.in_(listed("scopes"))
@@ -81,7 +81,7 @@ class Nearest:
     """Finds the nearest items; holds the signs of the scopes used last that are not small, within a bound."""
 
     def __init__(self, held_bytes_max: int = HELD_BYTES_MAX) -> None:
-        self._held: SizedCache[tuple[str, str, str], _Held] = SizedCache(held_bytes_max)
+        self._held: SizedCache[tuple[str, str, str], _ScopeSigns] = SizedCache(held_bytes_max)
 
     def search(
         self,
@@ -121,13 +121,13 @@ class Nearest:
 
     # --- what is held --------------------------------------------------------------------------------------------
 
-    def _scopes(self, tx: Connection, kind: Kind, scopes: Sequence[str], model: str) -> list[_Held]:
+    def _scopes(self, tx: Connection, kind: Kind, scopes: Sequence[str], model: str) -> list[_ScopeSigns]:
         rows = tx.execute(_VERSIONS, {"the_kind": kind, "scopes": json.dumps(scopes)}).all()
         versions = {row.scope: row for row in rows}
         held = (self._current(tx, (kind, scope, model), versions[scope]) for scope in scopes if scope in versions)
         return [each for each in held if each.items.size]
 
-    def _current(self, tx: Connection, key: tuple[str, str, str], now: Any) -> _Held:
+    def _current(self, tx: Connection, key: tuple[str, str, str], now: Any) -> _ScopeSigns:
         known = self._held.get(key) or _NONE
         if (known.version, known.rewrites) == (now.version, now.rewrites):
             return known
@@ -139,19 +139,19 @@ class Nearest:
         return found
 
 
-def _read(tx: Connection, key: tuple[str, str, str], known: _Held, now: Any) -> _Held:
+def _read(tx: Connection, key: tuple[str, str, str], known: _ScopeSigns, now: Any) -> _ScopeSigns:
     kind, scope, model = key
     after = int(known.items[-1]) if known.items.size else -1
     rows = tx.execute(_SKETCHES, {"the_kind": kind, "the_scope": scope, "the_model": model, "after": after}).all()
     if not rows:
-        return _Held(now.version, now.rewrites, known.items, known.signs)
+        return _ScopeSigns(now.version, now.rewrites, known.items, known.signs)
     items = np.fromiter((row.item for row in rows), np.int64, len(rows))
     signs = _columns([row.sketch for row in rows])
     if known.items.size:
         items = np.concatenate([known.items, items])
         alike = known.signs.shape[0] == signs.shape[0]
         signs = np.concatenate([known.signs, signs], axis=1) if alike else _no_rows(items.size)
-    return _Held(now.version, now.rewrites, items, signs)
+    return _ScopeSigns(now.version, now.rewrites, items, signs)
 
 
 def _height(sketch: bytes) -> int:

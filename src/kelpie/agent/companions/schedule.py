@@ -113,7 +113,7 @@ def _begin(
     assert run.completed_at is not None
     begun = tuple(_run(run, companion, run.completed_at) for companion in companions)
     for one in begun:
-        given = RunInput((transcript,), MAX_STEPS_DEFAULT, chain=chain.told())
+        given = RunInput((transcript,), MAX_STEPS_DEFAULT, chain=chain.without_waiting())
         runs.open_run(tx, one, agent.organization_id, given, NOBODY)
     return begun
 

@@ -12,7 +12,7 @@ from kelpie.core.conversations.messages import Message
 from kelpie.core.conversations.runs import Run, RunStatus, Step, StepStatus, StopReason
 from kelpie.core.errors import ToolError
 from kelpie.core.ids import FactId, RunId, StepId
-from kelpie.core.memory.fact_timeline import Told
+from kelpie.core.memory.fact_timeline import StatedFact
 from kelpie.core.memory.facts import Entity, Fact, FactQuery, FactSearch, FactState, key
 from kelpie.core.time import Micros
 from kelpie.memory.embeddings import Embeddings
@@ -60,7 +60,7 @@ class FactCommit:
                 return False
             known = entities.of_agent(tx, agent.id)
             for entity in met:
-                same = entities.meet(tx, agent.id, known, entity)
+                same = entities.record_mention(tx, agent.id, known, entity)
                 known = [same, *(one for one in known if one.name != same.name)]
             names = {one: entity.name for entity in reversed(known) for one in entity.keys}
             for each in told:
@@ -71,7 +71,7 @@ class FactCommit:
 
         return await self._world.database.transact(write)
 
-    def _told(self, agent: Agent, reading: Reading, heard: ExtractedFact, now: Micros) -> Told:
+    def _told(self, agent: Agent, reading: Reading, heard: ExtractedFact, now: Micros) -> StatedFact:
         sources = [reading.said[number - 1] for number in heard.sources if 0 < number <= len(reading.said)]
         said_at = min((message.created_at for message in sources), default=reading.said[-1].created_at)
         since, ends = (_moment(text, agent.timezone, said_at) for text in (heard.valid_from, heard.valid_until))
@@ -92,7 +92,7 @@ class FactCommit:
             link=heard.link,
             sources=tuple(message.id for message in sources),
         )
-        return Told(fact, self._world.ids.new(FactId), ends, known.id if known else None)
+        return StatedFact(fact, self._world.ids.new(FactId), ends, known.id if known else None)
 
     def _record(self, agent: Agent, calls: tuple[Call, ...], now: Micros) -> tuple[Run, list[Step]]:
         """A run that is over, with a step for each call."""

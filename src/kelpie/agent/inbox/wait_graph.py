@@ -16,7 +16,7 @@ from kelpie.core.access.passports import Passport
 from kelpie.core.errors import Overloaded, ToolError
 from kelpie.core.ids import AgentId
 from kelpie.core.time import Micros
-from kelpie.sandbox.slots import places_of
+from kelpie.sandbox.slots import slots_of
 
 RETRY_S = 1.0
 
@@ -59,7 +59,7 @@ class WaitGraph:
         level = passport.chain.hops - 1
         waiting = self._code.setdefault(level, Counter())
         others = sum(each.expires_at > now for each in waiting if each != passport)
-        if others >= max(1, places_of(level, self._places) - 1):
+        if others >= max(1, slots_of(level, self._places) - 1):
             raise Overloaded(
                 "Too much tool code is already waiting for answers from agents, so the message was not sent. Try "
                 "again later, or send a message that needs no answer.",

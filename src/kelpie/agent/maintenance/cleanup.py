@@ -38,10 +38,10 @@ class Cleanup:
         Raises StorageError.
         """
         database = self._world.database
-        while await database.read(archive_removal.is_unswept):
-            await database.transact(archive_removal.sweep)
-        while await database.read(scope_removal.is_unswept):
-            await database.transact(scope_removal.sweep)
+        while await database.read(archive_removal.needs_cleanup):
+            await database.transact(archive_removal.clean_up)
+        while await database.read(scope_removal.needs_cleanup):
+            await database.transact(scope_removal.clean_up)
         await self._put_in_order()
         await self._drop_lapsed()
         await self._drop_streams()
@@ -70,13 +70,13 @@ class Cleanup:
 
     async def _drop_lapsed(self) -> None:
         database, now = self._world.database, self._world.clock.now()
-        while await database.read(partial(working_memory.is_unswept, now=now)):
-            await database.transact(partial(working_memory.sweep, now=now))
+        while await database.read(partial(working_memory.needs_cleanup, now=now)):
+            await database.transact(partial(working_memory.clean_up, now=now))
 
     async def _drop_streams(self) -> None:
         database, before = self._world.database, self._world.clock.now() - int(self._stream_kept_s * MICROS_PER_SECOND)
-        while await database.read(partial(run_events.is_unswept, before=before)):
-            await database.transact(partial(run_events.sweep, before=before))
+        while await database.read(partial(run_events.needs_cleanup, before=before)):
+            await database.transact(partial(run_events.clean_up, before=before))
 
     async def _drop_workspaces(self) -> None:
         """Files are no part of the commit that deletes their agent, so they are looked for afterwards."""
@@ -97,5 +97,5 @@ class Cleanup:
     async def _prune_calls(self) -> None:
         """The calls of a run go with it; these were made by hand."""
         database, before = self._world.database, self._world.clock.now() - BY_HAND_KEPT
-        while await database.read(partial(tool_calls.has_by_hand, until=before)):
-            await database.transact(partial(tool_calls.forget_by_hand, until=before, most=PRUNE_PIECE))
+        while await database.read(partial(tool_calls.has_manual_calls, until=before)):
+            await database.transact(partial(tool_calls.delete_manual_calls, until=before, most=PRUNE_PIECE))

@@ -88,7 +88,9 @@ class RunCallbacks:
                 error=error,
                 again=again_at is not None,
             )
-        await self._world.database.transact(lambda tx: callbacks.tried(tx, run.id, now, status, error, again_at))
+        await self._world.database.transact(
+            lambda tx: callbacks.record_attempt(tx, run.id, now, status, error, again_at)
+        )
         if wait_s is not None:
             asyncio.get_running_loop().call_later(wait_s, self.hurry)
 

@@ -213,8 +213,8 @@ class Agents:
                 archive_removal.remove_owned(tx, one)
                 conversations.remove_blocks_of_agent(tx, one)
                 agents.remove(tx, one)
-                scope_removal.give_up_scope(tx, "message", one)
-                scope_removal.give_up_scope(tx, "fact", one)
+                scope_removal.discard_scope(tx, "message", one)
+                scope_removal.discard_scope(tx, "fact", one)
             return gone
 
         for gone in await self._world.database.transact(write):

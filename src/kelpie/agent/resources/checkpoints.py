@@ -25,10 +25,10 @@ from kelpie.storage.checkpoints import blocks as checkpoint_blocks
 from kelpie.storage.checkpoints import facts as checkpoint_facts
 from kelpie.storage.checkpoints import recall as checkpoint_recall
 from kelpie.storage.checkpoints import working_memory as checkpoint_working_memory
-from kelpie.storage.checkpoints.archive import Archived
+from kelpie.storage.checkpoints.archive import ArchiveSection
 from kelpie.storage.checkpoints.blocks import Target
-from kelpie.storage.checkpoints.facts import Learnt
-from kelpie.storage.checkpoints.recall import Recalled
+from kelpie.storage.checkpoints.facts import FactsSection
+from kelpie.storage.checkpoints.recall import RecallSection
 from kelpie.storage.conversations import contexts
 from kelpie.storage.runs import unfinished
 from kelpie.world.database import Tx
@@ -42,10 +42,10 @@ class RestorePlan:
     """A checkpoint that has been checked from end to end."""
 
     blocks: list[Block]
-    archive: Archived | None
+    archive: ArchiveSection | None
     entries: list[tuple[WorkingMemoryEntry, str]]
-    recall: Recalled
-    learnt: Learnt
+    recall: RecallSection
+    learnt: FactsSection
 
 
 def plan(memory: Memory, agent_id: AgentId) -> RestorePlan:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from kelpie.agent.resources.agents import Agents
 from kelpie.agent.resources.groups import Groups
 from kelpie.core.access.callers import DEFAULT_CALLER, Caller
-from kelpie.core.agents.deployments import KINDS, Deployed
+from kelpie.core.agents.deployments import KINDS, DeployedItem
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, BlockId, GroupId
 from kelpie.memory.blocks import Blocks
@@ -27,9 +27,9 @@ class Deployments:
             "block": lambda row_id: blocks.delete(BlockId(row_id)),
         }
 
-    async def delete(self, deployment_id: str) -> list[Deployed]:
+    async def delete(self, deployment_id: str) -> list[DeployedItem]:
         """Removes all of it and tells what. One by one: when it fails halfway, asking again removes the rest."""
-        gone: list[Deployed] = []
+        gone: list[DeployedItem] = []
         for kind, remove in self._removers.items():
             for one in await self.list(deployment_id, (kind,)):
                 try:
@@ -40,6 +40,6 @@ class Deployments:
         return gone
 
     # Stands last: after it, `list` in this class means the method.
-    async def list(self, deployment_id: str, kinds: Sequence[str] = KINDS) -> list[Deployed]:
+    async def list(self, deployment_id: str, kinds: Sequence[str] = KINDS) -> list[DeployedItem]:
         """What belongs to the deployment, kind by kind, the oldest first."""
         return await self._world.database.read(lambda tx: rows.select(tx, self._organization, deployment_id, kinds))

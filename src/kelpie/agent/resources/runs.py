@@ -103,7 +103,7 @@ class Runs:
 
         def write(tx: Tx) -> Step:
             row_ownership.step(tx, self._organization, step_id)
-            steps.judge(tx, step_id, feedback, tags)
+            steps.set_feedback(tx, step_id, feedback, tags)
             return steps.get(tx, step_id)
 
         return await self._database.transact(write)

@@ -10,7 +10,7 @@ from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.cli.server.discovery import LOG_FILE
 from kelpie.core.settings.settings import Settings
 from kelpie.observe.log_lines import as_text
-from kelpie.world.files.data_dir import place
+from kelpie.world.files.data_dir import absolute_path
 from kelpie.world.files.log_tail import LogTail
 
 
@@ -23,7 +23,7 @@ class Level(StrEnum):
 
 def logs(settings: Settings, count: int, *, follow: bool, level: Level, as_json: bool) -> int:
     """Prints the last lines, and with `follow` those to come until Ctrl-C. Returns the exit code."""
-    path = place(settings.data_dir) / LOG_FILE
+    path = absolute_path(settings.data_dir) / LOG_FILE
     try:
         tail = LogTail(path)
         last = tail.last(count)

@@ -103,14 +103,14 @@ def scopes_with(scopes: tuple[Scope, ...]) -> frozenset[Scope]:
     return frozenset(ranked[: max((ranked.index(scope) for scope in scopes), default=-1) + 1])
 
 
-def pass_of_key(key: ApiKey) -> Authorization:
+def authorization_of_key(key: ApiKey) -> Authorization:
     scopes = scopes_with(key.scopes)
     access = ALL_ACCESS if Scope.write in scopes else READ_ACCESS
     grants = None if key.agent_ids is None else dict.fromkeys(key.agent_ids, access)
     return Authorization(key.user_id, key.organization_id, scopes, grants, expires_at=key.expires_at, key_id=key.id)
 
 
-def pass_of_token(token: AccessToken) -> Authorization:
+def authorization_of_token(token: AccessToken) -> Authorization:
     """A token has no scopes: only what is granted in so many words."""
     grants: dict[AgentId, frozenset[Access]] = {}
     for grant in token.policy:

@@ -6,7 +6,7 @@ KINDS = ("block", "agent", "group")
 
 
 @dataclass(frozen=True, slots=True)
-class Deployed:
+class DeployedItem:
     """A block, an agent or a group of a deployment; `kind` says which."""
 
     id: str

@@ -24,7 +24,7 @@ class AgentChain:
         """The chain of a question that this agent asks and waits for."""
         return AgentChain((*self.waiting, agent_id), self.hops + 1)
 
-    def told(self) -> "AgentChain":
+    def without_waiting(self) -> "AgentChain":
         """The chain of a message that nobody waits for."""
         return AgentChain((), self.hops + 1)
 

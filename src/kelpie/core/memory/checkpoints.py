@@ -23,7 +23,7 @@ Memory = dict[str, Any]  # section -> what it holds
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class UnchangedItem:
     """Something that a restore did not change, because other agents use it too."""
 
     kind: str  # block or archive
@@ -43,7 +43,7 @@ class RestoreResult:
     messages: int = 0
     conversations: int = 0
     facts: int = 0
-    left: tuple[Left, ...] = ()
+    left: tuple[UnchangedItem, ...] = ()
 
 
 def seal(agent_id: AgentId, name: str, taken_at: Micros, memory: Memory) -> bytes:

@@ -13,7 +13,7 @@ from kelpie.core.time import Micros
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatedFact:
     """A fact as it was told. `ends`: when it stopped being true, if that was said. `instead_of`: what it was said to be
     true instead of. `rest_id` is for what goes on after it, should it lie in the middle of another."""
 
@@ -24,14 +24,14 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Evolved:
+class TimelineChange:
     """What becomes of a timeline: facts that changed, and facts that are new."""
 
     changed: tuple[Fact, ...] = ()
     added: tuple[Fact, ...] = ()
 
 
-def evolve(timeline: Sequence[Fact], told: Told) -> Evolved:
+def evolve(timeline: Sequence[Fact], told: StatedFact) -> TimelineChange:
     """The timeline with something that was told. It must be one whose facts do not overlap, and stays one."""
     lasting = [fact for fact in timeline if fact.valid_until is None or fact.valid_until > fact.valid_from]
     new, at = told.fact, told.fact.valid_from
@@ -44,7 +44,7 @@ def evolve(timeline: Sequence[Fact], told: Told) -> Evolved:
     after = min((fact for fact in lasting if fact.valid_from > at), key=_begin, default=None)
     covering = before if before is not None and before.holds(at) else None
     if covering is not None and covering.value_key == new.value_key:
-        return Evolved(changed=(_ended(_confirmed(covering, new), ends),))
+        return TimelineChange(changed=(_ended(_confirmed(covering, new), ends),))
     if after is not None and after.value_key == new.value_key and (ends is None or ends >= after.valid_from):
         return _begun_earlier(covering, after, new)
     return _put_between(covering, after, told, ends)
@@ -75,16 +75,16 @@ def _ended(fact: Fact, ends: Micros | None) -> Fact:
     return fact if fact.superseded_by is not None else replace(fact, valid_until=ends)
 
 
-def _begun_earlier(covering: Fact | None, after: Fact, new: Fact) -> Evolved:
+def _begun_earlier(covering: Fact | None, after: Fact, new: Fact) -> TimelineChange:
     """It was known already, but not since when."""
     moved = replace(_confirmed(after, new), valid_from=new.valid_from)
     if covering is None:
-        return Evolved(changed=(moved,))
+        return TimelineChange(changed=(moved,))
     closed = replace(covering, valid_until=new.valid_from, superseded_by=moved.id)
-    return Evolved(changed=(closed, replace(moved, supersedes=covering.id, link=moved.link or Link.update)))
+    return TimelineChange(changed=(closed, replace(moved, supersedes=covering.id, link=moved.link or Link.update)))
 
 
-def _put_between(covering: Fact | None, after: Fact | None, told: Told, ends: Micros | None) -> Evolved:
+def _put_between(covering: Fact | None, after: Fact | None, told: StatedFact, ends: Micros | None) -> TimelineChange:
     new, changed, added = told.fact, list[Fact](), list[Fact]()
     meets = after is not None and (ends is None or ends >= after.valid_from)
     new = replace(new, valid_until=after.valid_from if after is not None and meets else ends)
@@ -103,10 +103,10 @@ def _put_between(covering: Fact | None, after: Fact | None, told: Told, ends: Mi
     elif after is not None and meets:
         new = replace(new, superseded_by=after.id)
         changed.append(replace(after, supersedes=new.id, link=after.link or Link.update))
-    return Evolved(tuple(changed), (new, *added))
+    return TimelineChange(tuple(changed), (new, *added))
 
 
-def withdrawn(timeline: Sequence[Fact], gone: Fact) -> tuple[Fact, ...]:
+def after_deletion(timeline: Sequence[Fact], gone: Fact) -> tuple[Fact, ...]:
     """The facts that change when one is deleted by hand: what it had replaced goes on in its place."""
     found = {fact.id: fact for fact in timeline}
     before, after = found.get(gone.supersedes or gone.id), found.get(gone.superseded_by or gone.id)

@@ -42,7 +42,7 @@ class MessagesCall:
     def assembly(self) -> Assembly:
         return Assembly(partial(made_call_id, self._request))
 
-    def mend(self, error: ModelError) -> bool:
+    def repair(self, error: ModelError) -> bool:
         """Thoughts are accepted only from models that may read them and only in the conversation they were made in:
         an edit of the system prompt, compaction or another model can spoil them for ever, and the agent with them."""
         said = (error.detail or "").lower()

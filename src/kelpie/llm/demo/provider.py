@@ -111,7 +111,9 @@ class DemoProvider:
             line = read_script(turn.said, turn.steps)
         else:
             line = talk(request, turn)
-            return _spoken(replace(line, calls=tuple(_dressed(call, request) for call in line.calls)), request)
+            return _spoken(
+                replace(line, calls=tuple(_with_added_arguments(call, request) for call in line.calls)), request
+            )
         return line if line.error or not (line.text or line.calls) else _spoken(line, request)
 
     def _next(self, lines: Sequence[Line]) -> Line:
@@ -127,12 +129,14 @@ def _spoken(line: Line, request: Request) -> Line:
         return line
     by_name = {tool.name: tool for tool in request.tools}
     if SPEAK in by_name and request.tool_choice in ("required", SPEAK):
-        return replace(line, text="", calls=(_dressed(Call(SPEAK, {"message": line.text}), request),))
+        return replace(line, text="", calls=(_with_added_arguments(Call(SPEAK, {"message": line.text}), request),))
     forced = by_name.get(request.tool_choice) or min(request.tools, key=lambda tool: len(_required(tool)))
-    return replace(line, text="", calls=(_dressed(Call(forced.name, _filled(forced.parameters)), request),))
+    return replace(
+        line, text="", calls=(_with_added_arguments(Call(forced.name, _filled(forced.parameters)), request),)
+    )
 
 
-def _dressed(call: Call, request: Request) -> Call:
+def _with_added_arguments(call: Call, request: Request) -> Call:
     """The call with the arguments that some agents add to every tool."""
     schema = next((tool for tool in request.tools if tool.name == call.name), None)
     if schema is None or isinstance(call.arguments, str):
@@ -180,12 +184,12 @@ def _reply(request: Request, line: Line, calls: tuple[ToolCall, ...]) -> Reply:
         content.append(Text(line.text))
     thought = _tokens(line.reasoning)
     said = thought + _tokens(line.text) + sum(_tokens(call.name) + _tokens(call.arguments) for call in calls)
-    heard = _heard(request)
+    heard = _prompt_tokens(request)
     usage = Usage(heard, said, heard + said, reasoning_tokens=thought or None)
     return Reply(tuple(content), calls, line.finish_reason or ("tool_calls" if calls else "stop"), usage)
 
 
-def _heard(request: Request) -> int:
+def _prompt_tokens(request: Request) -> int:
     """An estimate of the prompt's tokens: four characters each, and a few per message."""
     total = _tokens(request.system) + sum(_tokens(tool.description) + 20 for tool in request.tools)
     for prepared in request.messages:

@@ -93,14 +93,14 @@ def _search(scene: _Scene) -> Line | None:
     return Line(calls=(Call(wanted, {"query": asked["what"].strip(" .?!")}),))
 
 
-def _tell_name(scene: _Scene) -> Line | None:
+def _say_name(scene: _Scene) -> Line | None:
     if not _ASK_NAME.search(scene.said):
         return None
     name = known_name(scene.memory)
     return Line(f"Your name is {name}." if name else 'I do not know your name yet. Tell me with "my name is ...".')
 
 
-def _tell_memory(scene: _Scene) -> Line | None:
+def _show_memory(scene: _Scene) -> Line | None:
     if not _ASK_MEMORY.search(scene.said):
         return None
     blocks = [block for block in scene.memory if block.value.strip() and block.label != "persona"]
@@ -130,8 +130,8 @@ _PHRASES: tuple[Callable[[_Scene], Line | None], ...] = (
     _forget,
     _archive,
     _search,
-    _tell_name,
-    _tell_memory,
+    _say_name,
+    _show_memory,
     _keep,
     _greet,
     _help,

@@ -74,7 +74,7 @@ class LimitedProvider:
     ) -> AsyncGenerator[Event, None]:
         expected = self._expected(request, price)
         told = False
-        async with self.limiter.place(request.user or "", expected) as place:
+        async with self.limiter.reserve(request.user or "", expected) as reservation:
             try:
                 async with aclosing(self.inner.stream(request)) as events:
                     while True:
@@ -84,11 +84,11 @@ class LimitedProvider:
                             return
                         told = True
                         if isinstance(event, Reply):
-                            place.settle(_cost(event.usage, price, expected))
+                            reservation.settle(_cost(event.usage, price, expected))
                         yield event
             finally:
                 if not told:
-                    place.settle(Cost())  # refused or never reached: nothing was used
+                    reservation.settle(Cost())  # refused or never reached: nothing was used
 
     def _price(self, model: str) -> Price | None:
         price = self._prices.of(f"{self.name}/{model}")

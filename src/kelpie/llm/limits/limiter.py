@@ -30,7 +30,7 @@ class Cost:
     micros: int = 0
 
 
-class Place:
+class Reservation:
     """The right to make one call. It costs what was expected until `settle` tells what it really was."""
 
     __slots__ = ("_limiter", "cost", "settled", "slots")
@@ -42,18 +42,18 @@ class Place:
         self.slots: tuple[Slot, Slot] | None = None
 
     def settle(self, real: Cost) -> None:
-        """Counts the real cost in the place of the expected one; only the first time counts."""
+        """Counts the real cost instead of the expected one; only the first time counts."""
         if not self.settled:
             self.settled = True
             self._limiter.correct(self, real)
 
 
 class _Waiter:
-    __slots__ = ("agent", "future", "place")
+    __slots__ = ("agent", "future", "reservation")
 
-    def __init__(self, agent: str, place: Place, future: asyncio.Future[None]) -> None:
+    def __init__(self, agent: str, reservation: Reservation, future: asyncio.Future[None]) -> None:
         self.agent = agent
-        self.place = place
+        self.reservation = reservation
         self.future = future
 
 
@@ -74,26 +74,26 @@ class Limiter:
         self._timer: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def place(self, agent: str, cost: Cost) -> AsyncGenerator[Place, None]:
-        """A place for one call of this agent, held until the block is left. Raises Overloaded naming the limit."""
-        place = Place(self, cost)
+    async def reserve(self, agent: str, cost: Cost) -> AsyncGenerator[Reservation, None]:
+        """Reserves one call for this agent until the block is left. Raises Overloaded naming the limit."""
+        reservation = Reservation(self, cost)
         if self._turns or self._blocked(cost) is not None:
-            await self._wait(agent, place)
+            await self._wait(agent, reservation)
         else:
-            self._admit(place)
+            self._admit(reservation)
         try:
-            yield place
+            yield reservation
         finally:
             self._running -= 1
             self._pump()
 
-    def correct(self, place: Place, real: Cost) -> None:
+    def correct(self, reservation: Reservation, real: Cost) -> None:
         """Counts what a call really took, now, instead of what was reserved for it when it began."""
-        assert place.slots is not None
+        assert reservation.slots is not None
         now = _now()
-        tokens, micros = place.slots
-        tokens.amount -= place.cost.tokens
-        micros.amount -= place.cost.micros
+        tokens, micros = reservation.slots
+        tokens.amount -= reservation.cost.tokens
+        micros.amount -= reservation.cost.micros
         self._tokens.add(real.tokens, now)
         self._micros.add(real.micros, now)
         self._pump()
@@ -125,37 +125,40 @@ class Limiter:
             return f"{bounds.calls} calls at once", None
         return None
 
-    def _admit(self, place: Place) -> None:
+    def _admit(self, reservation: Reservation) -> None:
         now = _now()
         self._running += 1
         if self._requests is not None:
             self._requests.add(1, now)
-        place.slots = self._tokens.add(place.cost.tokens, now), self._micros.add(place.cost.micros, now)
+        reservation.slots = (
+            self._tokens.add(reservation.cost.tokens, now),
+            self._micros.add(reservation.cost.micros, now),
+        )
 
     # --- waiting -------------------------------------------------------------------------------------------------
 
-    async def _wait(self, agent: str, place: Place) -> None:
+    async def _wait(self, agent: str, reservation: Reservation) -> None:
         now = _now()
-        blocked = self._blocked(place.cost)
+        blocked = self._blocked(reservation.cost)
         too_late = blocked is not None and blocked[1] is not None and blocked[1] > now + self._wait_s
         if too_late or self._waiting >= WAITING_MAX:
             raise self._refusal(blocked)
-        waiter = _Waiter(agent, place, asyncio.get_running_loop().create_future())
+        waiter = _Waiter(agent, reservation, asyncio.get_running_loop().create_future())
         self._join(waiter)
         try:
             async with asyncio.timeout(self._wait_s):
                 await waiter.future
         except TimeoutError:
-            if place.slots is not None:  # it came with the last moment
+            if reservation.slots is not None:  # it came with the last moment
                 return
-            raise self._refusal(self._blocked(place.cost)) from None
+            raise self._refusal(self._blocked(reservation.cost)) from None
         except BaseException:  # raised again
-            if place.slots is not None:  # let in, and cancelled before it knew
+            if reservation.slots is not None:  # let in, and cancelled before it knew
                 self._running -= 1
-                place.settle(Cost())
+                reservation.settle(Cost())
             raise
         finally:
-            if place.slots is None:
+            if reservation.slots is None:
                 self._leave(waiter)
             self._pump()
 
@@ -189,7 +192,7 @@ class Limiter:
         while self._turns:
             agent = self._turns[0]
             waiter = self._queues[agent][0]
-            blocked = self._blocked(waiter.place.cost)
+            blocked = self._blocked(waiter.reservation.cost)
             if blocked is not None:
                 if blocked[1] is not None:
                     self._timer = asyncio.get_running_loop().call_at(blocked[1], self._pump)
@@ -198,7 +201,7 @@ class Limiter:
             if agent in self._queues:  # its next one waits until all others had their turn
                 self._turns.remove(agent)
                 self._turns.append(agent)
-            self._admit(waiter.place)
+            self._admit(waiter.reservation)
             if not waiter.future.done():
                 waiter.future.set_result(None)
 

@@ -36,7 +36,7 @@ class ChatCall:
     def assembly(self) -> Assembly:
         return Assembly(partial(made_call_id, self._request))
 
-    def mend(self, error: ModelError) -> bool:
+    def repair(self, error: ModelError) -> bool:
         return False
 
 

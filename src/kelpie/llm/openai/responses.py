@@ -47,7 +47,7 @@ class ResponsesCall:
     def assembly(self) -> Assembly:
         return Assembly(partial(made_call_id, self._request))
 
-    def mend(self, error: ModelError) -> bool:
+    def repair(self, error: ModelError) -> bool:
         """Accounts that are not verified get no summaries; another account's or model's thoughts cannot be read."""
         said = (error.detail or "").lower()
         if "summar" in said and self._account.summaries:

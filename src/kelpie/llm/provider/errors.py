@@ -57,7 +57,7 @@ class Endpoint:
 
 def refused(at: Endpoint, status: int, body: bytes, *, model: str | None, retry_after_s: float | None) -> ModelError:
     """The error for an answer with a failing status."""
-    told = _Told.read(body)
+    told = _ErrorDetails.read(body)
     kind = _kind(status, told)
     return ModelError(
         kind,
@@ -70,7 +70,7 @@ def refused(at: Endpoint, status: int, body: bytes, *, model: str | None, retry_
 
 def complained(at: Endpoint, data: Mapping[str, Any], *, model: str | None) -> ModelError:
     """The error for an error object in an answer that began as a success."""
-    told = _Told.find(data)
+    told = _ErrorDetails.find(data)
     kind = _kind(told.status, told)
     return ModelError(
         kind,
@@ -117,7 +117,7 @@ def cut_short(at: Endpoint) -> ModelError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _ErrorDetails:
     """What a provider said about its failure."""
 
     text: str
@@ -125,7 +125,7 @@ class _Told:
     status: int | None = None
 
     @classmethod
-    def read(cls, body: bytes) -> "_Told":
+    def read(cls, body: bytes) -> "_ErrorDetails":
         try:
             data = orjson.loads(body)
         except orjson.JSONDecodeError:
@@ -134,7 +134,7 @@ class _Told:
         return found if found.text else cls(body.decode("utf-8", "replace")[:DETAIL_CHARS_MAX], found.code)
 
     @classmethod
-    def find(cls, data: Mapping[str, Any]) -> "_Told":
+    def find(cls, data: Mapping[str, Any]) -> "_ErrorDetails":
         error = data.get("error", data)
         if not isinstance(error, Mapping):
             return cls(str(error)[:DETAIL_CHARS_MAX])
@@ -182,7 +182,7 @@ _BY_WORD = (
 )
 
 
-def _kind(status: int | None, told: _Told) -> ModelFault:
+def _kind(status: int | None, told: _ErrorDetails) -> ModelFault:
     if status in (None, 400, 413, 422, 500):
         said = f"{told.code} {told.text}".lower()
         if any(words in said for words in _OVERFLOW):

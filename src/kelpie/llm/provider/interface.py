@@ -170,7 +170,7 @@ class EmbeddingProvider(Protocol):
 
 
 @runtime_checkable
-class Wired(Protocol):
+class PayloadProvider(Protocol):
     """A provider that speaks over a wire and can tell what it would send."""
 
     async def payload(self, request: Request) -> bytes:

@@ -39,7 +39,7 @@ Charge = Callable[[str, Usage], Usage]
 Fit = Callable[[str, Request], Request]
 
 
-class Speaker(Protocol):
+class StreamSource(Protocol):
     """Whoever can be asked."""
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
@@ -69,7 +69,7 @@ class FallbackChain:
                 async for event in events:
                     yield self._charged(event, self._handle) if isinstance(event, Reply) else event
             return
-        except _Curable as failure:
+        except _CurableFailure as failure:
             first = failure.error
             chain = chain_of(self._handle, request.options, self._server_chain)
         tried: list[str] = []
@@ -92,7 +92,7 @@ class FallbackChain:
                             event = replace(self._charged(event, handle), answered_by=handle)
                         yield event
                 return
-            except _Curable as failure:
+            except _CurableFailure as failure:
                 last = failure.error
             except CallerError as error:
                 last = ModelError(ModelFault.bad_request, str(error))
@@ -102,7 +102,7 @@ class FallbackChain:
         return replace(reply, usage=self._charge(handle, reply.usage))
 
 
-class _Curable(Exception):
+class _CurableFailure(Exception):
     """A failure that another model may cure, before anything was told. Never leaves this module."""
 
     def __init__(self, error: ModelError) -> None:
@@ -122,7 +122,7 @@ async def _unbroken(
     except ModelError as error:
         if told or error.kind not in curable:
             raise
-        raise _Curable(error) from error
+        raise _CurableFailure(error) from error
 
 
 def chain_of(handle: str, options: Any, server_chain: Sequence[str]) -> tuple[str, ...]:

@@ -25,14 +25,14 @@ from kelpie.llm.provider.interface import (
     EmbeddingProvider,
     HiddenModel,
     ModelInfo,
+    PayloadProvider,
     Prepared,
     Provider,
     Reply,
     Request,
-    Wired,
 )
 from kelpie.llm.routing import response_forms
-from kelpie.llm.routing.fallback import FallbackChain, Speaker
+from kelpie.llm.routing.fallback import FallbackChain, StreamSource
 from kelpie.llm.routing.model_listing import Listing
 from kelpie.llm.routing.providers import ALL_OFFERS, fallbacks, how_to_have, make_providers
 from kelpie.llm.wire.image_visibility import in_sight
@@ -151,7 +151,7 @@ class Models:
             raise InvalidInput("embedding", f"the provider of '{handle[:80]}' does not offer embeddings")
         return await inner.embed(info, texts, patient=patient)
 
-    def provider(self, handle: str) -> tuple[Speaker, str]:
+    def provider(self, handle: str) -> tuple[StreamSource, str]:
         """Whom to ask for this handle, its chain included, and the provider's own name for the model.
 
         Raises InvalidInput or NotFound.
@@ -162,7 +162,7 @@ class Models:
         """What the model's provider would be sent. Raises InvalidInput, NotFound or ModelError."""
         provider, _ = self._find(handle)
         inner = provider.inner if isinstance(provider, LimitedProvider) else provider
-        if not isinstance(inner, Wired):
+        if not isinstance(inner, PayloadProvider):
             raise InvalidInput("model", f"'{handle[:80]}' runs inside this server, so there is no request to show")
         return await inner.payload(self._fit(handle, request))
 

@@ -86,7 +86,7 @@ class Call(Protocol):
 
     def assembly(self) -> Assembly: ...
 
-    def mend(self, error: ModelError) -> bool:
+    def repair(self, error: ModelError) -> bool:
         """Takes out of the request what the provider refused, where it can be done without; False when it cannot."""
         ...
 
@@ -118,7 +118,7 @@ class Exchange:
                 return
             except ModelError as error:
                 refused = error.kind is ModelFault.bad_request and not told
-                if not refused or mends == MENDS_MAX or not call.mend(error):
+                if not refused or mends == MENDS_MAX or not call.repair(error):
                     raise
                 _log.warning(
                     "model_request_reduced",

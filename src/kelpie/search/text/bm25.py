@@ -22,7 +22,7 @@ from kelpie.search.cache import SizedCache
 from kelpie.search.item_lookup import inside
 from kelpie.search.tables import search_segments
 from kelpie.search.text import segments
-from kelpie.search.text.postings import Chosen, PostingList, holding
+from kelpie.search.text.postings import ChosenPlaces, PostingList, holding
 from kelpie.search.text.segment_queue import BITS_MAX
 from kelpie.search.text.segments import Members
 from kelpie.search.text.unsealed_items import CachedUnsealedItems
@@ -204,7 +204,7 @@ def _piece(part: Part, worth: Mapping[int, float], bringing: Container[int], mea
     brought = _brought(part, bringing)
     if not brought.size:
         return None
-    members, chosen = part.members, Chosen(brought, part.members.numbers.size)
+    members, chosen = part.members, ChosenPlaces(brought, part.members.numbers.size)
     counts = np.array([each.at(chosen) for each in part.held.values()])
     often = counts.astype(np.float32)
     worths = np.array([worth[word] * (K1 + 1) for word in part.held], np.float32)

@@ -24,7 +24,7 @@ Places = NDArray[np.integer[Any]]
 _NO_PLACES, _NO_COUNTS = np.empty(0, np.uint16), np.empty(0, np.uint8)
 
 
-class Chosen:
+class ChosenPlaces:
     """Some places of a segment of so many items, in order, about which words are asked."""
 
     def __init__(self, places: NDArray[np.intp], items: int) -> None:
@@ -54,7 +54,7 @@ class PostingList(Protocol):
         """Makes those true, of all items of the segment, that hold it."""
         ...
 
-    def at(self, chosen: Chosen) -> Counts:
+    def at(self, chosen: ChosenPlaces) -> Counts:
         """How often each of the chosen holds it."""
         ...
 
@@ -73,7 +73,7 @@ class SparsePostings:
     def mark(self, items: NDArray[np.bool_]) -> None:
         items[self.places] = True
 
-    def at(self, chosen: Chosen) -> Counts:
+    def at(self, chosen: ChosenPlaces) -> Counts:
         every = np.zeros(chosen.items, np.uint8)  # a byte for each, which is faster than to look for those chosen
         every[self.places] = self.counts
         return every.take(chosen.places)
@@ -99,7 +99,7 @@ class DensePostings:
     def mark(self, items: NDArray[np.bool_]) -> None:
         items |= np.unpackbits(self.bits, count=self.items).view(np.bool_)
 
-    def at(self, chosen: Chosen) -> Counts:
+    def at(self, chosen: ChosenPlaces) -> Counts:
         held = self.bits.take(chosen.bytes) >> chosen.shifts & np.uint8(1)
         return np.maximum(held, self.often.at(chosen)) if self.often.size else held
 
@@ -122,7 +122,7 @@ class UnionPostings:
     def mark(self, items: NDArray[np.bool_]) -> None:
         items |= self.counts.astype(np.bool_)
 
-    def at(self, chosen: Chosen) -> Counts:
+    def at(self, chosen: ChosenPlaces) -> Counts:
         return self.counts.take(chosen.places)
 
 

@@ -74,11 +74,11 @@ def _without_past(word: str) -> str:
     for ending in ("ed", "ing"):
         rest = word.removesuffix(ending)
         if rest != word:
-            return _mended(rest) if _has_vowel(rest) else word
+            return _repaired(rest) if _has_vowel(rest) else word
     return word
 
 
-def _mended(rest: str) -> str:
+def _repaired(rest: str) -> str:
     """What has lost an -ed or -ing, as it would be written without one."""
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"

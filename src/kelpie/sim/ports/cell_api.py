@@ -13,7 +13,7 @@ from kelpie.sim.network.http_client import SimClient
 from kelpie.sim.network.http_server import App, Server
 from kelpie.sim.network.network import Connection, Network
 from kelpie.world.cells.port import Listener
-from kelpie.world.egress.broker import Served
+from kelpie.world.egress.broker import ServedListener
 
 PLACE = "cells.door"  # a cell's own loopback, on which nothing is lost or late
 
@@ -73,10 +73,10 @@ class _Serving:
         self._door.over()
 
 
-def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[Served]]:
+def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[ServedListener]]:
     """What serves our API to simulated cells, in place of `CellServer.serve`."""
 
-    async def serve(listener: Listener, passport: str) -> Served:
+    async def serve(listener: Listener, passport: str) -> ServedListener:
         assert isinstance(listener, SimCellApi)
         listener.answer(api := CellApi(app, passport))  # pyright: ignore[reportArgumentType]
         return _Serving(listener, api)

@@ -19,7 +19,7 @@ from kelpie.sim.loop.node import Node
 from kelpie.sim.network.http_client import Response
 from kelpie.sim.network.network import ConnectionLost, Network
 from kelpie.sim.ports.cell_api import SimCellApi
-from kelpie.world.cells.port import CellPlan, CellSockets, Left, Order
+from kelpie.world.cells.port import CellPlan, CellSockets, Order, OrderOutput
 from kelpie.world.http.port import Http
 
 START_S = (0.01, 0.2)
@@ -35,7 +35,7 @@ _CALLING = "cells.calling"
 class CellBroke(Exception):
     """The code runs no further; how it ended is what the cell leaves."""
 
-    def __init__(self, left: Left) -> None:
+    def __init__(self, left: OrderOutput) -> None:
         super().__init__("the cell broke")
         self.left = left
 
@@ -85,7 +85,7 @@ class Inside:
         """Begins something that goes on behind the result, for as long as the cell is there."""
         self.left_behind.append(asyncio.create_task(_quietly(work)))
 
-    async def _struck(self, asking: Awaitable[Response], left: Left) -> Left:
+    async def _struck(self, asking: Awaitable[Response], left: OrderOutput) -> OrderOutput:
         """Lets the request go on for a moment, in which much or nothing may come of it."""
         task = asyncio.ensure_future(asking)
         await asyncio.wait((task,), timeout=self.cells.rng.uniform(*STRUCK_S))
@@ -103,14 +103,14 @@ async def no_code(inside: Inside) -> Any:
 
 
 class SimCell:
-    """One cell. What it did is on `left`, as with a real one."""
+    """One cell. What it did is on `output`, as with a real one."""
 
     def __init__(self, cells: "SimCells", door: SimCellApi, mounts: tuple[Mount, ...]) -> None:
         self._mounts = mounts
-        self.doors: CellSockets | None = CellSockets(api=door, egress=_Shut())
+        self.sockets: CellSockets | None = CellSockets(api=door, egress=_Shut())
         self._door = door
         self._cells = cells
-        self._left = Left(code=None, result=None, stdout=b"", stderr=b"")
+        self._left = OrderOutput(code=None, result=None, stdout=b"", stderr=b"")
         self._dead = cells.faults.fires(Fault.process_crash, "cells.waiting")
         self._given = False
         self._left_behind: list[asyncio.Task[None]] = []
@@ -151,9 +151,9 @@ class SimCell:
         if faults.fires(Fault.process_crash, "cells.after"):
             self._left = _broken(b"killed after its effect")
             return
-        self._left = Left(code=0, result=json.dumps(told).encode(), stdout=b"", stderr=b"")
+        self._left = OrderOutput(code=0, result=json.dumps(told).encode(), stdout=b"", stderr=b"")
 
-    def left(self) -> Left:
+    def output(self) -> OrderOutput:
         return replace(self._left, cpu_us=CPU_US, memory_peak_bytes=MEMORY_BYTES) if self._given else self._left
 
     async def kill(self) -> None:
@@ -203,8 +203,8 @@ class _Shut:
         return
 
 
-_OUT_OF_MEMORY = Left(code=KILLED, result=None, stdout=b"", stderr=b"", out_of_memory=True)
+_OUT_OF_MEMORY = OrderOutput(code=KILLED, result=None, stdout=b"", stderr=b"", out_of_memory=True)
 
 
-def _broken(stderr: bytes) -> Left:
-    return Left(code=KILLED, result=None, stdout=b"", stderr=stderr)
+def _broken(stderr: bytes) -> OrderOutput:
+    return OrderOutput(code=KILLED, result=None, stdout=b"", stderr=stderr)

@@ -20,8 +20,8 @@ from kelpie.sim.ports.disk import Disk
 from kelpie.world.database import T, Tx
 from kelpie.world.sqlite.group_commit import (
     JOBS_MAX,
-    Done,
-    Failed,
+    JobFailure,
+    JobSuccess,
     Outcome,
     Point,
     driver_connection,
@@ -121,12 +121,12 @@ class SimDatabase:
         raw = driver_connection(self._disk.connection)
         raw.execute("PRAGMA query_only=ON")
         try:
-            outcome: Outcome = Done(run_read(self._disk.connection, entry.fn, faults=self._points))
+            outcome: Outcome = JobSuccess(run_read(self._disk.connection, entry.fn, faults=self._points))
         except PowerCut:
             self._cut()
             return
         except Exception as error:  # noqa: BLE001 - reported to whoever waits
-            outcome = Failed(error)
+            outcome = JobFailure(error)
         finally:
             raw.execute("PRAGMA query_only=OFF")
         self._settle([(entry, outcome)])
@@ -146,7 +146,7 @@ class SimDatabase:
             self._pending -= 1
             if entry.future.done():
                 continue
-            if isinstance(outcome, Done):
+            if isinstance(outcome, JobSuccess):
                 entry.future.set_result(outcome.value)
             else:
                 entry.future.set_exception(outcome.error)

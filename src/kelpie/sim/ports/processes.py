@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kelpie.sim.loop.errors import NotSimulated
-from kelpie.world.processes.processes import Finished
+from kelpie.world.processes.processes import ProcessResult
 
-Program = Callable[[Sequence[str], bytes, Mapping[str, str]], Awaitable[Finished]]
+Program = Callable[[Sequence[str], bytes, Mapping[str, str]], Awaitable[ProcessResult]]
 
 
 class SimProcesses:
@@ -24,7 +24,7 @@ class SimProcesses:
         env: Mapping[str, str] | None = None,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Finished:
+    ) -> ProcessResult:
         program = self._programs.get(argv[0])
         if program is None:
             raise NotSimulated(f"no program '{argv[0]}' was registered with this simulation")
@@ -32,7 +32,7 @@ class SimProcesses:
             async with asyncio.timeout(timeout_s):
                 finished = await program(argv, stdin, env or {})
         except TimeoutError:
-            return Finished(-9, b"", b"", timed_out=True)
+            return ProcessResult(-9, b"", b"", timed_out=True)
         cut = len(finished.stdout) > output_bytes_max or len(finished.stderr) > output_bytes_max
         return replace(
             finished,

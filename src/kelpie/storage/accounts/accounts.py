@@ -138,7 +138,7 @@ def left_in(tx: Tx, organization: OrganizationId) -> Sequence[str]:
 
 def delete_organization(tx: Tx, organization: OrganizationId) -> None:
     """Removes an empty organisation and the tools that came with it."""
-    scope_removal.give_up_scope(tx, "tool", organization)
+    scope_removal.discard_scope(tx, "tool", organization)
     tx.execute(_DELETE_BUILT_IN, {"of_organization": organization})
     tx.execute(_DELETE_ORGANIZATION, {"of_organization": organization})
 

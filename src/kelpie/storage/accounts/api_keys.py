@@ -92,7 +92,7 @@ def delete(tx: Tx, key_id: KeyId) -> None:
     tx.execute(_DELETE, {"of_key": key_id})
 
 
-def used(tx: Tx, times: Mapping[KeyId, Micros]) -> None:
+def record_use(tx: Tx, times: Mapping[KeyId, Micros]) -> None:
     """Notes when each of these keys was used last; one that is gone meanwhile is left out."""
     if times:
         tx.execute(_USED, [{"of_key": key_id, "new_used_at": at} for key_id, at in times.items()])

@@ -16,7 +16,7 @@ from kelpie.core.time import Micros
 from kelpie.storage.agents import ownership_fence
 from kelpie.storage.agents.columns import budget_to_json, from_row, model_to_json, rules_to_json, to_row
 from kelpie.storage.agents.filters import CONDITIONS, matching
-from kelpie.storage.agents.policies import permits_to_json, quota_to_json
+from kelpie.storage.agents.policies import patterns_to_json, quota_to_json
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.tables import agent_blocks, agent_tags, agents, blocks, tool_policies
 from kelpie.world.database import Tx
@@ -134,7 +134,7 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: Mapping[str, Any], now: Mic
     if "facts" in values:
         values["facts"] = settings_to_json(values["facts"])
     if "permits" in values:
-        values["permits"] = permits_to_json(values["permits"])
+        values["permits"] = patterns_to_json(values["permits"])
     if "quota" in values:
         values["quota"] = quota_to_json(values["quota"])
     if "tool_rules" in values:

@@ -10,7 +10,7 @@ from kelpie.core.conversations.runs import StopReason
 from kelpie.core.ids import AgentId, OrganizationId
 from kelpie.core.memory.facts import settings_from_json, settings_to_json
 from kelpie.core.permissions.budgets import Budget, Period
-from kelpie.storage.agents.policies import permits_from_json, permits_to_json, quota_from_json, quota_to_json
+from kelpie.storage.agents.policies import patterns_from_json, patterns_to_json, quota_from_json, quota_to_json
 from kelpie.storage.tables import agents
 
 _COLUMNS = tuple(agents.c.keys())
@@ -65,7 +65,7 @@ def to_row(agent: Agent) -> dict[str, Any]:
         "last_stop_reason": agent.last_stop_reason.value if agent.last_stop_reason else None,
         "budget": budget_to_json(agent.budget),
         "facts": settings_to_json(agent.facts),
-        "permits": permits_to_json(agent.permits),
+        "permits": patterns_to_json(agent.permits),
         "quota": quota_to_json(agent.quota),
     }
 
@@ -84,6 +84,6 @@ def from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
         last_stop_reason=StopReason(stop_reason) if stop_reason else None,
         budget=_budget_from_json(values["budget"]),
         facts=settings_from_json(values["facts"]),
-        permits=permits_from_json(values["permits"]),
+        permits=patterns_from_json(values["permits"]),
         quota=quota_from_json(values["quota"]),
     )

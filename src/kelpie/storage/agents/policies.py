@@ -14,13 +14,13 @@ from kelpie.storage.tables import tool_policies
 from kelpie.world.database import Tx
 
 
-def permits_to_json(permits: ToolPatterns | None) -> dict[str, Any] | None:
+def patterns_to_json(permits: ToolPatterns | None) -> dict[str, Any] | None:
     if permits is None:
         return None
     return {"allow": None if permits.allow is None else list(permits.allow), "deny": list(permits.deny)}
 
 
-def permits_from_json(data: Mapping[str, Any] | None) -> ToolPatterns | None:
+def patterns_from_json(data: Mapping[str, Any] | None) -> ToolPatterns | None:
     if data is None:
         return None
     return ToolPatterns(None if data["allow"] is None else tuple(data["allow"]), tuple(data["deny"]))
@@ -54,13 +54,13 @@ def policy_of(tx: Tx, organization: OrganizationId) -> Policy:
     row = tx.execute(_OF, {"of_organization": organization}).first()
     if row is None:
         return NO_POLICY
-    return Policy(permits_from_json(row.permits) or ANYTHING, quota_from_json(row.quota) or UNBOUNDED, row.version)
+    return Policy(patterns_from_json(row.permits) or ANYTHING, quota_from_json(row.quota) or UNBOUNDED, row.version)
 
 
 def set_policy(tx: Tx, organization: OrganizationId, policy: Policy, user: UserId, now: Micros) -> Policy:
     """Sets it in the place of what there was; its version is the next one."""
     version = policy_of(tx, organization).version + 1
-    permits, quota = permits_to_json(policy.permits), quota_to_json(policy.quota)
+    permits, quota = patterns_to_json(policy.permits), quota_to_json(policy.quota)
     if version == 1:
         new = {"permits": permits, "quota": quota, "version": 1, "updated_by_id": user, "updated_at": now}
         tx.execute(_INSERT, {"organization_id": organization, **new})

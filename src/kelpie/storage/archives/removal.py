@@ -46,12 +46,12 @@ def _delete(tx: Tx, archive_id: str) -> None:
     tx.execute(_DETACH_ALL, {"of_archive": archive_id})
 
 
-def is_unswept(tx: Tx) -> bool:
+def needs_cleanup(tx: Tx) -> bool:
     """Whether there is something left of a removed archive."""
     return tx.execute(_REMOVED).scalar() is not None
 
 
-def sweep(tx: Tx) -> None:
+def clean_up(tx: Tx) -> None:
     """Deletes a piece of what a removed archive has left, and with its last the archive."""
     archive_id = tx.execute(_REMOVED).scalar()
     if archive_id is None:

@@ -37,7 +37,7 @@ _ONE = sa.select(block_history, sa.func.length(_H.value).label("chars")).where(
 
 def begin(tx: Tx, made: Sequence[Block], by: Author) -> None:
     """Records blocks as they were made."""
-    tx.execute(_INSERT, [_row(block, _told(block), by, block.created_at) for block in made])
+    tx.execute(_INSERT, [_row(block, _initial_fields(block), by, block.created_at) for block in made])
 
 
 def record(tx: Tx, block: Block, fields: Mapping[str, Any], change: Change) -> None:
@@ -73,7 +73,7 @@ def _is_recorded(row: Any) -> bool:
     return row.checksum in (None, checksum(*(getattr(row, name) for name in _SUMMED)))
 
 
-def _told(block: Block) -> dict[str, Any]:
+def _initial_fields(block: Block) -> dict[str, Any]:
     """What a new block says of itself beside its value and what is a matter of course."""
     names = ("label", "limit", "description", "read_only", "metadata", "tags", "hidden", "project_id", "template_name")
     return {name: value for name in names if (value := getattr(block, name)) not in (None, False, (), {})}

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from kelpie.core.errors import Conflict, Damaged, InvalidInput
 from kelpie.core.ids import AgentId, ArchiveId, PassageId
-from kelpie.core.memory.checkpoints import Left
+from kelpie.core.memory.checkpoints import UnchangedItem
 from kelpie.core.memory.passages import Passage
 from kelpie.search import items
 from kelpie.storage.archives import archives, passages
@@ -65,7 +65,7 @@ _DROP = sa.delete(passage_table).where(passage_table.c.id.in_(sa.bindparam("ids"
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchiveSection:
     """The archive of a document, ready to be written."""
 
     row: Mapping[str, Any]
@@ -105,7 +105,7 @@ def size(tx: Tx, agent_id: AgentId) -> int:
     return 0 if archive_id is None else int(tx.execute(_SIZE, {"of_archive": archive_id}).scalar_one())
 
 
-def read(memory: Mapping[str, Any]) -> Archived | None:
+def read(memory: Mapping[str, Any]) -> ArchiveSection | None:
     """Raises InvalidInput."""
     where = "memory.archive"
     if memory.get("archive") is None:
@@ -119,7 +119,7 @@ def read(memory: Mapping[str, Any]) -> Archived | None:
         members(archive["metadata"], f"{where}.archive.metadata", archive["metadata"] or ())
     found = [_passage(data, f"{where}.passages[{number}]") for number, data in enumerate(section(given, "passages"))]
     distinct(found, lambda each: each["id"], f"{where}.passages")
-    return Archived(archive, given["is_owner"], tuple(found))
+    return ArchiveSection(archive, given["is_owner"], tuple(found))
 
 
 def _passage(data: Any, where: str) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _passage(data: Any, where: str) -> dict[str, Any]:
     return values
 
 
-def put(tx: Tx, target: Target, wanted: Archived | None) -> tuple[list[Left], int]:
+def put(tx: Tx, target: Target, wanted: ArchiveSection | None) -> tuple[list[UnchangedItem], int]:
     """Makes this the agent's archive; gives what was left alone and how many passages it has. Raises Conflict."""
     agent_id, used = target.agent_id, archives.archive_of(tx, target.agent_id)
     if wanted is None:
@@ -147,12 +147,12 @@ def put(tx: Tx, target: Target, wanted: Archived | None) -> tuple[list[Left], in
     if used != archive_id:
         tx.execute(_ATTACH, {"agent_id": agent_id, "archive_id": archive_id, "is_owner": wanted.is_owner})
     if not changes:
-        return [Left("archive", archive_id, wanted.row["name"], others)], 0
+        return [UnchangedItem("archive", archive_id, wanted.row["name"], others)], 0
     _put_passages(tx, target, archive_id, wanted)
     return [], len(wanted.passages)
 
 
-def _put_archive(tx: Tx, target: Target, wanted: Archived, changes: bool) -> None:
+def _put_archive(tx: Tx, target: Target, wanted: ArchiveSection, changes: bool) -> None:
     stands = tx.execute(_STANDS, {"of_archive": wanted.row["id"]}).first()
     if stands is None:
         tx.execute(_INSERT, {**wanted.row, "organization_id": target.organization, "removed": False})
@@ -165,7 +165,7 @@ def _put_archive(tx: Tx, target: Target, wanted: Archived, changes: bool) -> Non
         tx.execute(_RESTORE, {**new, "of_archive": wanted.row["id"]})
 
 
-def _put_passages(tx: Tx, target: Target, archive_id: ArchiveId, wanted: Archived) -> None:
+def _put_passages(tx: Tx, target: Target, archive_id: ArchiveId, wanted: ArchiveSection) -> None:
     there = {each["id"]: each for each in _there(tx, archive_id)}
     meant = {each["id"]: {**each, "checksum": _checksum(each)} for each in wanted.passages}
     gone = [passage_id for passage_id, each in there.items() if meant.get(passage_id) != each]

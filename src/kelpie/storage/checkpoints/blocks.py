@@ -14,7 +14,7 @@ from kelpie.core.errors import Conflict, NotFound
 from kelpie.core.ids import AgentId, BlockId, OrganizationId
 from kelpie.core.memory.block_history import Change
 from kelpie.core.memory.blocks import Block, NewBlock
-from kelpie.core.memory.checkpoints import Left
+from kelpie.core.memory.checkpoints import UnchangedItem
 from kelpie.storage.accounts import row_ownership
 from kelpie.storage.agents import groups
 from kelpie.storage.blocks import attachments as block_attachments
@@ -71,19 +71,19 @@ def read_all(memory: Mapping[str, Any]) -> list[Block]:
     return found
 
 
-def put_all(tx: Tx, target: Target, wanted: Sequence[Block]) -> tuple[list[Left], list[AgentId]]:
+def put_all(tx: Tx, target: Target, wanted: Sequence[Block]) -> tuple[list[UnchangedItem], list[AgentId]]:
     """Makes these the agent's blocks; gives what was left alone, and every agent that must look again.
 
     Raises Conflict for a label or an id that something else has.
     """
-    left, touched = list[Left](), [target.agent_id]
+    left, touched = list[UnchangedItem](), [target.agent_id]
     own = {target.agent_id, *groups.companions_of(tx, target.agent_id)}
     block_attachments.replace_for_agent(tx, target.agent_id, ())
     for block in wanted:
         others = [each for each in block_attachments.agents_seeing(tx, block.id) if each not in own]
         if others and not target.overwrite_shared:
             row_ownership.block(tx, target.organization, block.id)
-            left.append(Left("block", block.id, block.label, len(others)))
+            left.append(UnchangedItem("block", block.id, block.label, len(others)))
         else:
             touched += put(tx, target, block)
     for block in wanted:

@@ -25,7 +25,7 @@ _ENTITY = columns_of(entity_table, "agent_id", "name_key", "aliases")
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class FactsSection:
     """The facts of a document, ready to be written. `through` is None when nothing was extracted then."""
 
     facts: tuple[Fact, ...]
@@ -47,7 +47,7 @@ def take(tx: Tx, agent_id: AgentId) -> dict[str, Any]:
     }
 
 
-def read(memory: Mapping[str, Any], agent_id: AgentId) -> Learnt:
+def read(memory: Mapping[str, Any], agent_id: AgentId) -> FactsSection:
     """Raises InvalidInput."""
     found = [_fact(data, f"memory.facts[{at}]", agent_id) for at, data in enumerate(section(memory, "facts"))]
     distinct(({"key": fact.id} for fact in found), lambda each: each["key"], "memory.facts")
@@ -56,7 +56,7 @@ def read(memory: Mapping[str, Any], agent_id: AgentId) -> Learnt:
     through = memory.get("facts_through")
     if through is not None and (type(through) is not int or through < 0):
         raise InvalidInput("memory.facts_through", "must be a whole number or null")
-    return Learnt(tuple(found), tuple(things), through)
+    return FactsSection(tuple(found), tuple(things), through)
 
 
 def _fact(data: Any, where: str, agent_id: AgentId) -> Fact:
@@ -80,7 +80,7 @@ def _entity(data: Any, where: str) -> Entity:
     return Entity(**values, aliases=tuple(texts(given["aliases"], f"{where}.aliases")))
 
 
-def put(tx: Tx, agent_id: AgentId, wanted: Learnt) -> int:
+def put(tx: Tx, agent_id: AgentId, wanted: FactsSection) -> int:
     """Makes this what the agent has learnt; gives how many facts there are. Raises Conflict."""
     there = {fact.id: fact for fact in facts.every(tx, agent_id)}
     meant = {fact.id: fact for fact in wanted.facts}

@@ -93,7 +93,7 @@ class Thread:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecallSection:
     """The recall of a document, ready to be written."""
 
     messages: Mapping[str, Mapping[str, Any]]
@@ -137,7 +137,7 @@ def _whole(stored: dict[str, Any]) -> dict[str, Any]:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def read(memory: Mapping[str, Any], agent_id: AgentId) -> Recalled:
+def read(memory: Mapping[str, Any], agent_id: AgentId) -> RecallSection:
     """Raises InvalidInput."""
     rows = [
         checkpoint_messages.read(data, agent_id, f"memory.messages[{number}]")
@@ -166,7 +166,7 @@ def read(memory: Mapping[str, Any], agent_id: AgentId) -> Recalled:
             )
     waits = [_wait(data, f"memory.waiting[{n}]", known, ids) for n, data in enumerate(section(memory, "waiting"))]
     distinct(waits, lambda each: each["conversation_id"], "memory.waiting")
-    return Recalled(known, threads, seen, tuple(waits))
+    return RecallSection(known, threads, seen, tuple(waits))
 
 
 def _thread(data: Any, where: str, known: Mapping[str, Any]) -> Thread:
@@ -195,7 +195,7 @@ def _wait(data: Any, where: str, known: Mapping[str, Any], ids: set[str]) -> dic
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def put(tx: Tx, target: Target, wanted: Recalled) -> None:
+def put(tx: Tx, target: Target, wanted: RecallSection) -> None:
     """Makes this the agent's recall. Raises InvalidInput for another agent's conversation, and Conflict."""
     of_agent = {"of_agent": target.agent_id}
     there = {each.id for each in tx.execute(_THREADS, of_agent)}

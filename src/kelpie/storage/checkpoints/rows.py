@@ -12,13 +12,13 @@ from sqlalchemy import JSON, Boolean, Column, Float, Integer, Table
 from kelpie.core.errors import InvalidInput
 from kelpie.core.ids import Id
 from kelpie.core.time import from_datetime
-from kelpie.storage.rows.checksums import KeptJson
+from kelpie.storage.rows.checksums import ChecksummedJson
 
 DEPTH_MAX = 64
 WHOLE_MAX = 2**63 - 1
 COUNT_MAX = 2**53  # of what is counted on from: so far nobody comes, and there is room for what comes after
 
-_JSON = (JSON, KeptJson)
+_JSON = (JSON, ChecksummedJson)
 _COUNTS = ("seq", "version", "seen")
 _TIMES = ("_at", "_from", "_until")
 _DAY = timedelta(days=1)  # so that no time zone leads out of the years there are

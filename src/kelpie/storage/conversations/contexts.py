@@ -56,7 +56,7 @@ _IDS_OF = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subque
 )
 
 
-def place(tx: Tx, agent_id: AgentId, new: Sequence[MessageId], conversation: str, first: int) -> None:
+def insert_at(tx: Tx, agent_id: AgentId, new: Sequence[MessageId], conversation: str, first: int) -> None:
     """Puts messages into a context from this position on. The sequence number of a message is always a free position
     at the end: a context never holds more messages than the agent ever had."""
     tx.execute(
@@ -72,13 +72,13 @@ def replace(tx: Tx, agent_id: AgentId, kept: Sequence[MessageId], conversation: 
     """Makes exactly these the messages that the model sees."""
     tx.execute(_CLEAR, {"of_agent": agent_id, "of_conversation": conversation})
     if kept:
-        place(tx, agent_id, kept, conversation, 0)
+        insert_at(tx, agent_id, kept, conversation, 0)
 
 
 def ids(tx: Tx, agent_id: AgentId, conversation: str = "") -> tuple[MessageId, ...]:
     """The messages of a context, in their order."""
     found = tx.execute(_IDS, {"of_agent": agent_id, "of_conversation": conversation}).scalar()
-    return _apart(found)
+    return _split(found)
 
 
 def ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, ...]]:
@@ -86,10 +86,10 @@ def ids_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, tuple[MessageId, .
     if len(agent_ids) == 1:
         return {agent_ids[0]: ids(tx, agent_ids[0])}
     found = tx.execute(_IDS_OF, {"ids": list(agent_ids), "of_conversation": ""})
-    return {agent_id: _apart(joined) for agent_id, joined in found}
+    return {agent_id: _split(joined) for agent_id, joined in found}
 
 
-def _apart(joined: str | None) -> tuple[MessageId, ...]:
+def _split(joined: str | None) -> tuple[MessageId, ...]:
     return tuple(map(MessageId, joined.split(_SEPARATOR))) if joined else ()
 
 

@@ -42,13 +42,13 @@ def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> N
     last: int = tx.execute(_LAST_SEQ, {"of_agent": agent_id}).scalar_one()
     _write(tx, new, last + 1)
     if conversation is not None:
-        contexts.place(tx, agent_id, [m.id for m in new], conversation, last + 1)
+        contexts.insert_at(tx, agent_id, [m.id for m in new], conversation, last + 1)
 
 
 def begin(tx: Tx, first: Sequence[Message]) -> None:
     """Writes the first messages of an agent that has none, and makes them what the model sees."""
     _write(tx, first, 1)
-    contexts.place(tx, first[0].agent_id, [message.id for message in first], "", 0)
+    contexts.insert_at(tx, first[0].agent_id, [message.id for message in first], "", 0)
 
 
 def _write(tx: Tx, new: Sequence[Message], seq: int) -> None:

@@ -42,7 +42,7 @@ def names(tx: Tx, agent_id: AgentId, name: str) -> frozenset[str]:
     return frozenset({wanted}).union(*same)
 
 
-def meet(tx: Tx, agent_id: AgentId, known: Sequence[Entity], new: Entity) -> Entity:
+def record_mention(tx: Tx, agent_id: AgentId, known: Sequence[Entity], new: Entity) -> Entity:
     """Notes that something was spoken of; what is known by one of its names is the same. Gives it as it is known."""
     same = next((entity for entity in known if entity.keys & new.keys), None)
     if same is None:

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Row, Select, bindparam, delete, exists, fu
 
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, FactId, MessageId
-from kelpie.core.memory.fact_timeline import Told, evolve, withdrawn
+from kelpie.core.memory.fact_timeline import StatedFact, after_deletion, evolve
 from kelpie.core.memory.facts import Fact, FactQuery, FactSearch, FoundFact, Link, key
 from kelpie.core.search_hits import Hit
 from kelpie.core.time import Micros
@@ -92,7 +92,7 @@ _TIMELINE = select(facts).where(
 _COUNT = select(func.count()).select_from(facts).where(_OWN)
 
 
-def learn(tx: Tx, told: Told, vectors: Sequence[Vector] = ()) -> None:
+def learn(tx: Tx, told: StatedFact, vectors: Sequence[Vector] = ()) -> None:
     """Puts what was told into its place among what is known: a new fact, or one that is confirmed."""
     fact = told.fact
     known = _of_attribute(tx, fact)
@@ -121,7 +121,7 @@ _REMOVE = delete(facts).where(_F.id == bindparam("of_fact"))
 def remove(tx: Tx, agent_id: AgentId, fact_id: FactId) -> None:
     """Deletes a fact; what it had replaced is true again. Raises NotFound."""
     gone = get(tx, agent_id, fact_id)
-    for changed in withdrawn(_of_attribute(tx, gone), gone):
+    for changed in after_deletion(_of_attribute(tx, gone), gone):
         _change(tx, changed)
     tx.execute(_REMOVE, {"of_fact": fact_id})
     items.remove_many(tx, "fact", (fact_id,))

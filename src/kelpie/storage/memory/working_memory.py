@@ -222,12 +222,12 @@ _OLDEST = sa.select(_C.agent_id, _C.key).where(_LAPSED).order_by(_C.expires_at).
 _DROP_ONE_LAPSED = sa.delete(working_memory).where(_OF_KEY, _LAPSED)
 
 
-def is_unswept(tx: Tx, now: Micros) -> bool:
+def needs_cleanup(tx: Tx, now: Micros) -> bool:
     """Whether anything of any agent is over."""
     return tx.execute(_UNSWEPT, {"now": now}).first() is not None
 
 
-def sweep(tx: Tx, now: Micros) -> None:
+def clean_up(tx: Tx, now: Micros) -> None:
     """Takes out a piece of what is over, the longest first."""
     found = tx.execute(_OLDEST, {"now": now}).all()
     if found:

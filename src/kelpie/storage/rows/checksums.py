@@ -32,7 +32,7 @@ def report(what: str, key: str) -> None:
     )
 
 
-class KeptJson(TypeDecorator[Any]):
+class ChecksummedJson(TypeDecorator[Any]):
     """JSON of a row that has a checksum: what is no JSON any more is None, for the checksum to find out."""
 
     impl = JSON

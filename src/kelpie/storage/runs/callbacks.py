@@ -42,7 +42,7 @@ _TRIED = (
 )
 
 
-def owe(tx: Tx, run_id: RunId, at: Micros) -> None:
+def schedule(tx: Tx, run_id: RunId, at: Micros) -> None:
     """From now on the run's address is to be told."""
     tx.execute(_OWE, {"of_run": run_id, "due": at})
 
@@ -53,6 +53,8 @@ def due(tx: Tx, now: Micros, most: int) -> list[DueCallback]:
     return [DueCallback(RunId(row.id), row.callback_url, row.callback_attempts) for row in rows]
 
 
-def tried(tx: Tx, run_id: RunId, at: Micros, status: int | None, error: str | None, again_at: Micros | None) -> None:
+def record_attempt(
+    tx: Tx, run_id: RunId, at: Micros, status: int | None, error: str | None, again_at: Micros | None
+) -> None:
     """Records a try; without `again_at` it was the last."""
     tx.execute(_TRIED, {"of_run": run_id, "due": again_at, "tried_at": at, "new_code": status, "new_error": error})

@@ -100,12 +100,12 @@ _DELETE = delete(run_events).where(
 )
 
 
-def is_unswept(tx: Tx, before: Micros) -> bool:
+def needs_cleanup(tx: Tx, before: Micros) -> bool:
     """Whether there are events of runs that ended before this time."""
     return tx.execute(_EXPIRED, {"before": before, "most": 1}).first() is not None
 
 
-def sweep(tx: Tx, before: Micros) -> None:
+def clean_up(tx: Tx, before: Micros) -> None:
     """Deletes a piece of them."""
     found = tx.execute(_EXPIRED, {"before": before, "most": SWEEP_ROWS}).all()
     if found:

@@ -40,7 +40,7 @@ class RunInput:
         return [message.otid for message in self.messages if message.otid is not None]
 
 
-def given_to_json(given: RunInput) -> dict[str, Any]:
+def run_input_to_json(given: RunInput) -> dict[str, Any]:
     """What a run was asked to do, as it is stored with it."""
     stored = [
         {
@@ -54,10 +54,10 @@ def given_to_json(given: RunInput) -> dict[str, Any]:
         for m in given.messages
     ]
     own = {} if given.override is None else {"override": override_to_json(given.override)}
-    return {"messages": stored, "max_steps": given.max_steps, **_waited_to_json(given), **own}
+    return {"messages": stored, "max_steps": given.max_steps, **_optional_to_json(given), **own}
 
 
-def _waited_to_json(given: RunInput) -> dict[str, Any]:
+def _optional_to_json(given: RunInput) -> dict[str, Any]:
     """What only some turns have: answers to calls that waited, tools of the client's own, other agents behind it."""
     found: dict[str, Any] = {}
     if given.answers:
@@ -77,7 +77,7 @@ def _waited_to_json(given: RunInput) -> dict[str, Any]:
     return found
 
 
-def given_from_json(data: Mapping[str, Any]) -> RunInput:
+def run_input_from_json(data: Mapping[str, Any]) -> RunInput:
     """The same, read back."""
     messages = tuple(
         NewMessage(

@@ -13,7 +13,7 @@ from kelpie.storage.agents.ownership_fence import Node
 from kelpie.storage.rows.paging import Paging
 from kelpie.storage.runs import callbacks
 from kelpie.storage.runs import filters as run_filters
-from kelpie.storage.runs.input import RunInput, given_to_json
+from kelpie.storage.runs.input import RunInput, run_input_to_json
 from kelpie.storage.runs.steps import usage_to_json
 from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
@@ -34,7 +34,7 @@ def open_run(tx: Tx, run: Run, organization: OrganizationId, given: RunInput, no
             "stop_reason": None,
             "stop_detail": None,
             "background": run.background,
-            "input": given_to_json(given),
+            "input": run_input_to_json(given),
             "metadata": dict(run.metadata),
             "request_config": dict(run.request_config),
             "callback_url": run.callback_url,
@@ -75,7 +75,7 @@ _REGIVE = update(runs).where(runs.c.id == bindparam("of_run")).values(input=bind
 
 def regive(tx: Tx, run_id: RunId, given: RunInput) -> None:
     """Keeps what a run is to do as it was understood when its lane took it up."""
-    tx.execute(_REGIVE, {"of_run": run_id, "new_input": given_to_json(given)})
+    tx.execute(_REGIVE, {"of_run": run_id, "new_input": run_input_to_json(given)})
 
 
 _RUN = select(runs).where(runs.c.id == bindparam("of_run"))
@@ -137,7 +137,7 @@ def finish(tx: Tx, run: Run) -> None:
     if ended != 1:
         raise RunOver(f"{run.id} had already ended")
     if run.callback_url is not None and run.completed_at is not None:
-        callbacks.owe(tx, run.id, run.completed_at)
+        callbacks.schedule(tx, run.id, run.completed_at)
 
 
 def run_from_row(row: Row[Any]) -> Run:

@@ -189,7 +189,7 @@ _DROP_TAGS = delete(step_tags).where(step_tags.c.step_id == bindparam("of_step")
 _ADD_TAGS = insert(step_tags)
 
 
-def judge(tx: Tx, step_id: StepId, feedback: str | None, tags: Sequence[str] | None) -> None:
+def set_feedback(tx: Tx, step_id: StepId, feedback: str | None, tags: Sequence[str] | None) -> None:
     """Sets what a person thinks of a step; `tags` None leaves the tags as they are."""
     tx.execute(_SET_FEEDBACK, {"of_step": step_id, "new_feedback": feedback})
     if tags is None:

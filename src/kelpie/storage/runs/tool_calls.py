@@ -185,11 +185,11 @@ _OLD = (
 _DROP = delete(tool_calls).where(_C.number.in_(_OLD))
 
 
-def has_by_hand(tx: Tx, until: Micros) -> bool:
+def has_manual_calls(tx: Tx, until: Micros) -> bool:
     """Whether there are calls that belong to no run and were made before then."""
     return tx.execute(_OLD, {"until": until, "most": 1}).first() is not None
 
 
-def forget_by_hand(tx: Tx, until: Micros, most: int) -> None:
+def delete_manual_calls(tx: Tx, until: Micros, most: int) -> None:
     """Removes the oldest of them."""
     tx.execute(_DROP, {"until": until, "most": most})

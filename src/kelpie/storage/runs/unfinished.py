@@ -9,7 +9,7 @@ from kelpie.core.conversations.runs import UNFINISHED, Run, RunStatus
 from kelpie.core.errors import NotFound
 from kelpie.core.ids import AgentId, ConversationId, RunId
 from kelpie.storage.agents.ownership_fence import Node
-from kelpie.storage.runs.input import RunInput, given_from_json
+from kelpie.storage.runs.input import RunInput, run_input_from_json
 from kelpie.storage.runs.runs import run_from_row
 from kelpie.storage.tables import runs
 from kelpie.world.database import Tx
@@ -52,7 +52,7 @@ def find_unfinished(tx: Tx, run_id: RunId) -> Unfinished | None:
 
 def _unfinished_from_row(row: Row[Any]) -> Unfinished:
     node = Node(row.owner, row.owner_incarnation)
-    return Unfinished(run_from_row(row), given_from_json(row.input), node, row.taken_up)
+    return Unfinished(run_from_row(row), run_input_from_json(row.input), node, row.taken_up)
 
 
 def given(tx: Tx, run_id: RunId) -> RunInput:
@@ -60,7 +60,7 @@ def given(tx: Tx, run_id: RunId) -> RunInput:
     row = tx.execute(_ONE, {"of_run": run_id}).first()
     if row is None:
         raise NotFound("Run", run_id)
-    return given_from_json(row.input)
+    return run_input_from_json(row.input)
 
 
 _BACKGROUND = (

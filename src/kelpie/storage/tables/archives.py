@@ -2,7 +2,7 @@
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
 
-from kelpie.storage.rows.checksums import KeptJson
+from kelpie.storage.rows.checksums import ChecksummedJson
 from kelpie.storage.tables.metadata import metadata
 
 archives = Table(
@@ -41,8 +41,8 @@ passages = Table(
     Column("archive_id", Text, ForeignKey("archives.id", ondelete="CASCADE"), nullable=False),
     Column("organization_id", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("tags", KeptJson, nullable=False),
-    Column("metadata", KeptJson, nullable=False),
+    Column("tags", ChecksummedJson, nullable=False),
+    Column("metadata", ChecksummedJson, nullable=False),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),
     Column("created_at", BigInteger, nullable=False),

@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 
-from kelpie.storage.rows.checksums import KeptJson
+from kelpie.storage.rows.checksums import ChecksummedJson
 from kelpie.storage.tables.metadata import metadata
 
 blocks = Table(
@@ -15,7 +15,7 @@ blocks = Table(
     Column("limit", BigInteger, nullable=False),
     Column("description", Text),
     Column("read_only", Boolean, nullable=False),
-    Column("metadata", KeptJson, nullable=False),
+    Column("metadata", ChecksummedJson, nullable=False),
     Column("hidden", Boolean),
     Column("project_id", Text),
     Column("template_name", Text),
@@ -60,7 +60,7 @@ block_history = Table(
     Column("block_id", Text, ForeignKey("blocks.id", ondelete="CASCADE"), primary_key=True),
     Column("version", BigInteger, primary_key=True),
     Column("value", Text, nullable=False),
-    Column("fields", KeptJson, nullable=False),
+    Column("fields", ChecksummedJson, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("author", Text, nullable=False),
     Column("author_id", Text),

@@ -18,7 +18,7 @@ from sqlalchemy import (
     column,
 )
 
-from kelpie.storage.rows.checksums import KeptJson
+from kelpie.storage.rows.checksums import ChecksummedJson
 from kelpie.storage.tables.metadata import metadata
 
 # Most messages belong to no conversation and no group and answer no call that waited; these indexes hold the others.
@@ -35,9 +35,9 @@ messages = Table(
     Column("seq", BigInteger, nullable=False),
     Column("conversation_id", Text),
     Column("role", Text, nullable=False),
-    Column("content", KeptJson, nullable=False),
-    Column("tool_calls", KeptJson, nullable=False),
-    Column("tool_returns", KeptJson, nullable=False),
+    Column("content", ChecksummedJson, nullable=False),
+    Column("tool_calls", ChecksummedJson, nullable=False),
+    Column("tool_returns", ChecksummedJson, nullable=False),
     Column("name", Text),
     Column("otid", Text),
     Column("sender_id", Text),
@@ -45,7 +45,7 @@ messages = Table(
     Column("run_id", Text),
     Column("step_id", Text),
     Column("is_err", Boolean, nullable=False),
-    Column("answers", KeptJson(none_as_null=True)),
+    Column("answers", ChecksummedJson(none_as_null=True)),
     Column("created_at", BigInteger, nullable=False),
     Column("checksum", BigInteger),  # of what was said and done; what does not match is not shown
     UniqueConstraint("agent_id", "seq"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kelpie.core.agents.deployments import Deployed
+from kelpie.core.agents.deployments import DeployedItem
 from kelpie.core.ids import OrganizationId
 from kelpie.storage.tables import agents, blocks, groups
 from kelpie.world.database import Tx
@@ -34,11 +34,11 @@ _STATEMENTS = {
 }
 
 
-def select(tx: Tx, organization: OrganizationId, deployment_id: str, kinds: Sequence[str]) -> list[Deployed]:
+def select(tx: Tx, organization: OrganizationId, deployment_id: str, kinds: Sequence[str]) -> list[DeployedItem]:
     """What belongs to the deployment, kind by kind, the oldest first."""
     given = {"of_organization": organization, "of_deployment": deployment_id}
     return [
-        Deployed(row.id, kind, row.name, row.description, row.entity_id, row.project_id)
+        DeployedItem(row.id, kind, row.name, row.description, row.entity_id, row.project_id)
         for kind in kinds
         for row in tx.execute(_STATEMENTS[kind], given)
     ]

@@ -23,7 +23,7 @@ def send_message_to_agent_async(tx: Tx, call: CallContext, arguments: Mapping[st
     """Puts a message before another agent. Raises ToolError, NotFound."""
     words, other = agent_letters.words(arguments["message"]), agent_letters.address(arguments["other_agent_id"])
     agent_letters.refuse_endless(call.chain)
-    agent_letters.refuse_ring(call.chain.told(), call.agent.id, other)
+    agent_letters.refuse_ring(call.chain.without_waiting(), call.agent.id, other)
     row_ownership.agent(tx, call.agent.organization_id, other)
     if agents.get(tx, other).stopped:
         raise ToolError(f"Nothing was sent: {other} is stopped and accepts no messages.")
@@ -37,6 +37,6 @@ def send_message_to_agent_async(tx: Tx, call: CallContext, arguments: Mapping[st
         background=True,
         metadata={"run_type": "send_message_async", "sender_id": call.agent.id},
     )
-    given = RunInput((agent_letters.notice(call.agent, words),), MAX_STEPS_DEFAULT, chain=call.chain.told())
+    given = RunInput((agent_letters.notice(call.agent, words),), MAX_STEPS_DEFAULT, chain=call.chain.without_waiting())
     runs.open_run(tx, run, call.agent.organization_id, given, NOBODY)
     return Outcome(f"The message was sent. {other} will read it in {run.id}.", begun=(run,))

@@ -1,7 +1,7 @@
 """How the end of a job is told: to the model as a result, to clients with what the tool printed."""
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
-from kelpie.sandbox.port import How, JobResult
+from kelpie.sandbox.port import JobEnding, JobResult
 from kelpie.sandbox.runner_messages import read_answer
 from kelpie.tools.calls.interface import Outcome
 
@@ -10,7 +10,7 @@ def outcome_of(name: str, ended: JobResult, held: Confinement) -> Outcome:
     """What a call gave."""
     stdout, stderr = _printed(ended.stdout), _printed(ended.stderr)
     cpu, peak = ended.cpu_us or 0, ended.memory_peak_bytes or 0
-    answer = read_answer(ended.result) if ended.result is not None and ended.how is How.finished else None
+    answer = read_answer(ended.result) if ended.result is not None and ended.how is JobEnding.finished else None
     if answer is not None and answer.ok:
         text = answer.text
         return Outcome(text, stdout=stdout, stderr=stderr, value=answer.value, cpu_us=cpu, memory_peak_bytes=peak)
@@ -32,15 +32,15 @@ def within(text: str, limit: int) -> str:
 
 def _why(ended: JobResult, held: Confinement) -> str:
     match ended.how:
-        case How.timed_out:
+        case JobEnding.timed_out:
             return f"it exceeded its time limit of {held.wall_s:g} s and was stopped"
-        case How.out_of_memory:
+        case JobEnding.out_of_memory:
             return f"it exceeded its memory limit of {held.memory_bytes // MEGABYTE} MB and was stopped"
-        case How.too_much_output:
+        case JobEnding.too_much_output:
             return "it exceeded its output limit and was stopped"
-        case How.crashed:
+        case JobEnding.crashed:
             return "its sandbox failed; call it again"
-        case How.finished:
+        case JobEnding.finished:
             return f"it ended with exit code {ended.code} before its function returned"
 
 

@@ -7,7 +7,7 @@ from kelpie.core.errors import ToolError
 from kelpie.core.tools.confinement import Runner
 from kelpie.core.tools.tool_confinement import confined
 from kelpie.core.tools.tools import Tool
-from kelpie.sandbox.port import How, Sandbox, SandboxJob
+from kelpie.sandbox.port import JobEnding, Sandbox, SandboxJob
 from kelpie.sandbox.runner_messages import function_call, read_answer
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.code.reports import report
@@ -39,7 +39,7 @@ class Filesystem:
         job = SandboxJob(Runner.python, asked, mounts=(mount,), confinement=confinement, level=hops, meter=meter)
         ended = await self._workspace.watched(call.agent.id, sandbox.run(job), meter)
         answer = read_answer(ended.result) if ended.result is not None else None
-        if ended.how is not How.finished or answer is None:
+        if ended.how is not JobEnding.finished or answer is None:
             return report(ended, confinement)
         spent = ended.cpu_us, ended.memory_peak_bytes
         if not answer.ok:

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
-from kelpie.sandbox.port import How, JobResult
+from kelpie.sandbox.port import JobEnding, JobResult
 from kelpie.tools.calls.interface import Outcome
 
 CHARS_MAX = 20_000  # of each stream; more would only push other things out of the prompt
@@ -16,13 +16,13 @@ def report(ended: JobResult, confinement: Confinement, facts: Mapping[str, Any] 
     """The outcome of code that ran to whatever end; it is a success when its exit code is 0."""
     told: dict[str, Any] = dict(facts or {})
     out, err = _text(ended.stdout), _text(ended.stderr)
-    told["exit_code"] = ended.code if ended.how is How.finished else None
+    told["exit_code"] = ended.code if ended.how is JobEnding.finished else None
     told |= {"stdout": _cut(out), "stderr": _cut(err), "duration_ms": round(ended.duration_us / 1000)}
     if note := _note(ended, confinement):
         told["note"] = note
     return Outcome(
         orjson.dumps(told).decode(),
-        ok=ended.how is How.finished and ended.code == 0,
+        ok=ended.how is JobEnding.finished and ended.code == 0,
         stdout=(out,) if out else None,
         stderr=(err,) if err else None,
         cpu_us=ended.cpu_us,
@@ -32,15 +32,15 @@ def report(ended: JobResult, confinement: Confinement, facts: Mapping[str, Any] 
 
 def _note(ended: JobResult, confinement: Confinement) -> str | None:
     match ended.how:
-        case How.timed_out:
+        case JobEnding.timed_out:
             return f"It was stopped at its time limit of {confinement.wall_s:g} seconds. Give it less to do."
-        case How.out_of_memory:
+        case JobEnding.out_of_memory:
             return f"It was stopped: it exceeded its memory limit of {confinement.memory_bytes // MEGABYTE} MB."
-        case How.too_much_output:
+        case JobEnding.too_much_output:
             return f"It was stopped: it printed far more than {confinement.output_bytes} bytes."
-        case How.crashed:
+        case JobEnding.crashed:
             return "Its sandbox failed before it finished. Try again."
-        case How.finished:
+        case JobEnding.finished:
             return "Only the beginning of its output was kept." if ended.truncated else None
 
 

@@ -35,7 +35,7 @@ class Workspace:
         """Raises ToolError."""
         if self._workspaces is None:
             raise ToolError("this server has no data directory, so agents have no workspaces.")
-        return Mount(await self._workspaces.place(agent_id), TARGET, writable=True)
+        return Mount(await self._workspaces.directory(agent_id), TARGET, writable=True)
 
     async def watched(self, agent_id: AgentId, work: Awaitable[T], meter: UsageMeter) -> T:
         """The result of work that writes to the workspace; it is ended when it fills it up. Raises ToolError, with what

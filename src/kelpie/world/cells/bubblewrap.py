@@ -18,9 +18,9 @@ from kelpie.core.errors import SandboxUnavailable
 from kelpie.observe import logs
 from kelpie.world.cells import orphans
 from kelpie.world.cells import users as cell_users
-from kelpie.world.cells.bubblewrap_cell import BubblewrapCell, CellBroken, Hold
-from kelpie.world.cells.launch import unwalled, walled
-from kelpie.world.cells.mounts import PROGRAMS, shown
+from kelpie.world.cells.bubblewrap_cell import BubblewrapCell, CellBroken, CellHandles
+from kelpie.world.cells.launch import start_isolated, start_unisolated
+from kelpie.world.cells.mounts import PROGRAMS, shown_paths
 from kelpie.world.cells.port import CellPlan
 from kelpie.world.cells.self_test import Proof, lacking, prove
 from kelpie.world.cells.users import CellUsers, NoUsers
@@ -82,7 +82,7 @@ class BubblewrapCells:
     def users(self) -> CellUsers | NoUsers:
         """Who cells become outside; looked for when the first one is wanted."""
         if self._users is None:
-            self._users = self._find_users([str(PROGRAMS), *shown()])
+            self._users = self._find_users([str(PROGRAMS), *shown_paths()])
         return self._users
 
     @property
@@ -109,7 +109,7 @@ class BubblewrapCells:
             return await self.open(plan)
         if self._lowered is None:
             raise SandboxUnavailable(self._lacking)
-        return await self._started(plan, partial(unwalled, plan))
+        return await self._started(plan, partial(start_unisolated, plan))
 
     async def open(self, plan: CellPlan) -> BubblewrapCell:
         """A cell behind walls that nobody has proven yet. Raises SandboxUnavailable with what is missing."""
@@ -120,7 +120,7 @@ class BubblewrapCells:
             raise SandboxUnavailable(NO_BUBBLEWRAP)
         if self._filter is None:
             raise SandboxUnavailable(NO_FILTER.format(machine=platform.machine()))
-        launch = partial(walled, plan, bwrap, self._filter, self._hidden)
+        launch = partial(start_isolated, plan, bwrap, self._filter, self._hidden)
         users = self.users
         try:
             cell = await self._opened(plan, launch, users)
@@ -134,13 +134,13 @@ class BubblewrapCells:
         return cell
 
     async def _opened(
-        self, plan: CellPlan, launch: Callable[[int | None, Group | None], Hold], users: CellUsers | NoUsers
+        self, plan: CellPlan, launch: Callable[[int | None, Group | None], CellHandles], users: CellUsers | NoUsers
     ) -> BubblewrapCell:
         try:
             if isinstance(users, CellUsers):
                 user = await users.of(plan.mounts)
             else:
-                user = await cell_users.take_back(plan.mounts)
+                user = await cell_users.reclaim(plan.mounts)
         except OSError as error:
             raise SandboxUnavailable(f"the files of a cell cannot be prepared: {error.strerror}") from error
         return await self._started(plan, partial(launch, user))
@@ -167,7 +167,7 @@ class BubblewrapCells:
                 remedy=self.users.remedy,
             )
 
-    async def _started(self, plan: CellPlan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
+    async def _started(self, plan: CellPlan, launch: Callable[[Group | None], CellHandles]) -> BubblewrapCell:
         try:
             return await self._ready(self._launched(plan, launch))
         except OSError as error:  # there are no more descriptors, processes or groups to be had
@@ -187,7 +187,7 @@ class BubblewrapCells:
             raise
         return cell
 
-    def _launched(self, plan: CellPlan, launch: Callable[[Group | None], Hold]) -> BubblewrapCell:
+    def _launched(self, plan: CellPlan, launch: Callable[[Group | None], CellHandles]) -> BubblewrapCell:
         """A cell whose processes are started. Raises OSError, and then leaves nothing behind."""
         group = self._group()
         try:

@@ -20,8 +20,8 @@ from kelpie.core.tools.confinement import Confinement
 from kelpie.world.cells import handshake, rlimits
 from kelpie.world.cells import users as cell_users
 from kelpie.world.cells.pipes import CHUNK, Frame, Pipe, framed
-from kelpie.world.cells.port import CellPlan, CellSockets, Left, Order
-from kelpie.world.isolation.bubblewrap_errors import trouble
+from kelpie.world.cells.port import CellPlan, CellSockets, Order, OrderOutput
+from kelpie.world.isolation.bubblewrap_errors import explain
 from kelpie.world.isolation.control_group import Group
 from kelpie.world.processes import killing
 
@@ -36,7 +36,7 @@ class CellBroken(SandboxUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class CellHandles:
     """What we hold of a cell: its process, its descriptors, its group."""
 
     process: subprocess.Popen[bytes]
@@ -69,7 +69,7 @@ class Hold:
 
 
 class BubblewrapCell:
-    def __init__(self, hold: Hold, plan: CellPlan) -> None:
+    def __init__(self, hold: CellHandles, plan: CellPlan) -> None:
         self._outer: int | None = os.pidfd_open(hold.process.pid)  # first: nothing below can fail
         self._hold = hold
         self._plan = plan
@@ -85,7 +85,7 @@ class BubblewrapCell:
         self._closed = False
         self._cpu_before_us = 0
         self._code: int | None = None
-        self.doors: CellSockets | None = None
+        self.sockets: CellSockets | None = None
         hold.control.setblocking(False)
         self._result = Frame(self._flood)
         self._pipes = [Pipe(self._loop, each, self._flood) for each in (hold.stdout, hold.stderr)]
@@ -101,8 +101,10 @@ class BubblewrapCell:
         return not self._given and not self._over.is_set() and self._killed is None
 
     async def ready(self) -> None:
-        """Waits until the launcher has finished the walls and handed out the doors. Raises CellBroken, or OSError where
-        this process has no descriptor left for them."""
+        """Waits until the launcher has finished the isolation and sent the sockets.
+
+        Raises CellBroken, or OSError where this process has no descriptor left for them.
+        """
         if self._report is not None:
             await self._admit(self._report)
         seen = asyncio.Event()
@@ -111,22 +113,22 @@ class BubblewrapCell:
             await seen.wait()
         finally:
             self._loop.remove_reader(self._hold.control)
-        greeting = handshake.receive(self._hold.control)
-        if greeting is None:
+        received = handshake.receive(self._hold.control)
+        if received is None:
             await self._over.wait()
             self._pipes[1].drain()
-            raise CellBroken(trouble(self._pipes[1].data.decode("utf-8", "replace")))
-        self._runner, doors = greeting.process, greeting.doors
-        if self._hold.user not in (None, greeting.user):
-            _close_all(doors)
+            raise CellBroken(explain(self._pipes[1].data.decode("utf-8", "replace")))
+        self._runner, sockets = received.process, received.sockets
+        if self._hold.user not in (None, received.user):
+            _close_all(sockets)
             raise CellBroken(NOT_ITSELF)
         if self._hold.information is not None:
-            if len(doors) != handshake.DOORS:  # the kernel drops what there is no room for
-                _close_all(doors)
+            if len(sockets) != handshake.SOCKETS:  # the kernel drops what there is no room for
+                _close_all(sockets)
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-            for door in doors:
-                door.setblocking(False)
-            self.doors = CellSockets(*doors)
+            for each in sockets:
+                each.setblocking(False)
+            self.sockets = CellSockets(*sockets)
 
     async def _admit(self, report: handshake.Report) -> None:
         """Takes hold of the first process in it and, if it is to become somebody else, lets it. Raises CellBroken."""
@@ -160,13 +162,13 @@ class BubblewrapCell:
             pass  # it is gone already, and its end will tell how
         await self._over.wait()
 
-    def left(self) -> Left:
+    def output(self) -> OrderOutput:
         """What there is of the order by now."""
         self._drain()
         stdout, stderr = self._pipes
         group = self._hold.group
         result = self._result.complete()
-        return Left(
+        return OrderOutput(
             code=0 if result is not None else self._code,
             result=result,
             stdout=bytes(stdout.data),
@@ -189,10 +191,10 @@ class BubblewrapCell:
     async def kill(self) -> None:
         """Ends every process in it and takes it down; returns when nothing of it is left. May be called twice."""
         if self._killed is None:
-            self._killed = asyncio.create_task(self._bury())
+            self._killed = asyncio.create_task(self._tear_down())
         await asyncio.shield(self._killed)
 
-    async def _bury(self) -> None:
+    async def _tear_down(self) -> None:
         group = self._hold.group
         if group is not None:
             group.lift()
@@ -227,8 +229,8 @@ class BubblewrapCell:
         self._loop.remove_reader(self._hold.control)
         for pipe in self._pipes:
             pipe.close()
-        if self.doors is not None and not self._given:
-            self.doors.close()
+        if self.sockets is not None and not self._given:
+            self.sockets.close()
         self._hold.close()
         if self._first is not None:
             os.close(self._first)
@@ -280,6 +282,6 @@ class BubblewrapCell:
             raise SandboxUnavailable(f"the limits of a cell could not be set: {error.strerror}") from error
 
 
-def _close_all(doors: Iterable[socket.socket]) -> None:
-    for door in doors:
-        door.close()
+def _close_all(sockets: Iterable[socket.socket]) -> None:
+    for each in sockets:
+        each.close()

@@ -1,4 +1,4 @@
-"""The first words of a cell: which process will run the order, as which user, and the doors it hands out.
+"""The first words of a cell: which process will run the order, as which user, and the sockets it hands out.
 
 Before that bubblewrap reports which process is the first in the cell.
 """
@@ -12,18 +12,18 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BYTES_MAX, DOORS = 4096, 2
+BYTES_MAX, SOCKETS = 4096, 2
 _CREDENTIALS = struct.Struct("3i")  # process, user and group, as the kernel vouches for them
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """Process and user are named as this side knows them; fewer doors than there are come where descriptors have run
+    """Process and user are named as this side knows them; fewer sockets than there are come where descriptors have run
     out."""
 
     process: int
     user: int
-    doors: Sequence[socket.socket]
+    sockets: Sequence[socket.socket]
 
 
 class Report:
@@ -64,7 +64,7 @@ def expect(control: socket.socket) -> None:
 
 def receive(control: socket.socket) -> Handshake | None:
     """What the launcher sent; None when it went away instead."""
-    room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(DOORS * array.array("i").itemsize)
+    room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(SOCKETS * array.array("i").itemsize)
     message, ancillary, _, _ = control.recvmsg(BYTES_MAX, room)
     process, user, descriptors = 0, -1, array.array("i")
     for level, kind, data in ancillary:
@@ -72,5 +72,5 @@ def receive(control: socket.socket) -> Handshake | None:
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
         elif (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             process, user, _ = _CREDENTIALS.unpack_from(data)
-    doors = [socket.socket(fileno=each) for each in descriptors]
-    return Handshake(process, user, doors) if message else None
+    sockets = [socket.socket(fileno=each) for each in descriptors]
+    return Handshake(process, user, sockets) if message else None

@@ -12,17 +12,17 @@ from contextlib import ExitStack
 
 from kelpie.core.errors import SandboxUnavailable
 from kelpie.world.cells import handshake
-from kelpie.world.cells.bubblewrap_cell import Hold
-from kelpie.world.cells.mounts import PROGRAMS, environment, program, walls
+from kelpie.world.cells.bubblewrap_cell import CellHandles
+from kelpie.world.cells.mounts import PROGRAMS, environment, isolation_options, program
 from kelpie.world.cells.port import CellPlan
 from kelpie.world.isolation.control_group import Group
 
 NO_MOUNTS = "the server runs tool code without isolation, so a tool cannot have its own packages or a workspace"
 
 
-def walled(
+def start_isolated(
     plan: CellPlan, bwrap: str, filtered: bytes, hidden: Sequence[str], user: int | None, group: Group | None
-) -> Hold:
+) -> CellHandles:
     """Starts bubblewrap, which builds the walls and starts the launcher behind them; who becomes a user of its own
     waits until it is admitted."""
     with ExitStack() as kept, ExitStack() as given:
@@ -31,7 +31,7 @@ def walled(
         admission_end, admission = _pipe(given, kept) if user is not None else (None, None)
         # Options given on the command line could be read in the cell, and with them paths of the host.
         seccomp = _in_memory(filtered, given)
-        told = walls(plan, information_end, seccomp, hidden, admission_end)
+        told = isolation_options(plan, information_end, seccomp, hidden, admission_end)
         options = _in_memory("\0".join([*told, ""]).encode(), given)
         command = [bwrap, "--args", str(options), "--", *program(plan, theirs, admission=admission_end)]
         descriptors = [
@@ -43,10 +43,10 @@ def walled(
         ]
         process, stdout, stderr = _start(command, descriptors, "/", group, user)
         kept.pop_all()
-        return Hold(process, ours, stdout, stderr, group, environment(), information, admission, user)
+        return CellHandles(process, ours, stdout, stderr, group, environment(), information, admission, user)
 
 
-def unwalled(plan: CellPlan, group: Group | None) -> Hold:
+def start_unisolated(plan: CellPlan, group: Group | None) -> CellHandles:
     """Starts the launcher alone: what it runs is held by rlimits, Landlock where it is there, and nothing else."""
     if plan.mounts:
         raise SandboxUnavailable(NO_MOUNTS)
@@ -57,7 +57,7 @@ def unwalled(plan: CellPlan, group: Group | None) -> Hold:
         command = program(plan, theirs, inside=str(PROGRAMS), writable=[scratch], ports=())
         process, stdout, stderr = _start(command, [theirs], scratch, group)
         kept.pop_all()
-        return Hold(process, ours, stdout, stderr, group, environment(scratch), scratch=scratch)
+        return CellHandles(process, ours, stdout, stderr, group, environment(scratch), scratch=scratch)
 
 
 def _sockets(kept: ExitStack, given: ExitStack) -> tuple[socket.socket, int]:

@@ -55,7 +55,7 @@ def program(
     return [interpreter(), "-I", "-S", "-X", "utf8", "-c", enter, str(control), json.dumps(told)]
 
 
-def walls(
+def isolation_options(
     plan: CellPlan, information: int, filtered: int | None, hidden: Sequence[str] = (), admission: int | None = None
 ) -> list[str]:
     """Bubblewrap's options; the descriptors are those that it inherits for its own report and for the filter.
@@ -81,7 +81,7 @@ def _user(admission: int | None) -> Sequence[str]:
     return ("--userns-block-fd", str(admission), "--cap-drop", "ALL", *becoming)
 
 
-def shown() -> list[str]:
+def shown_paths() -> list[str]:
     """Which programs of this machine every cell sees."""
     host = _host()
     return [host[at + 1] for at, word in enumerate(host) if word == "--ro-bind"]
@@ -132,7 +132,7 @@ def _host_parts() -> Iterator[str]:
 
 def _covers(hidden: Sequence[str]) -> Iterator[str]:
     for path in hidden:
-        if any(Path(path).is_relative_to(root) for root in shown()):
+        if any(Path(path).is_relative_to(root) for root in shown_paths()):
             yield from ("--tmpfs", path)
 
 

@@ -33,7 +33,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class OrderOutput:
     """What an order has left so far. Nothing of it is more than bytes from somebody else."""
 
     code: int | None  # None: it did not end by itself
@@ -68,7 +68,7 @@ class CellSockets:
 
 class Cell(Protocol):
     @property
-    def doors(self) -> CellSockets | None:
+    def sockets(self) -> CellSockets | None:
         """Its ways to us, which belong to who gives it its order and shuts them; None where there are no walls."""
         ...
 
@@ -81,7 +81,7 @@ class Cell(Protocol):
         """Gives it its one order and waits until the result is there, or the program ended, or flooded us."""
         ...
 
-    def left(self) -> Left:
+    def output(self) -> OrderOutput:
         """What there is of the order by now."""
         ...
 

@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from kelpie.core.errors import InvalidInput, SandboxUnavailable
 from kelpie.core.tools.confinement import MEGABYTE, Confinement, Runner
 from kelpie.world.cells.bubblewrap_cell import BubblewrapCell
-from kelpie.world.cells.mounts import PROGRAMS, walls
-from kelpie.world.cells.port import CellPlan, Left, Order
+from kelpie.world.cells.mounts import PROGRAMS, isolation_options
+from kelpie.world.cells.port import CellPlan, Order, OrderOutput
 from kelpie.world.cells.users import CellUsers, NoUsers
 from kelpie.world.files import json_file
 from kelpie.world.isolation.control_group import ControlGroups
@@ -107,10 +107,10 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
     except SandboxUnavailable as error:
         return Proof([ProbeResult("a cell starts", False, str(error), "see the features below")], str(error))
     essential = [
-        _wall("host files are hidden", told["read"]),
-        _wall("only scratch space is writable", told["write"]),
-        _wall("no network access", told["connect"]),
-        _wall("system calls are filtered", told["unshare"]),
+        _isolation("host files are hidden", told["read"]),
+        _isolation("only scratch space is writable", told["write"]),
+        _isolation("no network access", told["connect"]),
+        _isolation("system calls are filtered", told["unshare"]),
     ]
     extra = [_landlock(told["name"]), *_user(cells.users), _processes(told["children"], cells.groups)]
     if thoroughly:
@@ -121,29 +121,32 @@ async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Pr
 
 
 async def _attack(cells: Starter, machine: str) -> dict[str, Any]:
-    with tempfile.NamedTemporaryFile(prefix="kelpie-proof-") as secret, socket.create_server(("127.0.0.1", 0)) as door:
-        given = {"path": secret.name, "port": door.getsockname()[1], "unshare": _UNSHARE.get(machine, 0)}
-        left = await _run(cells, _ATTACK, given)
-    if left.result is None or not (told := json.loads(left.result))["ok"]:
-        reason = left.stderr.decode("utf-8", "replace").strip() or f"code {left.code}"
+    with (
+        tempfile.NamedTemporaryFile(prefix="kelpie-proof-") as secret,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        given = {"path": secret.name, "port": server.getsockname()[1], "unshare": _UNSHARE.get(machine, 0)}
+        output = await _run(cells, _ATTACK, given)
+    if output.result is None or not (told := json.loads(output.result))["ok"]:
+        reason = output.stderr.decode("utf-8", "replace").strip() or f"code {output.code}"
         raise SandboxUnavailable(f"code cannot be isolated on this server: a cell failed ({reason[-300:]})")
     value: dict[str, Any] = told["value"]
     return value
 
 
-async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Confinement = _SLIGHTLY) -> Left:
+async def _run(cells: Starter, source: str, arguments: dict[str, Any], most: Confinement = _SLIGHTLY) -> OrderOutput:
     cell = await cells.open(CellPlan(Runner.python))
     try:
         request = {"source": source, "function": "tool", "arguments": arguments}
         await cell.run(Order(json.dumps(request).encode(), most))
-        return cell.left()
+        return cell.output()
     finally:
         await cell.kill()
-        if cell.doors is not None:
-            cell.doors.close()
+        if cell.sockets is not None:
+            cell.sockets.close()
 
 
-def _wall(name: str, refusal: str | None) -> ProbeResult:
+def _isolation(name: str, refusal: str | None) -> ProbeResult:
     if refusal is None:
         return ProbeResult(name, False, "not refused", _BROKEN)
     return ProbeResult(name, True, f"refused ({refusal})")
@@ -151,7 +154,7 @@ def _wall(name: str, refusal: str | None) -> ProbeResult:
 
 def _landlock(refusal: str | None) -> ProbeResult:
     name = "Landlock denies what the mounts allow"
-    return ProbeResult(name, False, "not refused", NO_LANDLOCK) if refusal is None else _wall(name, refusal)
+    return ProbeResult(name, False, "not refused", NO_LANDLOCK) if refusal is None else _isolation(name, refusal)
 
 
 def _user(users: CellUsers | NoUsers) -> list[ProbeResult]:
@@ -172,18 +175,18 @@ def _processes(children: int | None, groups: ControlGroups | NoGroups) -> ProbeR
 
 async def _memory(cells: Starter) -> ProbeResult:
     name = f"memory is limited ({MEMORY // MEGABYTE} MB tried)"
-    left = await _run(cells, _BOMB, {})
-    if left.out_of_memory and left.result is None:
+    output = await _run(cells, _BOMB, {})
+    if output.out_of_memory and output.result is None:
         return ProbeResult(name, True, "the kernel killed what used more, by a control group")
-    if left.result is not None and "MemoryError" in left.result.decode("utf-8", "replace"):
+    if output.result is not None and "MemoryError" in output.result.decode("utf-8", "replace"):
         return ProbeResult(name, False, "only per process, by an rlimit", _remedy(cells.groups))
     return ProbeResult(name, False, "256 MB were not refused", _remedy(cells.groups))
 
 
 async def _processor(cells: Starter) -> ProbeResult:
     name = f"CPU is limited ({_SLOWLY.cpu_share:.0%} of a core tried)"
-    left = await _run(cells, _BUSY, {}, _SLOWLY)
-    if left.throttled:
+    output = await _run(cells, _BUSY, {}, _SLOWLY)
+    if output.throttled:
         return ProbeResult(name, True, "the kernel throttled what used more, by a control group")
     return ProbeResult(name, False, "only by the timeout", _remedy(cells.groups))
 
@@ -214,7 +217,7 @@ def _identity(users: CellUsers | NoUsers) -> dict[str, Any]:
     admission = 0 if isinstance(users, CellUsers) else None
     programs = sorted(PROGRAMS.glob("*.*"))
     told = [
-        *walls(CellPlan(Runner.python), 0, 0, (), admission),
+        *isolation_options(CellPlan(Runner.python), 0, 0, (), admission),
         *(f"{each.name} {each.stat().st_mtime_ns}" for each in programs),
     ]
     return {

@@ -56,7 +56,7 @@ class CellUsers:
         written = [mount.source for mount in mounts if mount.writable]
         user = _owner(written[0]) if written else FIRST + next(self._turns) % CELLS
         for source in written:
-            if _about(source).st_uid != user and not await _given(source, user):
+            if _about(source).st_uid != user and not await _give(source, user):
                 _log.warning(
                     "workspace_owner_unchanged",
                     "Tool runs as root on the host side: the owner of its workspace cannot be changed",
@@ -65,25 +65,25 @@ class CellUsers:
                 return None
         for source in (mount.source for mount in mounts if not mount.writable):
             if _about(source).st_mode & _READ != _READ:
-                await asyncio.to_thread(untrusted_tree.open_up, source)
+                await asyncio.to_thread(untrusted_tree.make_readable, source)
         return user
 
 
-async def _given(source: str, user: int) -> bool:
+async def _give(source: str, user: int) -> bool:
     """Gives away what is new, or from the time when cells were root; whether the disk took note of it."""
     try:
-        await asyncio.to_thread(untrusted_tree.give, source, user)
+        await asyncio.to_thread(untrusted_tree.change_owner, source, user)
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EINVAL, errno.ENOTSUP):
             raise
     return _about(source).st_uid == user
 
 
-async def take_back(mounts: Sequence[Mount]) -> None:
+async def reclaim(mounts: Sequence[Mount]) -> None:
     """Makes ours again what such a user owns, where no cell becomes one any more. Raises OSError."""
     for source in (mount.source for mount in mounts if mount.writable):
         if _about(source).st_uid in _OF_WORKSPACES:
-            await asyncio.to_thread(untrusted_tree.give, source, os.geteuid())
+            await asyncio.to_thread(untrusted_tree.change_owner, source, os.geteuid())
 
 
 def find(shown: Iterable[str], proc: Path = Path("/proc")) -> CellUsers | NoUsers:

@@ -12,7 +12,7 @@ from kelpie.core.tools.confinement import API_PORT, PROXY_PORT
 from kelpie.world.cells.port import Listener
 from kelpie.world.egress.proxy import EgressProxy
 
-__all__ = ["API_PORT", "PROXY_PORT", "Broker", "Listener", "LocalBroker", "ServeApi", "Served", "socket_of"]
+__all__ = ["API_PORT", "PROXY_PORT", "Broker", "Listener", "LocalBroker", "ServeApi", "ServedListener", "socket_of"]
 
 _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
 # How programs find the proxy.
@@ -22,7 +22,7 @@ PROXY_ENV = {
 }
 
 
-class Served(Protocol):
+class ServedListener(Protocol):
     """A listener that is answered."""
 
     async def close(self) -> None:
@@ -30,7 +30,7 @@ class Served(Protocol):
         ...
 
 
-ServeApi = Callable[[Listener, str], Awaitable[Served]]
+ServeApi = Callable[[Listener, str], Awaitable[ServedListener]]
 
 
 def socket_of(listener: Listener) -> socket.socket:
@@ -42,11 +42,11 @@ def socket_of(listener: Listener) -> socket.socket:
 class Broker(Protocol):
     """Answers listeners of cells; it owns them from then on."""
 
-    async def serve_api(self, listener: Listener, passport: str) -> Served:
+    async def serve_api(self, listener: Listener, passport: str) -> ServedListener:
         """Lets requests that show this passport, and no others, reach our API."""
         ...
 
-    async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
+    async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> ServedListener:
         """Lets HTTP(S) reach these hosts, and no others. Raises ToolError for what is no host."""
         ...
 
@@ -58,10 +58,10 @@ class LocalBroker:
         self.api: ServeApi | None = None
         self._private = private
 
-    async def serve_api(self, listener: Listener, passport: str) -> Served:
-        return _Closed(listener) if self.api is None else await self.api(listener, passport)
+    async def serve_api(self, listener: Listener, passport: str) -> ServedListener:
+        return _ClosedListener(listener) if self.api is None else await self.api(listener, passport)
 
-    async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> Served:
+    async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> ServedListener:
         try:
             proxy = EgressProxy(hosts, private=self._private)
         except InvalidInput as error:
@@ -70,7 +70,7 @@ class LocalBroker:
         return await proxy.serve(socket_of(listener))
 
 
-class _Closed:
+class _ClosedListener:
     """Nobody answers: who connects is turned away."""
 
     def __init__(self, listener: Listener) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from kelpie.core.access.hosts import is_address, is_public
 from kelpie.core.tools.egress_rules import EgressEntry, allows, entries
 from kelpie.observe import logs
-from kelpie.world.egress.proxy_request import ProxyRequest, Refused, read
+from kelpie.world.egress.proxy_request import ProxyRefusal, ProxyRequest, read
 
 HEAD_BYTES_MAX = 64 * 1024
 HEAD_S = 30.0
@@ -93,7 +93,7 @@ class EgressProxy:
             async with asyncio.timeout(HEAD_S):
                 asked = read(await reader.readuntil(b"\r\n\r\n"))
             await self._carry(asked, reader, writer)
-        except Refused as refused:
+        except ProxyRefusal as refused:
             body = f"{refused}\n".encode()
             head = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
@@ -143,11 +143,11 @@ class EgressProxy:
                     raise self._no(f"{host} may not be reached: its address is in a private network.")
                 return await self._first(found, port)
         except (OSError, TimeoutError) as error:
-            raise Refused("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error
+            raise ProxyRefusal("502 Bad Gateway", f"{host} at port {port} cannot be reached: {error}") from error
 
-    def _no(self, words: str) -> Refused:
+    def _no(self, words: str) -> ProxyRefusal:
         self.refused = words
-        return Refused("403 Forbidden", words)
+        return ProxyRefusal("403 Forbidden", words)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         async with self._looking:

@@ -17,7 +17,7 @@ _LENGTH = re.compile(r"[0-9]{1,15}")
 _HOP_BY_HOP = ("connection", "keep-alive", "host", "te", "trailer", "upgrade")
 
 
-class Refused(Exception):
+class ProxyRefusal(Exception):
     """The request is answered with a status and a sentence."""
 
     def __init__(self, status: str, words: str) -> None:
@@ -53,7 +53,7 @@ def read(head: bytes) -> ProxyRequest:
     if method == "CONNECT":
         return ProxyRequest(host, port or PORTS["https"], tunnel=True)
     if parts.scheme != "http" or parts.username is not None:
-        raise Refused("400 Bad Request", "Only http:// URLs are supported; use CONNECT for https.")
+        raise ProxyRefusal("400 Bad Request", "Only http:// URLs are supported; use CONNECT for https.")
     fields = [_field(text) for text in lines]
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     authority = (f"[{host}]" if ":" in host else host) + ("" if port in (None, PORTS["http"]) else f":{port}")
@@ -66,21 +66,21 @@ def read(head: bytes) -> ProxyRequest:
     return ProxyRequest(host, port or PORTS["http"], False, told.encode("latin-1"), _length(fields))
 
 
-def _no_proxy_request() -> Refused:
-    return Refused("400 Bad Request", "This is a proxy: CONNECT host:port, or a method with a full http:// URL.")
+def _no_proxy_request() -> ProxyRefusal:
+    return ProxyRefusal("400 Bad Request", "This is a proxy: CONNECT host:port, or a method with a full http:// URL.")
 
 
 def _field(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-        raise Refused("400 Bad Request", "A header must be one line, 'name: value', without control characters.")
+        raise ProxyRefusal("400 Bad Request", "A header must be one line, 'name: value', without control characters.")
     return name, value.strip(" \t")
 
 
 def _length(fields: Sequence[tuple[str, str]]) -> int:
     named = [value for name, value in fields if name.lower() == "content-length"]
     if any(name.lower() == "transfer-encoding" for name, _ in fields):
-        raise Refused("411 Length Required", "Send the body with a Content-Length.")
+        raise ProxyRefusal("411 Length Required", "Send the body with a Content-Length.")
     if len(named) > 1 or not all(_LENGTH.fullmatch(value) for value in named):
-        raise Refused("400 Bad Request", "Content-Length: must be one whole number.")
+        raise ProxyRefusal("400 Bad Request", "Content-Length: must be one whole number.")
     return int(named[0]) if named else 0

@@ -27,11 +27,11 @@ WAITING_MAX = 20_000  # texts
 _FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
-class _Loaded(Protocol):
+class _LoadedModel(Protocol):
     def embed(self, texts: Sequence[str]) -> list[bytes]: ...
 
 
-def _load(place: Path, cache: Path) -> _Loaded:
+def _load(place: Path, cache: Path) -> _LoadedModel:
     """Raises ModelError."""
     try:
         module = importlib.import_module("kelpie.world.embedding.sentence_model")
@@ -53,7 +53,7 @@ class MiniLm:
         self._directory = directory
         self._cache = cache
         self._workers: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # prompt, and patient
-        self._model: _Loaded | None = None
+        self._model: _LoadedModel | None = None
         self._waiting = 0
         self._broken: ModelError | None = None  # what kept it from being loaded; until the next start it stays so
 
@@ -61,7 +61,7 @@ class MiniLm:
         """See `Embedder.why_not`."""
         if self._broken is not None:
             return str(self._broken)
-        return None if self._place() else self._missing()
+        return None if self._find_directory() else self._missing()
 
     async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         """See `Embedder.embed`. Raises ModelError when the model is missing, broken or overloaded."""
@@ -96,12 +96,12 @@ class MiniLm:
         for worker in self._workers or ():
             await asyncio.to_thread(worker.shutdown)
 
-    def _loaded(self) -> _Loaded:
+    def _loaded(self) -> _LoadedModel:
         if self._model is not None:
             return self._model
         if self._broken is not None:
             raise ModelError(self._broken.kind, self._broken.message, detail=self._broken.detail)
-        place = self._place()
+        place = self._find_directory()
         if place is None:
             raise ModelError(ModelFault.bad_request, self._missing())
         try:
@@ -111,7 +111,7 @@ class MiniLm:
             raise
         return self._model
 
-    def _place(self) -> Path | None:
+    def _find_directory(self) -> Path | None:
         """Where the model's files are: as told, else in the data package, else in the cache."""
         if self._directory:
             given = Path(self._directory).expanduser()

@@ -42,7 +42,7 @@ class DataDir:
     @classmethod
     def open(cls, text: str) -> "DataDir":
         """Makes the directory if need be. Raises ConfigurationError, naming the remedy, when it cannot be used."""
-        path = place(text)
+        path = absolute_path(text)
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except (FileExistsError, NotADirectoryError):
@@ -83,7 +83,7 @@ class DataDir:
     @staticmethod
     def holder(text: str) -> Holder | None:
         """Who holds this directory now; None when nobody does or it does not exist. Raises ConfigurationError."""
-        path = place(text)
+        path = absolute_path(text)
         file = _open_lock(path, "rb")
         if file is None:
             return None
@@ -111,7 +111,7 @@ class DataDir:
             ) from error
 
 
-def place(text: str) -> Path:
+def absolute_path(text: str) -> Path:
     """The directory that is meant, as an absolute path."""
     return Path(text).expanduser().absolute()
 

@@ -57,7 +57,7 @@ def remove(top: str) -> None:
         return
     _unlock(top, None)
     for _ in range(_PASSES_MAX):
-        removed = [_gone(entry, root, root, _LEVELS) for entry in _listed(root)]
+        removed = [_remove_entry(entry, root, root, _LEVELS) for entry in _listed(root)]
         if not any(removed):
             break
     try:
@@ -66,7 +66,7 @@ def remove(top: str) -> None:
         return  # somebody writes to it still: it is found again the next time
 
 
-def give(top: str, user: int) -> None:
+def change_owner(top: str, user: int) -> None:
     """Gives a directory with all that lies in it to a user and the group of the same number, itself last: whose it is
     tells whether that was finished. Raises OSError."""
 
@@ -76,7 +76,7 @@ def give(top: str, user: int) -> None:
     _to_each(top, given)
 
 
-def open_up(top: str) -> None:
+def make_readable(top: str) -> None:
     """Lets everybody read a directory with all that lies in it, itself last. Raises OSError."""
 
     def opened(name: str, within: int | None) -> None:
@@ -112,7 +112,7 @@ def _to_each(top: str, deed: Callable[[str, int | None], None]) -> None:
     deed(top, None)
 
 
-def _gone(entry: "os.DirEntry[str]", within: _Anchor, root: _Anchor, levels: int) -> bool:
+def _remove_entry(entry: "os.DirEntry[str]", within: _Anchor, root: _Anchor, levels: int) -> bool:
     """Removes an entry. What lies too far below it comes up to the root instead, so that no way down is ever long."""
     try:
         if not entry.is_dir(follow_symlinks=False):
@@ -124,7 +124,7 @@ def _gone(entry: "os.DirEntry[str]", within: _Anchor, root: _Anchor, levels: int
             return True
         inside = _Anchor(_opened(entry.name, within.descriptor))
         for each in _listed(inside):
-            _gone(each, inside, root, levels - 1)
+            _remove_entry(each, inside, root, levels - 1)
         os.rmdir(entry.name, dir_fd=within.descriptor)
     except OSError:
         return False

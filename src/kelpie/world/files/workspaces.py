@@ -28,7 +28,7 @@ class Size:
 
 
 class Workspaces(Protocol):
-    async def place(self, agent_id: AgentId) -> str:
+    async def directory(self, agent_id: AgentId) -> str:
         """The directory of an agent, made if need be. Raises ToolError when it cannot be."""
         ...
 
@@ -51,7 +51,7 @@ class DirectoryWorkspaces:
     def __init__(self, data_dir: Path) -> None:
         self._root = data_dir / DIRECTORY
 
-    async def place(self, agent_id: AgentId) -> str:
+    async def directory(self, agent_id: AgentId) -> str:
         path = self._root / agent_id
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)

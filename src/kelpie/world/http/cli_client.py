@@ -20,7 +20,7 @@ class Unreachable(KelpieError):
     """No server answered."""
 
 
-class Refused(KelpieError):
+class ErrorResponse(KelpieError):
     """The server answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -125,9 +125,9 @@ class Client:
                 f"no server answers at {self.base_url} ({_reason(error)}); `kelpie server start` starts one"
             ) from error
         if answer.status >= 400:
-            message = _told(answer) if answer.status != UNAUTHORIZED else self._how_to_get_in()
+            message = _error_text(answer) if answer.status != UNAUTHORIZED else self._how_to_get_in()
             connection.close()
-            raise Refused(answer.status, message)
+            raise ErrorResponse(answer.status, message)
         return connection, answer
 
     def _how_to_get_in(self) -> str:
@@ -145,7 +145,7 @@ def _body(answer: http.client.HTTPResponse) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         raise Unreachable(f"the connection was lost during the answer: {_reason(error)}") from error
     if len(data) > ANSWER_BYTES_MAX:
-        raise Refused(answer.status, f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
+        raise ErrorResponse(answer.status, f"the answer is larger than {ANSWER_BYTES_MAX} bytes")
     return data
 
 
@@ -156,7 +156,7 @@ def _json(data: bytes) -> Any:
         raise Unreachable(f"this is not a Kelpie server: it answered {data[:80]!r} instead of JSON") from None
 
 
-def _told(answer: http.client.HTTPResponse) -> str:
+def _error_text(answer: http.client.HTTPResponse) -> str:
     """The server's own sentence about what was wrong."""
     data = _body(answer)
     try:

@@ -16,7 +16,7 @@ _CAUSES = (
 )
 
 
-def trouble(told: str) -> str:
+def explain(told: str) -> str:
     """A sentence on what bubblewrap said last."""
     reason = told.strip().splitlines()[-1] if told.strip() else "it printed no error"
     remedy = next((remedy for words, remedy in _CAUSES if any(word in reason for word in words)), UNKNOWN)

@@ -80,7 +80,7 @@ def find(proc: Path = Path("/proc")) -> ControlGroups | NoGroups:
             return _tried([_top(place, lambda _: None) for place in older])
         except OSError as error:
             trouble = error
-    return _told(trouble)
+    return _in_words(trouble)
 
 
 def _unified_places(own: Path, mount: Path) -> Iterator[Path]:
@@ -181,7 +181,7 @@ def _tried(tops: list[Path]) -> ControlGroups:
     return groups
 
 
-def _told(trouble: OSError | None) -> NoGroups:
+def _in_words(trouble: OSError | None) -> NoGroups:
     if trouble is None:
         return NoGroups("no control groups are mounted", ABSENT)
     seen = f"{trouble.filename}: {trouble.strerror}"

@@ -18,7 +18,7 @@ from kelpie.core.tools.package_requirements import Index, RequiredPackages
 from kelpie.world.files import untrusted_tree
 from kelpie.world.packages.installer_network import installer_network
 from kelpie.world.packages.installers import TEMPORARY, command, environment
-from kelpie.world.processes.processes import Finished, Processes
+from kelpie.world.processes.processes import Processes, ProcessResult
 
 INSTALL_S = 300.0
 PROBE_S = 30.0
@@ -62,7 +62,7 @@ class LocalPackages:
         self._reads_types: bool | None = None
 
     def find(self, wanted: RequiredPackages) -> str | None:
-        found = self._place(wanted)
+        found = self._directory_of(wanted)
         try:
             os.utime(found)  # it was used now
         except OSError:
@@ -70,7 +70,7 @@ class LocalPackages:
         return str(found)
 
     async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
-        place = self._place(wanted)
+        place = self._directory_of(wanted)
         part = place.with_name(f"{place.name}-{uuid.uuid4().hex}{_UNFINISHED}")
         try:
             (part / TEMPORARY).mkdir(parents=True, mode=0o755)
@@ -87,7 +87,7 @@ class LocalPackages:
         await asyncio.to_thread(self._make_room, {*in_use, str(place)})
         return str(place)
 
-    async def _run(self, wanted: RequiredPackages, part: Path, env: Mapping[str, str]) -> Finished:
+    async def _run(self, wanted: RequiredPackages, part: Path, env: Mapping[str, str]) -> ProcessResult:
         """Runs the installer, and ends it when it takes too much. Raises ToolError, OSError."""
         installing = asyncio.ensure_future(
             self._processes.run(command(wanted, part), env=env, timeout_s=INSTALL_S, output_bytes_max=OUTPUT_BYTES_MAX)
@@ -115,7 +115,7 @@ class LocalPackages:
             self._reads_types = done.stdout.strip() == b"function"
         return self._reads_types
 
-    def _place(self, wanted: RequiredPackages) -> Path:
+    def _directory_of(self, wanted: RequiredPackages) -> Path:
         return self._directory / f"{wanted.index}-{wanted.key(_platform(wanted.index))}"
 
     def _make_room(self, kept: set[str]) -> None:
@@ -142,7 +142,7 @@ def _platform(index: Index) -> str:
     return f"{version}-{platform.system()}-{platform.machine()}"
 
 
-def _check(wanted: RequiredPackages, done: Finished, refused: str | None) -> None:
+def _check(wanted: RequiredPackages, done: ProcessResult, refused: str | None) -> None:
     """Raises ToolError with what the installer said, and what it was refused."""
     names = ", ".join(wanted.lines)
     if done.timed_out:

@@ -10,7 +10,7 @@ from typing import IO, Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ProcessResult:
     """How a process ended: its exit code, and what it printed, up to the bound that was asked for."""
 
     code: int
@@ -29,7 +29,7 @@ class Processes(Protocol):
         env: Mapping[str, str] | None = None,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Finished:
+    ) -> ProcessResult:
         """Runs a command to its end; past the time-out its whole process group is killed."""
         ...
 
@@ -43,7 +43,7 @@ class SystemProcesses:
         env: Mapping[str, str] | None = None,
         timeout_s: float,
         output_bytes_max: int,
-    ) -> Finished:
+    ) -> ProcessResult:
         process = await asyncio.create_subprocess_exec(
             *argv,
             stdin=asyncio.subprocess.PIPE,
@@ -65,7 +65,7 @@ class SystemProcesses:
             if process.returncode is None:
                 _kill_group(process.pid)
                 await process.wait()
-        return Finished(
+        return ProcessResult(
             process.returncode or 0,
             bytes(out.data),
             bytes(err.data),

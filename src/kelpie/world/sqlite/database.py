@@ -28,7 +28,7 @@ from kelpie.world.sqlite.connections import (
     writer_connection,
 )
 from kelpie.world.sqlite.errors import translate
-from kelpie.world.sqlite.group_commit import JOBS_MAX, Done, Failed, Outcome, in_doubt, run_group, run_read
+from kelpie.world.sqlite.group_commit import JOBS_MAX, JobFailure, JobSuccess, Outcome, in_doubt, run_group, run_read
 
 WAITING_MAX = 10_000  # transactions, and again as many reads
 RETRY_AFTER_S = 1.0
@@ -43,18 +43,18 @@ _log = logs.get("storage")
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _PendingJob:
     """A function, and the future of whoever waits for what it gives."""
 
     fn: Callable[[Tx], Any]
     future: asyncio.Future[Any]
 
 
-_Queue: TypeAlias = "SimpleQueue[_Waiting | None]"  # None is the last entry
-_Settled: TypeAlias = list[tuple[_Waiting, Outcome]]
+_Queue: TypeAlias = "SimpleQueue[_PendingJob | None]"  # None is the last entry
+_Settled: TypeAlias = list[tuple[_PendingJob, Outcome]]
 
 
-def _nobody() -> None:
+def _ignore_doubt() -> None:
     """Nobody asked to hear of writes in doubt."""
 
 
@@ -68,7 +68,7 @@ class SqliteDatabase:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writes: _Queue = SimpleQueue()
         self._reads: _Queue = SimpleQueue()
-        self._in_doubt: Callable[[], None] = _nobody
+        self._in_doubt: Callable[[], None] = _ignore_doubt
         self._threads = [
             threading.Thread(
                 target=_write, args=(writer, self._writes, self._settle_writes), name="sqlite-writer", daemon=True
@@ -154,7 +154,7 @@ class SqliteDatabase:
                 raise InvariantBroken("A SqliteDatabase serves the one event loop that called it first.")
             self._loop = loop
         future: asyncio.Future[T] = loop.create_future()
-        queue.put(_Waiting(fn, future))
+        queue.put(_PendingJob(fn, future))
         return future
 
     def _settle_writes(self, settled: _Settled) -> None:
@@ -170,7 +170,7 @@ class SqliteDatabase:
 
 def _write(connection: Connection, queue: _Queue, settle: Callable[[_Settled], None]) -> None:
     """The writer thread: takes what waits, commits it together, and tells the event loop once per group."""
-    waiting: list[_Waiting] = []
+    waiting: list[_PendingJob] = []
     more, since = True, 0
     while more or waiting:
         due = since >= CHECKPOINT_AFTER
@@ -199,7 +199,7 @@ def _move_log(connection: Connection) -> None:
         )
 
 
-def _gather(queue: _Queue, waiting: list[_Waiting], patience_s: float | None) -> bool:
+def _gather(queue: _Queue, waiting: list[_PendingJob], patience_s: float | None) -> bool:
     """Moves what is in the queue into the list, waiting for the first, for ever or so long; False when the last entry
     was seen."""
     try:
@@ -218,9 +218,9 @@ def _read(connection: Connection, queue: _Queue) -> None:
     """A reader thread: one snapshot per function."""
     while entry := queue.get():
         try:
-            outcome: Outcome = Done(run_read(connection, entry.fn))
+            outcome: Outcome = JobSuccess(run_read(connection, entry.fn))
         except Exception as error:  # noqa: BLE001 - reported to whoever waits
-            outcome = Failed(error)
+            outcome = JobFailure(error)
         except BaseException as error:  # noqa: BLE001 - the thread must live on
             outcome = _bugs(error, 1)[0]
         _deliver([(entry, outcome)], _settle)
@@ -228,7 +228,7 @@ def _read(connection: Connection, queue: _Queue) -> None:
 
 
 def _bugs(error: BaseException, count: int) -> list[Outcome]:
-    return [Failed(InvariantBroken(f"A transaction function raised {type(error).__name__}: {error}"))] * count
+    return [JobFailure(InvariantBroken(f"A transaction function raised {type(error).__name__}: {error}"))] * count
 
 
 def _deliver(settled: _Settled, settle: Callable[[_Settled], None]) -> None:
@@ -244,7 +244,7 @@ def _settle(settled: _Settled) -> None:
     for entry, outcome in settled:
         if entry.future.done():  # its caller was cancelled; the work stays
             continue
-        if isinstance(outcome, Done):
+        if isinstance(outcome, JobSuccess):
             entry.future.set_result(outcome.value)
         else:
             entry.future.set_exception(outcome.error)

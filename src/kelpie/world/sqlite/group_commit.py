@@ -49,21 +49,21 @@ class FaultPoints(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class JobSuccess:
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class JobFailure:
     error: Exception
 
 
-Outcome: TypeAlias = Done | Failed
+Outcome: TypeAlias = JobSuccess | JobFailure
 
 
 def in_doubt(outcome: Outcome, *, awaited: bool) -> bool:
     """Whether a write may be in without its caller knowing: the outcome is unknown, or the caller is gone."""
-    if isinstance(outcome, Done):
+    if isinstance(outcome, JobSuccess):
         return not awaited
     return isinstance(outcome.error, CommitUnknown | InvariantBroken)  # a bug may have struck at any point
 
@@ -155,9 +155,9 @@ class _Group:
         try:
             for job in jobs:
                 if not kept and (refusal := self._begin()):
-                    return outcomes + [Failed(translate(refusal)) for _ in jobs[len(outcomes) :]]
+                    return outcomes + [JobFailure(translate(refusal)) for _ in jobs[len(outcomes) :]]
                 outcomes.append(self._run_one(job, kept))
-                kept += isinstance(outcomes[-1], Done)
+                kept += isinstance(outcomes[-1], JobSuccess)
                 if enough():
                     break
             return self._commit(outcomes) if kept else outcomes
@@ -191,12 +191,12 @@ class _Group:
                 raise InvariantBroken("A transaction function ended its own transaction.")
             if kept:
                 self._step("RELEASE job", Point.release)
-            return Done(value)
+            return JobSuccess(value)
         except Exception as error:  # reported to whoever waits for this function, or the group is replayed
             if _made_tolerant(self._raw, error):
                 raise _GroupLost from error
             self._undo_one(error, kept)
-            return Failed(translate(error))
+            return JobFailure(translate(error))
 
     def _undo_one(self, error: Exception, kept: int) -> None:
         if not kept:
@@ -212,7 +212,7 @@ class _Group:
             raise _GroupLost from failure
 
     def _commit(self, outcomes: list[Outcome]) -> list[Outcome]:
-        first = next(at for at, outcome in enumerate(outcomes) if isinstance(outcome, Done))
+        first = next(at for at, outcome in enumerate(outcomes) if isinstance(outcome, JobSuccess))
         try:
             if self._faults:
                 self._faults.before(Point.commit)
@@ -221,13 +221,13 @@ class _Group:
             self.roll_back()
             if first + 1 < len(outcomes):  # also one that failed: perhaps for what it saw of the work that is lost
                 raise _GroupLost from error
-            return [*outcomes[:first], Failed(commit_failure(error))]
+            return [*outcomes[:first], JobFailure(commit_failure(error))]
         try:
             if self._faults:
                 self._faults.after(Point.commit)
         except Exception as error:  # noqa: BLE001 - reported to whoever waits
             lost = f"The answer to the commit was lost: {error}"
-            return [*outcomes[:first], *(Failed(CommitUnknown(lost)) for _ in outcomes[first:])]
+            return [*outcomes[:first], *(JobFailure(CommitUnknown(lost)) for _ in outcomes[first:])]
         return outcomes
 
     def _step(self, sql: str, point: Point) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query
 
-from kelpie.core.agents.deployments import KINDS, Deployed
+from kelpie.core.agents.deployments import KINDS, DeployedItem
 from kelpie.server.http.caller_api import CallerApi
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.router import resource
@@ -99,11 +99,11 @@ async def delete_deployment(api: CallerApi, deployment_id: str) -> JsonAnswer:
     )
 
 
-def _ids(found: Sequence[Deployed], kind: str) -> list[str]:
+def _ids(found: Sequence[DeployedItem], kind: str) -> list[str]:
     return [one.id for one in found if one.kind == kind]
 
 
-def _shape(one: Deployed) -> dict[str, Any]:
+def _shape(one: DeployedItem) -> dict[str, Any]:
     return {
         "id": one.id,
         "type": one.kind,
