@@ -1,4 +1,7 @@
-"""Every error Kelpie raises on purpose, ordered by who is at fault. HTTP meets this tree in `server/errors.py` only.
+"""The error tree, ordered by who is at fault: every error that passes between packages. HTTP statuses for it are in
+`server/http/errors.py` only.
+
+A package may define further subclasses for a case of its own, next to the code that raises them.
 
 KelpieError
 ├── CallerError              the client can fix it
@@ -135,7 +138,7 @@ class MailboxFull(Overloaded):
 
 
 class ModelFault(StrEnum):
-    """What kind of failure a provider reported; decides retry, status code and stop reason."""
+    """Kind of failure that a provider reported; it decides retry, status code and stop reason."""
 
     authentication = "llm_authentication"
     insufficient_credits = "llm_insufficient_credits"
@@ -174,7 +177,7 @@ class RunOver(KelpieError):
 
 
 class ToolError(KelpieError):
-    """A tool call failed; the text is for the model. Carries what a sandbox used: that counts too."""
+    """A tool call failed; the text is for the model. Carries what the sandbox used, because that counts too."""
 
     def __init__(self, *args: object, cpu_us: int = 0, memory_peak_bytes: int = 0) -> None:
         super().__init__(*args)

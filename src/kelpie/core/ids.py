@@ -1,6 +1,6 @@
 """Typed ids. An id is `<prefix>-<uuid4>` in lower case; a value of one of these types has been checked.
 
-Making a new one needs randomness and therefore belongs to `world.ids`; here they are only parsed.
+New ids need randomness and therefore come from `world.ids`; this module only parses them.
 """
 
 import re
@@ -12,7 +12,7 @@ _UUID4 = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
 class Id(str):
-    """The family of ids; each kind is a subclass with its own prefix."""
+    """Base class of ids; each kind is a subclass with its own prefix."""
 
     __slots__ = ()
     prefix: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""Cursor paging: which slice of an ordered list is wanted."""
+"""Cursor paging: the requested slice of an ordered list."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Searching, whatever is searched: the ways to look, and how something was found."""
+"""Search modes, and hits: how an item was found. Shared by all searches."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ SearchMode = Literal["hybrid", "vector", "fts"]  # by words and meaning, by mean
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An item that was found: its score, and its places in the rankings by words and by meaning, if it has them."""
+    """An item that was found: its score, and its ranks by words and by meaning, if it has them."""
 
     id: str
     score: float
@@ -20,7 +20,8 @@ PAGED_MIN = 50
 
 
 def reach(limit: int, page: int) -> int:
-    """How many are ranked so that a page can be cut out: the same for many pages, so that they are of one ranking."""
+    """Number of items to rank so that a page can be cut out: the same for many pages, so that they share one
+    ranking."""
     ranked = PAGED_MIN
     while ranked < limit * (page + 1):
         ranked *= 2

@@ -13,6 +13,6 @@ def as_datetime(at: Micros) -> datetime:
 
 
 def from_datetime(moment: datetime) -> Micros:
-    """Microseconds of an aware datetime; a naive one is taken as UTC."""
+    """Microseconds of an aware datetime; a naive one counts as UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)

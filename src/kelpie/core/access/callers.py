@@ -1,6 +1,7 @@
-"""Who asks. Every row belongs to one organisation; a user belongs to one as well, and acts for it.
+"""Callers: the user a request acts for, with the organisation that its rows belong to.
 
-A door is opened for a `Caller` and shows the rows of the caller's organisation and no others.
+Every row belongs to one organisation, and so does every user. The API of a `Caller` shows the rows of the caller's
+organisation and no others.
 """
 
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ DEFAULT_USER_NAME = "default_user"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The user a request acts for, and whose rows it may see.
+    """The user a request acts for, with the organisation whose rows it may see.
 
-    The operator looks after all organisations and their users; what lies in them is still that of the caller's alone.
+    The operator manages all organisations and their users, but still sees only the rows of the caller's own
+    organisation.
     """
 
     user_id: UserId = DEFAULT_USER

@@ -1,7 +1,7 @@
-"""What a credential lets its holder do: scopes of API keys, grants of access tokens, and the pass that either gives.
+"""Rights of a credential: scopes of API keys, grants of access tokens, and the authorization that either gives.
 
-A pass never reaches beyond one organisation, except that of the operator, who is whoever knows the server's password
-(or, on a server that has none, whoever reaches it).
+An authorization never reaches beyond one organisation, except that of the operator: the client that knows the server's
+password (or, on a server that has none, any client that reaches it).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from kelpie.core.time import Micros
 
 
 class Scope(StrEnum):
-    """What an API key is for. Each includes the one before it."""
+    """Purpose of an API key. Each scope includes the one before it."""
 
     read = "read"
     write = "write"
@@ -21,7 +21,7 @@ class Scope(StrEnum):
 
 
 class Access(StrEnum):
-    """What an access token may do with one agent."""
+    """Rights of an access token on one agent."""
 
     read_messages = "read_messages"
     write_messages = "write_messages"
@@ -36,7 +36,7 @@ Grants = Mapping[AgentId, frozenset[Access]]
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key of a user. The secret itself is nowhere: `hint` is its end, to tell one key from another."""
+    """An API key of a user. The secret itself is not stored: `hint` is its end, so that people can identify the key."""
 
     id: KeyId
     organization_id: OrganizationId
@@ -52,7 +52,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key to be made."""
+    """An API key to create."""
 
     name: str
     scopes: tuple[Scope, ...]
@@ -82,7 +82,7 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """Who a credential says is asking, and how far that reaches."""
+    """The caller that a credential stands for, and what it may reach."""
 
     user_id: UserId = DEFAULT_USER
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
@@ -111,7 +111,7 @@ def authorization_of_key(key: ApiKey) -> Authorization:
 
 
 def authorization_of_token(token: AccessToken) -> Authorization:
-    """A token has no scopes: only what is granted in so many words."""
+    """Authorization of a token: it has no scopes, only what is granted explicitly."""
     grants: dict[AgentId, frozenset[Access]] = {}
     for grant in token.policy:
         grants[grant.agent_id] = grants.get(grant.agent_id, frozenset()) | frozenset(grant.access)

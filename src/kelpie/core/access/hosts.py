@@ -1,4 +1,4 @@
-"""Hosts: which are this machine itself, which are public, and the origin that a browser sees in an address."""
+"""Hosts: checks for loopback and public addresses, and the origin that a browser sees in an address."""
 
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
@@ -13,7 +13,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens there."""
+    """Checks whether only this machine can reach a server that listens on this host."""
     if host.lower() in LOOPBACK:
         return True
     first, *rest = host.split(".")
@@ -21,9 +21,9 @@ def is_loopback(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is one of the internet, and not of this machine, a private network or the link.
+    """Checks whether an IP address belongs to the internet, and not to this machine, a private network or the link.
 
-    An IPv6 address that only carries an IPv4 one is what that one is.
+    An IPv6 address that only carries an IPv4 one counts as that IPv4 address.
     """
     found = ip_address(address.partition("%")[0])
     if isinstance(found, IPv6Address):
@@ -37,7 +37,7 @@ def _carried(address: IPv6Address) -> IPv4Address | None:
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is an IP address and not a name."""
+    """Checks whether a host is an IP address and not a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -46,7 +46,7 @@ def is_address(host: str) -> bool:
 
 
 def check_callback(url: str, *, private: bool) -> None:
-    """Raises InvalidInput for an address that nothing may be sent to. A name is looked up only when it is used."""
+    """Raises InvalidInput for an address that the server must not call. A name is resolved only when it is used."""
     try:
         parts = urlsplit(url)
         plain = parts.scheme in _PORTS and parts.port != 0 and parts.username is None
@@ -64,7 +64,8 @@ def check_callback(url: str, *, private: bool) -> None:
 
 
 def origin_of(url: str) -> str | None:
-    """Scheme, host and port of an http address, as a browser tells them as the Origin; None if it is no such thing."""
+    """Scheme, host and port of an http address, as a browser sends them in the Origin header; None for anything
+    else."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,4 +1,4 @@
-"""Identities: whom an agent or a block is about or belongs to, under a key of the client's own choosing."""
+"""Identities: the person or thing that an agent or a block is about or belongs to, under a key the client chooses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class PropertyType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A fact about an identity; its key is there once."""
+    """A fact about an identity; its key is unique within the identity."""
 
     key: str
     value: PropertyValue
@@ -54,7 +54,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class NewIdentity:
-    """An identity to be made or, where its key is known, changed; None leaves what is there."""
+    """An identity to create or, if its key is known, to change; None leaves a field unchanged."""
 
     identifier_key: str
     name: str
@@ -67,7 +67,7 @@ class NewIdentity:
 
 @dataclass(frozen=True, slots=True)
 class IdentityChanges:
-    """What to change; None leaves what is there. Properties and links are added to those there are."""
+    """Changes to an identity; None leaves a field unchanged. Properties and links are added to the existing ones."""
 
     identifier_key: str | None = None
     name: str | None = None
@@ -79,7 +79,7 @@ class IdentityChanges:
 
 @dataclass(frozen=True, slots=True)
 class IdentityQuery:
-    """Which identities to list; `name` is any part of it."""
+    """Filter for a list of identities; `name` matches any part of the name."""
 
     page: Page = Page()
     name: str | None = None
@@ -89,5 +89,5 @@ class IdentityQuery:
 
 
 def merged(there: tuple[Property, ...], given: tuple[Property, ...]) -> tuple[Property, ...]:
-    """The properties after a change: a key that is there keeps its place and gets the new value."""
+    """The properties after a change: an existing key keeps its position and gets the new value."""
     return tuple({each.key: each for each in (*there, *given)}.values())

@@ -1,5 +1,8 @@
-"""A passport: what code of a tool shows when it calls back into our API. It says for which agent it works, in which
-turn, and who waits for that turn, so that no code can ask somebody who waits for it."""
+"""The passport: the token that code of a tool sends when it calls back into the API.
+
+It names the agent, its turn, and the agents that wait for that turn, so that no code can message an agent that waits
+for it.
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +13,7 @@ from kelpie.core.time import Micros
 
 @dataclass(frozen=True, slots=True)
 class Passport:
-    """Good for one call of one tool. Nothing is kept of it when the call has ended."""
+    """A token for one call of one tool. It ends with the call, and nothing of it is stored."""
 
     agent_id: AgentId
     organization_id: OrganizationId

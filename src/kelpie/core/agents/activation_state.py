@@ -1,7 +1,7 @@
-"""The life of an agent's activation: a closed set of states and the only moves between them.
+"""States of an agent's activation: a closed set, and the only moves between them.
 
-`Lifecycle.move` is the one place where a state changes; a move that is not in the table raises at once.
-Every move is a `StateTransition`, which is what observers get.
+`Lifecycle.move` is the one function that changes a state; a move that is not in the table raises at once. Every move is
+a `StateTransition`, which observers receive.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ MOVES: dict[ActivationState, frozenset[ActivationState]] = {
 
 @dataclass(frozen=True, slots=True)
 class StateTransition:
-    """One move of one activation. `reason` is the error text for a move to `failed`, else why it happened."""
+    """One move of one activation. `reason` is the error text for a move to `failed`, else the cause of the move."""
 
     key: str
     before: ActivationState
@@ -46,7 +46,7 @@ class StateTransition:
 
 
 class Lifecycle:
-    """The current state of one activation and the way it may change."""
+    """The current state of one activation, and the moves it may make."""
 
     __slots__ = ("key", "state")
 

@@ -1,4 +1,4 @@
-"""An agent as it is configured. What it remembers lies in blocks and messages; what it does, in `agent/`."""
+"""An agent as it is configured. Its memory is in blocks and messages; its behaviour is in the package `agent`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,13 +43,13 @@ class AgentType(StrEnum):
 
     @property
     def has_heartbeats(self) -> bool:
-        """Whether its model asks for its next step; otherwise any tool call goes on."""
+        """True if the model itself asks for its next step; otherwise any tool call leads to another step."""
         return self not in (self.letta_v1_agent, self.sleeptime_agent, self.voice_sleeptime_agent)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """Which model an agent uses and how. `settings` holds what was asked for, by the wire's names."""
+    """The model of an agent and its settings. `settings` holds what the client asked for, by the wire's names."""
 
     handle: str
     context_window: int
@@ -60,7 +60,7 @@ class ModelChoice:
 
     @property
     def thinks(self) -> bool:
-        """Whether the model is told to think by itself first, so that its thoughts need no place in a tool call."""
+        """True if the model is configured to reason by itself, so that tool calls need no argument for its thoughts."""
         asked: object = self.settings.get("thinking")
         return isinstance(asked, Mapping) and asked.get("type") in ("enabled", "adaptive")  # pyright: ignore[reportUnknownMemberType]
 
@@ -130,7 +130,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class ActivationStatus:
-    """How an agent's activation is doing right now, for people to see."""
+    """The present state of an agent's activation, for people to see."""
 
     state: ActivationState
     error: str | None = None
@@ -141,7 +141,7 @@ class ActivationStatus:
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """An agent with what hangs on it. Relations that were not asked for are empty."""
+    """An agent with its relations. Relations that the client did not ask for are empty."""
 
     agent: Agent
     message_ids: tuple[MessageId, ...] = ()
@@ -157,7 +157,7 @@ class AgentView:
 
 @dataclass(frozen=True, slots=True)
 class NewAgent:
-    """An agent to be made, as the caller described it; None means: the default."""
+    """An agent to create, as the client described it; None means the default."""
 
     name: str | None = None
     agent_type: AgentType = AgentType.letta_v1_agent
@@ -204,7 +204,7 @@ class NewAgent:
 
 @dataclass(frozen=True, slots=True)
 class AgentQuery:
-    """Which agents to list."""
+    """Filter for a list of agents."""
 
     page: Page = Page()
     name: str | None = None
@@ -223,7 +223,7 @@ class AgentQuery:
 
 @dataclass(frozen=True, slots=True)
 class Include:
-    """Which relations of an agent to load."""
+    """The relations of an agent to load."""
 
     blocks: bool = False
     tools: bool = False

@@ -1,6 +1,6 @@
-"""Shortening a history that no longer fits its model: the settings an agent has for it, and what one has come to.
+"""Compaction of a history that no longer fits its model: an agent's settings for it, and the figures of one compaction.
 
-The settings are stored by the wire's names; `parse` is the one place where such a mapping becomes a value.
+The settings are stored by the wire's names; `parse` is the one function that turns such a mapping into a value.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ PROMPT_CHARS_MAX = 100_000
 
 
 class Mode(StrEnum):
-    """What leaves the context and who sums it up: a share of it or all, by a model of its own or the agent's."""
+    """The part of the context to summarise (a share or all) and the model that does it (its own or the agent's)."""
 
     sliding_window = "sliding_window"
     all = "all"
@@ -33,7 +33,7 @@ class Mode(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What set a compaction off."""
+    """Cause of a compaction."""
 
     before_step = "context_window_exceeded"
     after_step = "post_step_context_check"
@@ -42,7 +42,7 @@ class Trigger(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """How an agent's history is shortened. `share` is what leaves at least, when not all of it does."""
+    """Compaction settings of an agent. `share` is the least part that is summarised, unless all of it is."""
 
     mode: Mode = Mode.sliding_window
     model: str | None = None
@@ -55,7 +55,7 @@ class CompactionSettings:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStats:
-    """What a compaction came to. Tokens are the provider's count where it gave one, else estimated."""
+    """Figures of one compaction. Tokens are the provider's count where it gave one, else estimated."""
 
     trigger: str
     context_tokens_before: int

@@ -1,4 +1,4 @@
-"""What was made for one deployment of a template."""
+"""Items that were created for one deployment of a template."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ KINDS = ("block", "agent", "group")
 
 @dataclass(frozen=True, slots=True)
 class DeployedItem:
-    """A block, an agent or a group of a deployment; `kind` says which."""
+    """A block, an agent or a group of a deployment; `kind` names which."""
 
     id: str
     kind: str

@@ -1,4 +1,4 @@
-"""Groups: agents that belong together, and how one of them or a rule gives the turns. Here they are records only."""
+"""Groups of agents, and their managers: an agent or a rule that selects the next speaker. Records only."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +18,7 @@ class ManagerType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    """How a group is led; which of the fields mean anything depends on the type."""
+    """The rule that selects the speakers of a group; the type decides which of the fields are used."""
 
     type: ManagerType = ManagerType.round_robin
     agent_id: AgentId | None = None
@@ -64,7 +64,7 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupQuery:
-    """Which groups to list. `agent_id` asks for those it is a member of; leading one is not being in it."""
+    """Filter for a list of groups. `agent_id` asks for groups with this member; a manager is not a member."""
 
     page: Page = Page(descending=False)
     manager_type: ManagerType | None = None

@@ -1,4 +1,6 @@
-"""What one send sets for its own turn, in the place of what its agent or conversation says. Nothing of it stays."""
+"""Overrides that one send sets for its own turn, instead of the settings of its agent or conversation. Nothing
+persists.
+"""
 
 from dataclasses import dataclass
 
@@ -7,7 +9,7 @@ from kelpie.core.agents.agent import ModelChoice
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """Something that the client's surroundings know how to do, and where its description is."""
+    """Something that the client's environment can do, and where its description is."""
 
     name: str
     description: str
@@ -16,7 +18,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class TurnOverrides:
-    """Another model, another system prompt as it stands, and skills that are named in the prompt."""
+    """Another model, another system prompt used verbatim, and skills that are named in the prompt."""
 
     model: ModelChoice | None = None
     system: str | None = None

@@ -1,7 +1,8 @@
-"""The chain behind a message between agents: whose turns wait for its answer, and how often one thing led to another.
+"""The chain behind a message between agents: the agents whose turns wait for its answer, and the number of hops.
 
-It travels with every such message, is stored with the run that answers it, and is looked at before the next one is
-sent: nobody is asked who waits for the answer, and no two agents can keep each other busy for ever.
+It travels with every such message and is stored with the run that answers it. The server checks it before an agent
+sends the next message: no agent may ask one that waits for the answer, and no two agents can keep each other busy for
+ever.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ HOPS_MAX = 16  # messages from agent to agent that follow from one message of a 
 
 @dataclass(frozen=True, slots=True)
 class AgentChain:
-    """What a turn must know of where its message came from."""
+    """Origin of a turn's message: the waiting agents and the number of hops."""
 
     waiting: tuple[AgentId, ...] = ()  # agents whose turns wait for this one, the first that asked first
     hops: int = 0
@@ -25,12 +26,12 @@ class AgentChain:
         return AgentChain((*self.waiting, agent_id), self.hops + 1)
 
     def without_waiting(self) -> "AgentChain":
-        """The chain of a message that nobody waits for."""
+        """The chain of a message whose sender does not wait for an answer."""
         return AgentChain((), self.hops + 1)
 
     @property
     def is_spent(self) -> bool:
-        """Whether it is time for a person to say something again."""
+        """True if the limit of hops is reached, so that a person must send the next message."""
         return self.hops >= HOPS_MAX
 
     def to_json(self) -> dict[str, Any]:

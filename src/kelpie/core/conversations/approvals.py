@@ -1,4 +1,4 @@
-"""Calls that wait for somebody's word: which they are, and the tools that a client runs by itself."""
+"""Tool calls that wait for a client's decision or result, and the tools that a client runs by itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from kelpie.core.time import Micros
 
 @dataclass(frozen=True, slots=True)
 class PendingCalls:
-    """A conversation that waits: `request` is the reply with the calls, `answers` what was said to some of them.
+    """The waiting calls of a conversation: `request` is the reply with the calls, `answers` those given so far.
 
-    `runs` are those of the turn so far, the one that asked last, because the tool rules go by the whole turn.
+    `runs` are those of the turn so far, the one that asked last, because tool rules apply to the whole turn.
     """
 
     agent_id: AgentId
@@ -26,7 +26,8 @@ class PendingCalls:
 
 @dataclass(frozen=True, slots=True)
 class ClientTool:
-    """A tool that the client of one turn offers and runs. It stands before a tool of the agent with the same name."""
+    """A tool that the client of one turn offers and runs. It takes precedence over a tool of the agent with the same
+    name."""
 
     name: str
     description: str | None

@@ -1,6 +1,6 @@
 """Conversations: threads of one agent, each with a context of its own.
 
-Every agent has one without a record, its default conversation; the others are made, and these are their records.
+Every agent has one without a record, its default conversation; clients create the others, and these are their records.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class NewConversation:
-    """What a client says of a conversation it opens. `isolated_labels` are blocks of which it gets its own copy."""
+    """A conversation to create. `isolated_labels` are blocks of which it gets its own copy."""
 
     summary: str | None = None
     description: str | None = None
@@ -54,7 +54,7 @@ class NewConversation:
 
 @dataclass(frozen=True, slots=True)
 class ConversationQuery:
-    """Which conversations to list. An unknown cursor is an error here, not the first page."""
+    """Filter for a list of conversations. An unknown cursor is an error here, not the first page."""
 
     page: Page = Page()
     agent_id: AgentId | None = None
@@ -65,9 +65,9 @@ class ConversationQuery:
 
 @dataclass(frozen=True, slots=True)
 class ThreadQuery:
-    """Which messages of a conversation to list. Cursors are absolute, `after` means newer; unknown ones are ignored.
+    """Filter for the messages of a conversation. Cursors are absolute, `after` means newer; unknown ones are ignored.
 
-    Unlike an agent's history, `descending` really shows the newest first.
+    Unlike in an agent's history, `descending` really lists the newest first.
     """
 
     limit: int = 100

@@ -1,4 +1,4 @@
-"""Jobs: the record of long work that is not a turn. Whoever does the work moves its job along."""
+"""Jobs: the record of long work that is not a turn. The code that does the work updates its job."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobQuery:
-    """Which jobs to list."""
+    """Filter for a list of jobs."""
 
     page: Page = Page(limit=100)
     source_id: str | None = None

@@ -1,6 +1,6 @@
-"""Messages as they are stored: one row per utterance, with parts, tool calls and tool returns.
+"""Messages as they are stored: one row per message, with parts, tool calls and tool returns.
 
-A row may be shown as several messages on the wire; that is the business of `server/letta`.
+The package `server/letta` may show one row as several messages on the wire.
 """
 
 from collections.abc import Mapping
@@ -31,14 +31,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image by reference or by value; `source` is kept as it was given."""
+    """An image by reference or by value; `source` is stored as the client sent it."""
 
     source: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Thoughts of the model. `native` tells a reasoning model's own from those asked for in a tool argument."""
+    """Thoughts of the model. `native` separates a reasoning model's own from those requested in a tool argument."""
 
     text: str
     native: bool = True
@@ -47,7 +47,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class HiddenReasoning:
-    """Thoughts the provider keeps to itself: `data` is its opaque form, None when it gave nothing."""
+    """Thoughts that the provider does not disclose: `data` is its opaque form, None when it gave nothing."""
 
     data: str | None = None
 
@@ -56,7 +56,7 @@ Part = Text | Image | Reasoning | HiddenReasoning
 
 
 class Awaits(StrEnum):
-    """Whose word a call waits for before it has a result."""
+    """The party whose answer a call waits for before it has a result."""
 
     approval = "approval"  # a person's, who lets it run or not
     client = "client"  # that of the client which offered the tool and runs it
@@ -89,7 +89,7 @@ class ToolReturn:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDecision:
-    """What a person says to a call that waits for approval. With `arguments` it runs with those instead."""
+    """A person's decision on a call that waits for approval. With `arguments` the call runs with those instead."""
 
     call_id: str
     approve: bool
@@ -123,28 +123,28 @@ class Message:
 
     @property
     def is_reply(self) -> bool:
-        """Whether the model said this; a reply with a call that waits for somebody has the role `approval`."""
+        """True if the model wrote this; a reply with a call that waits for an answer has the role `approval`."""
         return self.role is Role.assistant or (self.role is Role.approval and bool(self.tool_calls))
 
     @property
     def lost(self) -> bool:
-        """Whether its row was damaged on the disk: then it says so, and nothing else."""
+        """True if the row was damaged on the disk: the message then contains that notice and nothing else."""
         return self.content is LOST
 
     @property
     def text(self) -> str:
-        """What a person reads: the text parts, joined."""
+        """The text that a person reads: the text parts, joined."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """The images of what was said and of what tools gave back."""
+        """The images of the message and of the tool results in it."""
         own = tuple(part for part in self.content if isinstance(part, Image))
         return own + tuple(image for given in self.tool_returns for image in given.images)
 
     @property
     def said(self) -> str:
-        """What was said: the text, or what the agent sent with `send_message`."""
+        """The visible text: the text parts, or what the agent sent with `send_message`."""
         if self.text or self.role is not Role.assistant:
             return self.text
         sent = (_sent(call.arguments) for call in self.tool_calls if call.name == "send_message")
@@ -160,13 +160,13 @@ def _sent(arguments: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-# What a message says whose row was damaged on the disk; known by identity, because anybody may say the same.
+# Text of a message whose row was damaged on the disk; compared by identity, because a client may send the same text.
 LOST: tuple[Part, ...] = (Text("[This message is damaged on the disk and cannot be shown.]"),)
 
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message a client sends, before it is a row."""
+    """A message that a client sends, before it is a row."""
 
     role: Role
     content: tuple[Part, ...]
@@ -217,7 +217,7 @@ def _sum(a: int | None, b: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Which messages of an agent to list. Cursors are absolute: `after` means newer, whatever the order.
+    """Filter for the messages of an agent. Cursors are absolute: `after` means newer, whatever the order.
 
     `descending` picks the newest `limit` rows; the answer is always oldest first.
     """
@@ -233,7 +233,7 @@ class MessageQuery:
 
 @dataclass(frozen=True, slots=True)
 class MessageSearch:
-    """What to look for among the messages of all agents. Without words every message matches, the newest first."""
+    """Search among the messages of all agents. Without words every message matches, the newest first."""
 
     text: str
     limit: int = 50

@@ -51,7 +51,7 @@ _COMPLETED = frozenset({StopReason.end_turn, StopReason.max_steps, StopReason.to
 
 
 def status_for(reason: StopReason) -> RunStatus:
-    """How a run that stopped for this reason is recorded."""
+    """The status of a run that stopped for this reason."""
     if reason in _COMPLETED:
         return RunStatus.completed
     return RunStatus.cancelled if reason is StopReason.cancelled else RunStatus.failed
@@ -120,9 +120,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one step sent to the provider and what came back, as bytes; cut where it was longer than the bound.
+    """The request of one step to the provider and its response, as bytes, cut at the size limit.
 
-    Without a response in one piece (a stream) there is none: what came is in the step's messages.
+    A streamed response is not stored here: its content is in the step's messages.
     """
 
     step_id: StepId
@@ -136,7 +136,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A number a value is held against; which operators there are depends on the value."""
+    """A number to compare a value with; the value decides which operators exist."""
 
     operator: Literal["eq", "gt", "gte", "lt", "lte"]
     value: int
@@ -144,8 +144,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs to list. `statuses` goes before `active`. `duration_percentile` keeps the slowest: of what else
-    matches, the runs that took at least as long as that share of them."""
+    """Filter for a list of runs. `statuses` takes precedence over `active`. `duration_percentile` keeps the slowest: of
+    all other matches, the runs that took at least as long as that share of them."""
 
     page: Page = Page(limit=100)
     run_id: RunId | None = None
@@ -167,7 +167,7 @@ class RunQuery:
 
 @dataclass(frozen=True, slots=True)
 class StepQuery:
-    """Which steps to list."""
+    """Filter for a list of steps."""
 
     page: Page = Page()
     agent_id: AgentId | None = None

@@ -1,6 +1,7 @@
-"""The history of a memory block: who changed it when, in which turn and with which tool, and what it said then.
+"""The history of a memory block: its author, time, turn and tool, and the value, of every change.
 
-Every version that a block ever had is a change of its own, numbered without a gap; how many are kept is bounded.
+Every version of a block is one change; versions are numbered without a gap, and the number of stored versions is
+bounded.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,8 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who changes a block. `id` is the agent or the user; run, step and tool are those of an agent's turn."""
+    """The author of a change to a block. `id` is the agent or the user; run, step and tool are those of an agent's
+    turn."""
 
     kind: AuthorKind
     id: str | None = None
@@ -37,7 +39,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Whose change it is and when it is made; `restores` is the version that is brought back by it, if one is."""
+    """Author and time of a change; `restores` is the version that the change restores, if any."""
 
     by: Author
     at: Micros
@@ -47,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class BlockVersion:
-    """A block as it was after one change. `fields` is what the change set beside the value, by name."""
+    """A block as it was after one change. `fields` are the fields besides the value that the change set, by name."""
 
     block_id: BlockId
     version: int
@@ -61,7 +63,7 @@ class BlockVersion:
 
 
 def author_of(caller: Caller) -> Author:
-    """The author of what a caller changes from outside: behind the code of a tool it is the agent that called it."""
+    """The author of a change that a caller makes through the API: for the code of a tool, the agent that called it."""
     if (shown := caller.passport) is not None:
         return Author(AuthorKind.agent, shown.agent_id, None, shown.run_id, shown.step_id, shown.tool)
     kind = AuthorKind.user if caller.key_id is None else AuthorKind.key

@@ -1,4 +1,4 @@
-"""Memory blocks: named pieces of text that stand in an agent's prompt."""
+"""Memory blocks: named texts in an agent's prompt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,14 +18,14 @@ _SHARE = 4  # of a window that memory may fill, at most one part in so many
 
 @dataclass(frozen=True, slots=True)
 class BlockRules:
-    """What the server's settings say about the blocks of all agents."""
+    """The server's settings for the blocks of all agents."""
 
     limit: int = DEFAULT_LIMIT  # characters of a block that names no limit
     versions_kept: int = VERSIONS_KEPT  # of each block
     context_bytes: int = CONTEXT_BYTES  # of all blocks in one prompt, before the window is looked at
 
     def budget(self, window: int) -> int:
-        """The bytes that an agent with this window may fill with its blocks: more in a large one, less in a small."""
+        """Limit in bytes on all blocks of an agent with this context window; it grows with the window."""
         return min(max(self.context_bytes, self.context_bytes * window // _WINDOW), window * BYTES_PER_TOKEN // _SHARE)
 
 
@@ -60,17 +60,17 @@ class Block:
 
     @property
     def lost(self) -> bool:
-        """Whether its row was damaged on the disk: then it says so, and nothing else."""
+        """True if the row was damaged on the disk: the block then contains that notice and nothing else."""
         return self.value is LOST
 
 
-# What a block says whose row was damaged on the disk; known by identity, because anybody may write the same.
+# Value of a block whose row was damaged on the disk; compared by identity, because a client may write the same text.
 LOST = "".join(("[This block is damaged on the disk ", "and cannot be shown.]"))
 
 
 @dataclass(frozen=True, slots=True)
 class NewBlock:
-    """A block to be made; ids and times are given when it is."""
+    """A block to create; ids and times are assigned at creation."""
 
     label: str
     value: str = ""
@@ -92,7 +92,7 @@ class NewBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockQuery:
-    """Which blocks to list."""
+    """Filter for a list of blocks."""
 
     page: Page = Page()
     label: str | None = None

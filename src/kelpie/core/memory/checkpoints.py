@@ -1,8 +1,7 @@
-"""A checkpoint: the whole memory of one agent as one JSON document, which says what it is and can tell when it was
-changed or cut.
+"""A checkpoint: the whole memory of one agent as one JSON document with a format name and a checksum.
 
-The checksum is of the content and not of the bytes, so a document may be parsed and written again on its way. It keeps
-out accidents, not people: whoever reads a checkpoint has to check every value in it.
+The checksum covers the content and not the bytes, so a client may parse and rewrite the document. It detects accidents,
+not attacks: the reader of a checkpoint must check every value in it.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ Memory = dict[str, Any]  # section -> what it holds
 
 @dataclass(frozen=True, slots=True)
 class UnchangedItem:
-    """Something that a restore did not change, because other agents use it too."""
+    """An item that a restore did not change, because other agents use it too."""
 
     kind: str  # block or archive
     id: str
@@ -34,7 +33,7 @@ class UnchangedItem:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What a restore brought back, and what it left alone."""
+    """Counts of restored items, and the items that were left unchanged."""
 
     blocks: int = 0
     entries: int = 0
@@ -47,7 +46,7 @@ class RestoreResult:
 
 
 def seal(agent_id: AgentId, name: str, taken_at: Micros, memory: Memory) -> bytes:
-    """The document."""
+    """The document with its format name and checksum."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -60,9 +59,9 @@ def seal(agent_id: AgentId, name: str, taken_at: Micros, memory: Memory) -> byte
 
 
 def unseal(raw: bytes, agent_id: AgentId) -> Memory:
-    """What a document for this agent holds, section by section and not checked yet.
+    """The sections of a document for this agent, not checked yet.
 
-    Raises InvalidInput that names what is wrong with it.
+    Raises InvalidInput naming the fault of the document.
     """
     try:
         parsed: Any = orjson.loads(raw)

@@ -1,7 +1,7 @@
-"""How facts about one thing follow each other in time. Pure rules: nothing is ever deleted or overwritten by them.
+"""Timelines of facts: pure rules for facts that replace each other over time. They never delete or overwrite a fact.
 
-A timeline is all that is known of one attribute of one subject (of one value, where many can be true at once). At any
-moment at most one fact of a timeline is true. What is told anew confirms a fact, or takes its place from then on.
+A timeline holds all facts about one attribute of one subject (about one value, where many can be true at once). At any
+moment at most one fact of a timeline is true. A new statement confirms a fact, or replaces it from then on.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from kelpie.core.time import Micros
 
 @dataclass(frozen=True, slots=True)
 class StatedFact:
-    """A fact as it was told. `ends`: when it stopped being true, if that was said. `instead_of`: what it was said to be
-    true instead of. `rest_id` is for what goes on after it, should it lie in the middle of another."""
+    """A fact as it was stated. `ends` is when it stopped being true, if stated; `instead_of` is the fact it was stated
+    to replace. `rest_id` is the id for the remainder of a longer fact that this one interrupts."""
 
     fact: Fact
     rest_id: FactId
@@ -25,14 +25,15 @@ class StatedFact:
 
 @dataclass(frozen=True, slots=True)
 class TimelineChange:
-    """What becomes of a timeline: facts that changed, and facts that are new."""
+    """Changes to a timeline: facts that changed, and facts that are new."""
 
     changed: tuple[Fact, ...] = ()
     added: tuple[Fact, ...] = ()
 
 
 def evolve(timeline: Sequence[Fact], told: StatedFact) -> TimelineChange:
-    """The timeline with something that was told. It must be one whose facts do not overlap, and stays one."""
+    """The changes that a stated fact makes to a timeline. The facts of the timeline must not overlap, and still do not
+    after it."""
     lasting = [fact for fact in timeline if fact.valid_until is None or fact.valid_until > fact.valid_from]
     new, at = told.fact, told.fact.valid_from
     ends = told.ends if told.ends is not None and told.ends > at else None
@@ -69,14 +70,14 @@ def _confirmed(known: Fact, new: Fact) -> Fact:
 
 
 def _ended(fact: Fact, ends: Micros | None) -> Fact:
-    """What was said to be over is over, unless something has taken its place even before."""
+    """Ends a fact that was stated to be over, unless another fact replaced it even earlier."""
     if ends is None or (fact.valid_until is not None and fact.valid_until <= ends):
         return fact
     return fact if fact.superseded_by is not None else replace(fact, valid_until=ends)
 
 
 def _begun_earlier(covering: Fact | None, after: Fact, new: Fact) -> TimelineChange:
-    """It was known already, but not since when."""
+    """Moves the start of a known fact back to an earlier time."""
     moved = replace(_confirmed(after, new), valid_from=new.valid_from)
     if covering is None:
         return TimelineChange(changed=(moved,))
@@ -94,7 +95,7 @@ def _put_between(covering: Fact | None, after: Fact | None, told: StatedFact, en
     else:
         new = replace(new, link=None)
     if covering is not None and ends is not None and not meets and covering.holds(ends):
-        # It was otherwise for a while: what held before holds again after it.
+        # The new fact interrupts an older one, which holds again after it.
         rest = replace(covering, id=told.rest_id, valid_from=ends, supersedes=new.id, link=Link.update)
         new = replace(new, superseded_by=rest.id)
         added.append(rest)
@@ -107,7 +108,7 @@ def _put_between(covering: Fact | None, after: Fact | None, told: StatedFact, en
 
 
 def after_deletion(timeline: Sequence[Fact], gone: Fact) -> tuple[Fact, ...]:
-    """The facts that change when one is deleted by hand: what it had replaced goes on in its place."""
+    """The facts that change when a client deletes one: the fact it had replaced is extended over its time."""
     found = {fact.id: fact for fact in timeline}
     before, after = found.get(gone.supersedes or gone.id), found.get(gone.superseded_by or gone.id)
     changed: list[Fact] = []

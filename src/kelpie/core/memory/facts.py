@@ -1,7 +1,7 @@
-"""What an agent has learnt from its conversations: facts about things, each with the time in which it was true.
+"""Facts that an agent has learnt from its conversations, each with the time in which it was true.
 
 A fact says that an attribute of a subject has a value. Facts are never overwritten: one that no longer holds gets an
-end and a link to what came in its place, so that both what is true now and what was true then can be answered.
+end and a link to its successor, so that both the present and the past can be answered.
 """
 
 import re
@@ -25,7 +25,7 @@ _BETWEEN = re.compile(r"(?<=\w)-|[_\s'\"’“”.,;:!?()]+")
 
 @dataclass(frozen=True, slots=True)
 class FactSettings:
-    """Whether facts are extracted from an agent's conversations, after how many turns, and by which model."""
+    """Settings of fact extraction for one agent: on or off, the number of turns between runs, and the model."""
 
     enabled: bool = True
     every_turns: int = 1
@@ -33,7 +33,7 @@ class FactSettings:
 
 
 class Link(StrEnum):
-    """How a fact stands to the one it took the place of: things changed, or it was never so."""
+    """Relation of a fact to the one it replaced: the world changed, or the old fact was never true."""
 
     update = "update"
     contradiction = "contradiction"
@@ -41,7 +41,7 @@ class Link(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """It is true from `valid_from` on, up to but not at `valid_until`."""
+    """A fact, true from `valid_from` up to but not including `valid_until`."""
 
     id: FactId
     agent_id: AgentId
@@ -74,13 +74,13 @@ class Fact:
         return key(self.value)
 
     def holds(self, at: Micros) -> bool:
-        """Whether it is true at that time."""
+        """Checks whether the fact is true at that time."""
         return self.valid_from <= at and (self.valid_until is None or at < self.valid_until)
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Somebody or something that facts are about, with the other names it goes by."""
+    """A person or thing that facts are about, with its other names."""
 
     name: str
     kind: str
@@ -95,7 +95,8 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class FactQuery:
-    """Which facts of an agent to list; `at` those that are true at that time, `entity` by whatever name."""
+    """Filter for the facts of an agent; `at` keeps those that are true at that time, `entity` accepts any of its
+    names."""
 
     limit: int = 50
     offset: int = 0
@@ -106,7 +107,7 @@ class FactQuery:
 
 @dataclass(frozen=True, slots=True)
 class FactSearch:
-    """What to look for among an agent's facts; `at` only what is true at that time."""
+    """Search among an agent's facts; `at` keeps only what is true at that time."""
 
     text: str
     limit: int = 10
@@ -116,7 +117,8 @@ class FactSearch:
 
 @dataclass(frozen=True, slots=True)
 class FoundFact:
-    """A fact, whether it is true now, and how it was found; None when it is shown because it replaced one that was."""
+    """A fact, whether it is true now, and its hit; None for a fact that is listed because it replaced one that was
+    found."""
 
     fact: Fact
     current: bool
@@ -125,7 +127,7 @@ class FoundFact:
 
 @dataclass(frozen=True, slots=True)
 class FactState:
-    """How far the extraction from an agent's conversations has come. `version` moves with every change of it."""
+    """Progress of fact extraction for an agent. `version` grows with every change."""
 
     agent_id: AgentId
     version: int
@@ -139,7 +141,8 @@ class FactState:
 
 
 def key(words: str) -> str:
-    """Words as they are compared: without case, the width of letters, and what may stand between or around words."""
+    """Words in the form in which they are compared: without case, letter width, and punctuation between or around
+    words."""
     folded = unicodedata.normalize("NFKC", words).casefold()
     return " ".join(_BETWEEN.sub(" ", folded).split()) or folded.strip()
 

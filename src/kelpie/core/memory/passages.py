@@ -1,4 +1,4 @@
-"""Archives, the passages in them, and what may be looked for among them.
+"""Archives, the passages in them, and queries for passages.
 
 An agent writes to and reads from at most one archive; an archive may serve many agents, or none.
 """
@@ -34,7 +34,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class NewArchive:
-    """An archive to be made; id and times are given when it is."""
+    """An archive to create; id and times are assigned at creation."""
 
     name: str
     description: str | None = None
@@ -44,7 +44,7 @@ class NewArchive:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveQuery:
-    """Which archives to list."""
+    """Filter for a list of archives."""
 
     page: Page = Page()
     name: str | None = None
@@ -66,17 +66,17 @@ class Passage:
 
     @property
     def lost(self) -> bool:
-        """Whether its row was damaged on the disk: then it says so, and nothing else."""
+        """True if the row was damaged on the disk: the passage then contains that notice and nothing else."""
         return self.text is LOST
 
 
-# What a passage says whose row was damaged on the disk; known by identity, because anybody may store the same.
+# Text of a passage whose row was damaged on the disk; compared by identity, because a client may store the same text.
 LOST = "".join(("[This passage is damaged on the disk ", "and cannot be shown.]"))
 
 
 @dataclass(frozen=True, slots=True)
 class NewPassage:
-    """A passage to be stored; without a time of its own it is from now."""
+    """A passage to store; without a time of its own it gets the current time."""
 
     text: str
     tags: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class NewPassage:
 
 @dataclass(frozen=True, slots=True)
 class PassageQuery:
-    """What to look for among passages. Without text they come by age, the newest first; both dates are inclusive."""
+    """Search among passages. Without text they are sorted by age, the newest first; both dates are inclusive."""
 
     text: str = ""
     limit: int = 5

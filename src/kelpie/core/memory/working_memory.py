@@ -1,7 +1,7 @@
-"""Working memory: small JSON values that an agent keeps under keys, each for as long as it was asked to be kept.
+"""Working memory: small JSON values that an agent stores under keys, each with an optional expiry.
 
-The rules are here and pure: what may be a key, what may be a value, how long a life is, and what an atomic change makes
-of a value. Whatever breaks a rule raises InvalidInput, which an agent's tools tell the model in the same words.
+Pure rules for keys, values, lifetimes and atomic changes. A broken rule raises InvalidInput; an agent's tools give its
+text to the model unchanged.
 """
 
 import math
@@ -36,7 +36,7 @@ _UNPRINTED = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of character
 
 @dataclass(frozen=True, slots=True)
 class WorkingMemoryEntry:
-    """`version` grows with every write of the agent's working memory and never comes twice."""
+    """An entry; `version` grows with every write of the agent's working memory and is never reused."""
 
     key: str
     value: Any
@@ -48,7 +48,7 @@ class WorkingMemoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorkingMemoryLimits:
-    """How much one agent may keep; keys count as bytes too."""
+    """Limits on the working memory of one agent; keys count as bytes too."""
 
     value_bytes: int = 64 * 1024
     entries: int = 1000
@@ -67,7 +67,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A merge patch (RFC 7396): objects are merged at every depth, and null takes a member out."""
+    """A merge patch (RFC 7396): objects are merged at every depth, and null removes a member."""
 
     members: Mapping[str, Any]
 
@@ -76,7 +76,7 @@ Change: TypeAlias = Increment | Append | Merge
 
 
 class Keep:
-    """The life of an entry stays as it is."""
+    """Marker: the lifetime of an entry stays as it is."""
 
 
 KEEP = Keep()
@@ -85,7 +85,7 @@ Ttl: TypeAlias = float | Keep | None  # None: it never ends
 
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
-    """Which entries to list. The times are exclusive, cursors are keys, and `page.order_by` is one of ORDERS."""
+    """Filter for a list of entries. The times are exclusive, cursors are keys, and `page.order_by` is one of ORDERS."""
 
     page: Page = Page(order_by="key", descending=False)
     prefix: str = ""
@@ -96,7 +96,7 @@ class EntryQuery:
 
 
 def check_key(key: str) -> str:
-    """Raises InvalidInput for what cannot be a key."""
+    """Raises InvalidInput for an invalid key."""
     if not 0 < len(key) <= KEY_CHARS_MAX:
         raise InvalidInput("key", f"must have 1 to {KEY_CHARS_MAX} characters, but has {len(key)}")
     if any(unicodedata.category(letter) in _UNPRINTED for letter in key):
@@ -107,7 +107,7 @@ def check_key(key: str) -> str:
 
 
 def encoded(value: Any, limits: WorkingMemoryLimits) -> str:
-    """The value as JSON text. Raises InvalidInput for one that is too large, too deep or no JSON."""
+    """The value as JSON text. Raises InvalidInput for one that is too large, too deep or not JSON."""
     try:
         raw = orjson.dumps(value)
     except TypeError as error:
@@ -129,19 +129,19 @@ def _depth(value: Any) -> int:
 
 
 def _children(node: Any) -> list[Any] | None:
-    """What is in a list or an object; None for anything else."""
+    """The members of a list or an object; None for anything else."""
     if isinstance(node, dict):
         return list(cast("dict[str, Any]", node).values())
     return cast("list[Any]", node) if isinstance(node, list) else None
 
 
 def size_of(key: str, text: str) -> int:
-    """What an entry counts for."""
+    """Bytes that an entry counts for."""
     return len(key.encode()) + len(text.encode())
 
 
 def end_of(ttl_seconds: float | None, now: Micros) -> Micros | None:
-    """The moment a life that begins now is over. Raises InvalidInput."""
+    """The time at which a lifetime that starts now ends. Raises InvalidInput."""
     if ttl_seconds is None:
         return None
     if not 0 < ttl_seconds <= TTL_SECONDS_MAX:  # this way round, not-a-number is refused too
@@ -152,7 +152,7 @@ def end_of(ttl_seconds: float | None, now: Micros) -> Micros | None:
 
 
 def changed(before: WorkingMemoryEntry | None, change: Change) -> Any:
-    """The value after the change; an entry that is not there begins as 0, an empty list or an empty object.
+    """The value after the change; a missing entry starts as 0, an empty list or an empty object.
 
     Raises InvalidInput for a value that cannot be changed in this way.
     """

@@ -1,4 +1,4 @@
-"""Which images may be sent to an agent: kinds, sizes and numbers that every provider takes."""
+"""Limits on images that clients may send to an agent: formats, sizes and numbers that every provider accepts."""
 
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 IMAGES_MAX = 20  # in one message

@@ -1,4 +1,4 @@
-"""What models cost: dollars per million tokens as operators write them, and a call in millionths of a dollar.
+"""Prices of models: dollars per million tokens as operators write them, and a call in millionths of a dollar.
 
 A model whose price is not known costs an unknown amount, never nothing: such a call is counted as unpriced.
 """
@@ -19,7 +19,7 @@ _PARTS = (2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars per million tokens. What is read from a cache or written to one costs as much as input unless told."""
+    """Dollars per million tokens. Cache reads and writes cost as much as input unless set."""
 
     input: float
     output: float
@@ -27,7 +27,7 @@ class Price:
     cache_write: float | None = None
 
     def micros(self, usage: Usage) -> int:
-        """Millionths of a dollar for these tokens; what was cached is part of the prompt."""
+        """Millionths of a dollar for these tokens; cached tokens are part of the prompt."""
         cached, written = usage.cached_input_tokens or 0, usage.cache_write_tokens or 0
         fresh = max(0, usage.prompt_tokens - cached - written)
         return round(
@@ -39,7 +39,7 @@ class Price:
 
 
 def charged(usage: Usage, price: Price | None) -> Usage:
-    """The usage of one call with what it cost; unpriced when the price or the tokens are not known."""
+    """The usage of one call with its cost; unpriced when the price or the tokens are not known."""
     known = price is not None and (usage.total_tokens > 0 or (price.input == 0 and price.output == 0))
     if price is None or not known:
         return replace(usage, cost_micros=0, unpriced_calls=1)
@@ -47,7 +47,7 @@ def charged(usage: Usage, price: Price | None) -> Usage:
 
 
 def parse_prices(setting: str, entries: Iterable[str]) -> dict[str, Price]:
-    """Handle, or `provider/*` for all the rest of a provider -> price. Raises ConfigurationError."""
+    """Handle, or `provider/*` for all other models of a provider -> price. Raises ConfigurationError."""
     found: dict[str, Price] = {}
     for entry in entries:
         handle, _, rest = entry.rpartition("=")
@@ -60,5 +60,5 @@ def parse_prices(setting: str, entries: Iterable[str]) -> dict[str, Price]:
 
 
 def price_of(prices: Mapping[str, Price], handle: str) -> Price | None:
-    """What a model costs: its own price, else that of all models of its provider, else None."""
+    """The price of a model: its own, else that of all models of its provider, else None."""
     return prices.get(handle) or prices.get(f"{handle.partition('/')[0]}/*")

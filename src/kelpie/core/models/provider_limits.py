@@ -1,7 +1,7 @@
-"""What operators write about the use of models: bounds per provider and chains of models. Text in, values out.
+"""Settings for the use of models: limits per provider and chains of models. Text in, values out.
 
-Each entry is one short text, so that an environment variable can hold them. They are read when Kelpie starts, so that
-a slip is told there and not in the middle of a conversation.
+Each entry is one short text, so that an environment variable can hold it. They are parsed when Kelpie starts, so that a
+mistake is reported then and not in the middle of a conversation.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ LIMITS_FORM = "write 'openai: calls=8 requests=500 tokens=200000 dollars=5'"
 
 @dataclass(frozen=True, slots=True)
 class ProviderLimits:
-    """How much all agents together may ask of one provider; None is as much as they like."""
+    """Limits on the use of one provider by all agents together; None is unlimited."""
 
     calls: int | None = None  # at the same time
     requests: int | None = None  # per minute
@@ -23,7 +23,7 @@ class ProviderLimits:
 
 
 def parse_limits(setting: str, entries: Iterable[str]) -> dict[str, ProviderLimits]:
-    """Provider -> bounds. Raises ConfigurationError."""
+    """Provider -> limits. Raises ConfigurationError."""
     found: dict[str, ProviderLimits] = {}
     for entry in entries:
         provider, colon, rest = entry.partition(":")
@@ -40,7 +40,7 @@ def parse_limits(setting: str, entries: Iterable[str]) -> dict[str, ProviderLimi
 
 
 def check_handle(setting: str, handle: str) -> None:
-    """Raises ConfigurationError for what cannot name a model."""
+    """Raises ConfigurationError for a text that cannot name a model."""
     parse_handles(setting, (handle,))
 
 

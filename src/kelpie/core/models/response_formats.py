@@ -1,4 +1,4 @@
-"""The form that a model's answers must have, as clients ask for it: text, a JSON object, or JSON of a schema."""
+"""The response format of a model, as clients ask for it: text, a JSON object, or JSON of a schema."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_format(value: Mapping[str, Any]) -> None:
-    """Raises ValueError with the remedy for what no model could be asked for."""
+    """Raises ValueError, with the remedy, for a format that no model accepts."""
     kind: object = value.get("type")
     if kind not in TYPES:
         raise ValueError(f"the type of a response format must be one of {', '.join(TYPES)}")
@@ -19,7 +19,7 @@ def check_format(value: Mapping[str, Any]) -> None:
 
 
 def schema_of(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The JSON schema in a response format; it may stand there with a name beside it, or alone."""
+    """The JSON schema in a response format, which may contain it with a name or alone."""
     given: object = value.get("json_schema")
     if not isinstance(given, Mapping):
         return None
@@ -29,7 +29,7 @@ def schema_of(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def named(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A format of type json_schema in full: the schema with a name that every provider takes."""
+    """A format of type json_schema in full: the schema with a name that every provider accepts."""
     given = cast("Mapping[str, Any]", value.get("json_schema") or {})
     name: object = given.get("name")
     usable = isinstance(name, str) and _NAME.fullmatch(name)

@@ -1,6 +1,6 @@
-"""What an agent may spend: money, tokens or both, over its life or in each hour, day or month (of UTC).
+"""Budgets of agents: limits on money, tokens or both, over an agent's life or in each hour, day or month (of UTC).
 
-The record of steps is the ledger: what counts is what they say, so nothing is kept twice and nothing can drift apart.
+Spending is added up from the stored steps, so nothing is stored twice and nothing can drift apart.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class Period(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most that may be spent in a period; of money and tokens at least one is bounded."""
+    """Limit on spending in a period; at least one of money and tokens is limited."""
 
     micros: int | None = None  # millionths of a dollar
     tokens: int | None = None
     period: Period = Period.total
 
     def begins(self, now: Micros) -> Micros:
-        """When the running period began."""
+        """Start of the current period."""
         match self.period:
             case Period.total:
                 return 0
@@ -43,7 +43,7 @@ class Budget:
                 return from_datetime(as_datetime(now).replace(day=1, hour=0, minute=0, second=0, microsecond=0))
 
     def ends(self, now: Micros) -> Micros | None:
-        """When the running period ends; None when it never does."""
+        """End of the current period; None when it never ends."""
         begun = self.begins(now)
         match self.period:
             case Period.total:
@@ -58,7 +58,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class SpentAmount:
-    """What steps have used; the money is that of the calls whose price was known."""
+    """Usage of steps; the money is that of the calls whose price was known."""
 
     micros: int = 0
     tokens: int = 0
@@ -74,6 +74,6 @@ class SpentAmount:
         )
 
     def exceeds(self, budget: Budget) -> bool:
-        """Whether nothing is left to spend."""
+        """True if nothing is left to spend."""
         money = budget.micros is not None and self.micros >= budget.micros
         return money or (budget.tokens is not None and self.tokens >= budget.tokens)

@@ -1,4 +1,4 @@
-"""The record of tool calls: who called what, what came of it, and what it took of the machine."""
+"""The record of tool calls: the caller, the tool, the outcome, and the resources used."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,7 +23,7 @@ RAN = (CallOutcome.success, CallOutcome.error, CallOutcome.interrupted)
 
 @dataclass(frozen=True, slots=True)
 class ResourceUse:
-    """What a call took. Processor time and memory are those of its sandbox, 0 where it needed none."""
+    """Resources that a call used. Processor time and memory are those of its sandbox, 0 where it needed none."""
 
     duration_us: int = 0
     cpu_us: int = 0
@@ -35,7 +35,7 @@ NO_TIME = ResourceUse()
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """One call. Without an agent it was made by hand; `counted` ones use up what an agent has in an hour."""
+    """One call. Without an agent, a client made it directly; `counted` calls use up an agent's hourly quota."""
 
     organization_id: OrganizationId
     name: str
@@ -59,7 +59,7 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class CallQuery:
-    """Which calls to list, the newest first. `before` is the number of a call, for the next page."""
+    """Filter for a list of calls, the newest first. `before` is the number of a call, for the next page."""
 
     limit: int = 50
     before: int | None = None
@@ -70,7 +70,7 @@ class CallQuery:
 
 @dataclass(frozen=True, slots=True)
 class ToolUsage:
-    """How one tool has been used since some moment."""
+    """Use of one tool since some moment."""
 
     name: str
     kind: ToolKind | None

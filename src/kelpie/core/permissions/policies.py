@@ -1,6 +1,7 @@
-"""What an agent may do: its own lists and limits within those of its organisation, and these within the server's. Pure.
+"""Permissions of an agent: its own lists and limits within those of its organisation, and these within the server's.
+Pure.
 
-Every layer must agree to a call, so none can widen what another narrows.
+Every layer must allow a call, so none can widen what another narrows.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from kelpie.core.time import Micros, as_datetime
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Lists and limits of one layer. The version tells one of an organisation from what it was before."""
+    """Lists and limits of one layer. The version changes whenever an organisation's policy does."""
 
     permits: ToolPatterns = ANYTHING
     quota: Quota = UNBOUNDED
@@ -42,7 +43,7 @@ _WHOSE = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a call is not run. `told` is what the model gets as its result."""
+    """Reason why a call is not run. `told` is the text that the model gets as its result."""
 
     told: str
     layer: Layer | None  # None: nobody forbids it, but nothing is left in this hour
@@ -51,7 +52,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class EffectivePermissions:
-    """All layers of one agent at one moment, with what it has used in the running hour."""
+    """All layers of one agent at one moment, with its usage in the current hour."""
 
     layers: tuple[tuple[Layer, Policy], ...] = ()
     quota: Quota = UNBOUNDED
@@ -59,11 +60,11 @@ class EffectivePermissions:
     frees_at: Micros = 0
 
     def bars(self, subject: Subject) -> bool:
-        """Whether the lists forbid the tool, whatever is left."""
+        """Checks whether the lists deny the tool, regardless of quotas."""
         return any(policy.permits.refusal(subject) for _, policy in self.layers)
 
     def refusal(self, subject: Subject, before: int = 0) -> Refusal | None:
-        """Why the call may not be run; `before` it come so many others that nobody has counted yet."""
+        """The reason why the call may not be run; `before` is the number of earlier calls not counted yet."""
         for layer, policy in self.layers:
             if (reason := policy.permits.refusal(subject)) is not None:
                 told = f"'{subject.name}' was not run: {_WHOSE[layer]} ({reason}). Continue without it."
@@ -88,7 +89,7 @@ OPEN = EffectivePermissions()
 def warrant(
     server: Policy, organization: Policy, permits: ToolPatterns | None, quota: Quota | None
 ) -> EffectivePermissions:
-    """What holds for an agent; the same `OPEN` for all that nobody has bound."""
+    """The effective permissions of an agent; the same `OPEN` for all agents without any limits."""
     if permits is None and quota is None and organization is NO_POLICY and server.open:
         return OPEN  # as most are: nothing is made for them
     own = Policy(permits or ANYTHING, quota or UNBOUNDED)

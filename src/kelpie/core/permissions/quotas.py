@@ -1,6 +1,6 @@
-"""How much of the machine and of its models an agent may use in each hour (of UTC), and how much of it is used. Pure.
+"""Quotas: limits on an agent's use of the machine and its models in each hour (of UTC), and the usage. Pure.
 
-The record of calls and that of steps are what is counted, so nothing is kept twice.
+Usage is added up from the records of calls and steps, so nothing is stored twice.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +13,8 @@ from kelpie.core.tools.confinement import MEGABYTE, Confinement
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Bounds for one agent; None is none. The first three are for each hour, the others for one call in a sandbox."""
+    """Limits for one agent; None is unlimited. The first three are for each hour, the others for one call in a
+    sandbox."""
 
     tool_calls: int | None = None
     tokens: int | None = None
@@ -30,20 +31,20 @@ class Quota:
 
     @property
     def counts_calls(self) -> bool:
-        """Whether it has to be known what the calls of this hour have used."""
+        """True if the usage of this hour's calls must be known."""
         return self.tool_calls is not None or self.cpu_us is not None
 
     @property
     def budget(self) -> Budget | None:
-        """The tokens, as what the ledger holds against."""
+        """The token limit as a budget for the budget check."""
         return None if self.tokens is None else Budget(tokens=self.tokens, period=Period.hour)
 
     def within(self, other: "Quota") -> "Quota":
-        """The tighter of both, each by each."""
+        """The tighter of both, field by field."""
         return Quota(**{name: _least(getattr(self, name), getattr(other, name)) for name in Quota.__slots__})
 
     def confined(self, confinement: Confinement) -> Confinement:
-        """How a job is held that must keep to this as well."""
+        """The confinement of a job, tightened by this quota."""
         tighter = {
             name: most
             for name in _OF_ONE_CALL
@@ -59,7 +60,7 @@ _HOURLY = Budget(period=Period.hour)
 
 @dataclass(frozen=True, slots=True)
 class QuotaUse:
-    """What calls have used; those that were refused used nothing."""
+    """Usage of calls; refused calls used nothing."""
 
     tool_calls: int = 0
     cpu_us: int = 0
@@ -74,12 +75,12 @@ NOTHING_USED = QuotaUse()
 
 
 def hour_of(now: Micros) -> Micros:
-    """When the running hour began."""
+    """Start of the current hour."""
     return _HOURLY.begins(now)
 
 
 def hour_after(now: Micros) -> Micros:
-    """When the running hour ends, and everything is free again."""
+    """End of the current hour, when the quotas are available again."""
     return hour_of(now) + 3600 * MICROS_PER_SECOND
 
 

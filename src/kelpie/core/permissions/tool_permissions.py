@@ -1,8 +1,8 @@
-"""Who may use which tool: what a tool is known by, lists of patterns, and what they say of it. Pure.
+"""Tool permissions: the names a tool is known by, lists of patterns, and their decision about it. Pure.
 
-A pattern is written like a file name (`*`, `?`, `[abc]`) and stands for names of tools, or after `kind:` and
-`capability:` for those. What is denied is refused whatever is allowed. A built-in tool without any capability touches
-nothing but the conversation itself, and lists do not speak of it: whoever forbids everything still gets an answer.
+A pattern is written like a file name (`*`, `?`, `[abc]`) and matches names of tools, or after `kind:` and `capability:`
+those. Deny takes precedence over allow. A built-in tool without any capability affects nothing but the conversation
+itself, and lists do not apply to it: an agent whose operator denies everything can still answer.
 """
 
 import re
@@ -21,7 +21,7 @@ _WRITTEN = re.compile(r"(kind:|capability:)?([A-Za-z0-9_.*?-]|\[!?[A-Za-z0-9_.-]
 
 
 class Capability(StrEnum):
-    """What a tool can reach beyond the conversation it is called in."""
+    """Something a tool can reach beyond the conversation it is called in."""
 
     memory = "memory"  # reads or changes what an agent remembers
     messaging = "messaging"  # speaks to other agents
@@ -31,7 +31,7 @@ class Capability(StrEnum):
 
 
 class ToolKind(StrEnum):
-    """Where a tool comes from."""
+    """Origin of a tool."""
 
     builtin = "builtin"
     custom = "custom"
@@ -49,24 +49,24 @@ class Subject:
 
     @property
     def harmless(self) -> bool:
-        """Whether it touches nothing but the conversation."""
+        """True if the tool affects nothing but the conversation."""
         return self.kind is ToolKind.builtin and not self.capabilities
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPatterns:
-    """The tools that may be used: those of `allow` (None: all) without those of `deny`."""
+    """Lists of tools: those of `allow` (None: all) without those of `deny`."""
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
 
     @property
     def open(self) -> bool:
-        """Whether it forbids nothing."""
+        """True if nothing is denied."""
         return self.allow is None and not self.deny
 
     def refusal(self, subject: Subject) -> str | None:
-        """Why the tool may not be used; None when it may."""
+        """The reason why the tool may not be used; None when it may."""
         return None if subject.harmless or self.open else _refusal(self, subject)
 
 
@@ -74,7 +74,7 @@ ANYTHING = ToolPatterns()
 
 
 def check_patterns(field: str, patterns: Sequence[str]) -> tuple[str, ...]:
-    """The patterns, each once. Raises InvalidInput naming the one that could never mean anything."""
+    """The patterns, each once. Raises InvalidInput naming one that can never match."""
     if len(patterns) > PATTERNS_MAX:
         raise InvalidInput(field, f"has {len(patterns)} patterns; the limit is {PATTERNS_MAX}")
     for pattern in patterns:
@@ -101,7 +101,7 @@ def _refusal(permits: ToolPatterns, subject: Subject) -> str | None:
 
 
 def _touching(patterns: tuple[str, ...], subject: Subject) -> str | None:
-    """The pattern that speaks of the tool: by its name, its kind or any of its capabilities."""
+    """The pattern that matches the tool: by its name, its kind or any of its capabilities."""
     names, kinds, capabilities = _compiled(patterns)
     for among, words in ((names, (subject.name,)), (kinds, (subject.kind,)), (capabilities, subject.capabilities)):
         for word in words:
@@ -111,8 +111,8 @@ def _touching(patterns: tuple[str, ...], subject: Subject) -> str | None:
 
 
 def _covered(patterns: tuple[str, ...], subject: Subject) -> bool:
-    """Whether the tool is let in. By capabilities it is only when all that it has are named: what may reach memory does
-    not thereby reach the network."""
+    """Checks whether the tool is allowed. By capabilities it is only when all that it has are named: a tool that may
+    reach memory does not thereby reach the network."""
     names, kinds, capabilities = _compiled(patterns)
     if names.first(subject.name) is not None or kinds.first(subject.kind) is not None:
         return True
@@ -128,14 +128,14 @@ class _Patterns:
         self._either = re.compile("|".join(each) or r"(?!)")
 
     def first(self, word: str) -> str | None:
-        """The first pattern that the word is one of."""
+        """The first pattern that matches the word."""
         found = self._either.match(word)
         return None if found is None or found.lastindex is None else self._patterns[found.lastindex - 1]
 
 
 @lru_cache(maxsize=4096)
 def _compiled(patterns: tuple[str, ...]) -> tuple[_Patterns, _Patterns, _Patterns]:
-    """Of names, of kinds, of capabilities."""
+    """Patterns of names, of kinds, of capabilities."""
     sorts = [[p for p in patterns if p.startswith(prefix)] for prefix in (KIND, CAPABILITY)]
     names = [p for p in patterns if not p.startswith((KIND, CAPABILITY))]
     return _Patterns(names, ""), _Patterns(sorts[0], KIND), _Patterns(sorts[1], CAPABILITY)

@@ -1,6 +1,6 @@
-"""What one setting is: its names, its default, its bounds, and how a text or a TOML value becomes its value.
+"""Declaration of one setting: its names, its default, its bounds, and its parsing from text or TOML.
 
-The table of all settings is `core.settings.Settings`: one line there declares a setting completely.
+The table of all settings is `core.settings.settings.Settings`: one line there declares a setting completely.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,7 +33,8 @@ class Setting:
     check: Check | None = None  # for what a text has to look like
 
     def from_text(self, origin: str, text: str) -> Value:
-        """The value that a variable or an option gives. Raises ConfigurationError naming the origin and the remedy."""
+        """The value of an environment variable or an option. Raises ConfigurationError naming the origin and the
+        remedy."""
         if self.kind is bool:
             return self._switch(origin, text)
         if self.kind is tuple:
@@ -45,7 +46,7 @@ class Setting:
         return self._checked(origin, value)
 
     def from_toml(self, origin: str, value: object) -> Value:
-        """The value that kelpie.toml gives. Raises ConfigurationError naming the origin and the remedy."""
+        """The value in kelpie.toml. Raises ConfigurationError naming the origin and the remedy."""
         if self.kind is float and type(value) is int:
             value = float(value)
         if self.kind is tuple and isinstance(value, list):
@@ -104,7 +105,7 @@ def setting(
     secret: bool = False,
     check: Check | None = None,
 ) -> Any:
-    """A field of `Settings` that declares its setting. Without a `kind` it is that of the default, or text."""
+    """A field of `Settings` that declares its setting. `kind` defaults to the type of the default, or text."""
     kind = kind or (str if default is None else type(default))
     spec = Setting(key, help, env, kind, low, high, choices, seconds, secret, check)
     return field(default=default, metadata={SPEC: spec})
@@ -116,7 +117,7 @@ def specs(fields: tuple[Field[Any], ...]) -> Mapping[str, Setting]:
 
 
 def _toml(value: object) -> str:
-    """The value as it could have been written; long ones are cut."""
+    """The value as TOML text; long ones are cut."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value!r:.80}" if isinstance(value, str) else f"{value}"[:80]

@@ -1,4 +1,4 @@
-"""The settings of the use of models: how long anything may take, how often it is tried, what is assumed, and limits."""
+"""Settings for the use of models: time-outs, retries, defaults and limits."""
 
 from dataclasses import dataclass
 

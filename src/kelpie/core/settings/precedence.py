@@ -1,4 +1,4 @@
-"""Where a setting's value comes from, and who is heard first: flag, environment, file, default."""
+"""Origin of a setting's value, and the order of precedence: flag, environment, file, default."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The kind of place, and its name: the option, the variable, or the file with its line."""
+    """The kind of source, and its name: the option, the variable, or the file with its line."""
 
     source: Source
     where: str = ""
@@ -28,7 +28,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class SettingSource:
-    """A value as it stands in a file, and where."""
+    """A value as it is written in a file, with its location."""
 
     value: Any
     where: str
@@ -42,7 +42,7 @@ def decide(
 ) -> tuple[dict[str, Value], dict[str, Origin]]:
     """The values that are set, and the origin of every setting. An empty variable counts as not set.
 
-    Flags are by field: option and text; what a file gives is by key. Raises ConfigurationError.
+    Flags are keyed by field: option and text; values of a file are keyed by setting key. Raises ConfigurationError.
     """
     values: dict[str, Value] = {}
     origins: dict[str, Origin] = {}

@@ -1,4 +1,4 @@
-"""The settings of the sandbox: how much code of tools runs at once, and how much waits."""
+"""Settings of the sandbox: the number of jobs that run at once, and of jobs that wait."""
 
 from dataclasses import dataclass
 

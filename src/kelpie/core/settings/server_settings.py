@@ -1,4 +1,4 @@
-"""The settings of the server itself and of its agents: where it listens and stores, and every default of an agent."""
+"""Settings of the server itself and of its agents: its address and data directory, and every default of an agent."""
 
 from dataclasses import dataclass
 
@@ -313,12 +313,13 @@ class ServerSettings:
 
     @property
     def block_rules(self) -> BlockRules:
-        """What holds for the memory blocks of all agents."""
+        """Rules for the memory blocks of all agents."""
         return BlockRules(self.block_limit, self.block_versions, self.core_memory_bytes)
 
     @property
     def protected(self) -> bool:
-        """Whether whoever asks must show a credential: always, unless only this machine can ask and nobody wants it."""
+        """True if clients must send a credential: always, unless only this machine can connect and the operator does
+        not ask for one."""
         return self.secure or self.password is not None or not is_loopback(self.host)
 
     @property

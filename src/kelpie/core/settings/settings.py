@@ -1,9 +1,9 @@
-"""Everything an operator can set: one table with names, default, bounds and meaning, and the order of who is heard.
+"""Everything an operator can set: one table with names, default, bounds and meaning, and the order of precedence.
 
-A flag goes before a variable of the environment, that before kelpie.toml, that before the default. A wrong value is
-refused with the place it stands at, and so is a file that would take a key of the environment to an address of its own:
-kelpie.toml may come with a directory that somebody else filled. Reading flags, environment and file is the caller's
-business.
+A flag takes precedence over an environment variable, that over kelpie.toml, that over the default. A wrong value is
+refused with its location. So is a file that would send a key from the environment to an address of the file's own:
+kelpie.toml may come with a directory that another person filled. Reading flags, environment and file is the caller's
+job.
 """
 
 from collections.abc import Mapping
@@ -140,14 +140,14 @@ class Settings(ModelSettings):
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str]) -> "Settings":
-        """The settings that the environment gives. Raises ConfigurationError naming the variable and the remedy."""
+        """The settings from the environment. Raises ConfigurationError naming the variable and the remedy."""
         return resolve({}, env).settings
 
 
 SETTINGS: Mapping[str, Setting] = specs(fields(Settings))
 KEYS: Mapping[str, str] = {spec.key: name for name, spec in SETTINGS.items()}
 VARIABLES: Mapping[str, str] = {variable: name for name, spec in SETTINGS.items() for variable in spec.env}
-# Field of a key -> field of the address that it is sent to.
+# Field of an API key -> field of the address that it is sent to.
 SENT_TO: Mapping[str, str] = {
     name: KEYS[address]
     for name, spec in SETTINGS.items()
@@ -164,7 +164,7 @@ class ResolvedSettings:
     file: str | None = None
 
     def located(self, error: ConfigurationError) -> ConfigurationError:
-        """The same error, naming the place its value really came from instead of the variable it could come from."""
+        """The same error, naming the actual source of the value instead of the environment variable."""
         field = VARIABLES.get(error.setting)
         origin = self.origins[field] if field else None
         return ConfigurationError(origin.where, error.remedy) if origin and origin.where else error
@@ -176,7 +176,7 @@ def resolve(
     given: Mapping[str, SettingSource] | None = None,
     file: str | None = None,
 ) -> ResolvedSettings:
-    """Decides every setting: flags (field -> option and text), environment, what the file gives (by key), defaults.
+    """Decides every setting: flags (field -> option and text), environment, values of the file (by key), defaults.
 
     Raises ConfigurationError naming the origin of a wrong value and the remedy.
     """
@@ -186,7 +186,7 @@ def resolve(
 
 
 def _keep_keys_home(origins: Mapping[str, Origin]) -> None:
-    """Raises ConfigurationError when a file names the address to which a key from elsewhere would be sent."""
+    """Raises ConfigurationError when a file names the address to which a key from another source would be sent."""
     for key, address in SENT_TO.items():
         named, to = origins[key], origins[address]
         if to.source is Source.file and named.source in (Source.flag, Source.environment):

@@ -1,6 +1,6 @@
-"""The text of kelpie.toml: its values with the line each stands at, and a refusal of every key that is not known.
+"""The text of kelpie.toml: its values, each with its line; unknown keys are refused.
 
-Pure: reading the file is `world.settings_file`'s business.
+Pure: `world.files.settings_file` reads the file.
 """
 
 import difflib
@@ -16,7 +16,8 @@ from kelpie.core.settings.settings import KEYS
 
 
 def parse(text: str, path: str) -> dict[str, SettingSource]:
-    """The values by key, such as `server.port`. Raises ConfigurationError with the line: no TOML, or an unknown key."""
+    """The values by key, such as `server.port`. Raises ConfigurationError with the line: not TOML, or an unknown
+    key."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -33,7 +34,7 @@ def parse(text: str, path: str) -> dict[str, SettingSource]:
 
 
 def _meant(key: str) -> str:
-    """The nearest known name; the last part alone counts too, for keys that stand under the wrong heading."""
+    """The nearest known name; the last part alone counts too, for keys under the wrong heading."""
     last = {known.rpartition(".")[2]: known for known in reversed(list(KEYS))}
     near = difflib.get_close_matches(key, KEYS, 1, 0.75)
     near = near or [last[name] for name in difflib.get_close_matches(key.rpartition(".")[2], last, 1, 0.75)]
@@ -80,7 +81,7 @@ def _statements(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _path(parsed: Any) -> tuple[str, ...]:
-    """The names along the one branch of what a heading says."""
+    """The names along the one branch of a heading."""
     names: list[str] = []
     while isinstance(parsed, dict) and parsed:
         [(name, parsed), *_] = cast("dict[str, Any]", parsed).items()
@@ -89,7 +90,8 @@ def _path(parsed: Any) -> tuple[str, ...]:
 
 
 def _line_of_fault(text: str) -> int:
-    """The line of the first statement that makes the text no TOML; the parser itself may notice only at the end."""
+    """The line of the first statement that makes the text invalid TOML; the parser itself may notice only at the
+    end."""
     lines = text.splitlines(keepends=True)
     statements = list(_statements(text))
     first = bisect_left(statements, True, key=lambda each: not _is_toml("".join(lines[: each[1]])))

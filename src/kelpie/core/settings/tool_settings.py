@@ -1,4 +1,4 @@
-"""The settings that hold for the tools of every agent, whatever an agent or an organisation says for itself."""
+"""Settings for the tools of every agent; agents and organisations cannot override them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class ToolSettings(SandboxSettings):
 
     @property
     def policy(self) -> Policy:
-        """What holds for every agent of this server."""
+        """The policy for every agent of this server."""
         quota = Quota(
             self.tool_calls_per_hour or None,
             self.tokens_per_hour or None,

@@ -1,1 +1,1 @@
-"""Tools and how they are confined, as values."""
+"""Tools and their confinement, as values."""

@@ -1,4 +1,4 @@
-"""How code that is not ours is held: the kind of wall around it, and how much it may take of the machine. Pure."""
+"""Confinement of code from outside: the kind of isolation, and limits on its use of the machine. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ PROXY_PORT = 8284  # inside the cell: an HTTP proxy to the hosts that the job ma
 
 
 class Isolation(StrEnum):
-    """Kinds of walls, the weakest first. A tool names the least it accepts."""
+    """Kinds of isolation, the weakest first. A tool names the weakest it accepts."""
 
     process = "process"  # namespaces, control groups, system-call filter and Landlock of the one kernel
     wasm = "wasm"
@@ -19,7 +19,7 @@ class Isolation(StrEnum):
 
 
 class Runner(StrEnum):
-    """What runs in the cell. Each reads the job's request."""
+    """The program that runs in the cell. Each reads the job's request."""
 
     python = "python"
     node = "node"
@@ -37,7 +37,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What one run may take. `egress` names hosts that it may reach over HTTP(S); with none it has no network."""
+    """Limits on one run. `egress` names hosts that it may reach over HTTP(S); with none it has no network."""
 
     isolation: Isolation = Isolation.process
     wall_s: float = 30.0

@@ -1,7 +1,7 @@
-"""Which hosts code in a cell may reach over HTTP(S): a list of names, the only thing that opens its network. Pure.
+"""Egress rules: the list of host names that code in a cell may reach over HTTP(S); it has no other network. Pure.
 
 `example.com` is that host at its usual ports, `*.example.com` every host below it, `example.com:8443` that port alone,
-`*` every host. Whatever a list says, an address that is not of the internet stays closed; see `hosts.is_public`.
+`*` every host. No list opens an address that is not public; see `hosts.is_public`.
 """
 
 import re
@@ -31,7 +31,7 @@ class EgressEntry:
 
 
 def entries(texts: Iterable[str], field: str = "egress") -> tuple[EgressEntry, ...]:
-    """Reads a list. Raises InvalidInput naming the entry that is none."""
+    """Parses a list. Raises InvalidInput naming an invalid entry."""
     found = tuple(_entry(text, field) for text in texts)
     if len(found) > ENTRIES_MAX:
         raise InvalidInput(field, f"list at most {ENTRIES_MAX} hosts")
@@ -39,7 +39,7 @@ def entries(texts: Iterable[str], field: str = "egress") -> tuple[EgressEntry, .
 
 
 def allows(listed: Sequence[EgressEntry], host: str, port: int) -> bool:
-    """Whether a list lets a host through at a port."""
+    """Checks whether a list allows a host at a port."""
     name = host.lower().rstrip(".")
     return any(entry.covers(name, port) for entry in listed)
 

@@ -1,4 +1,4 @@
-"""What can be a variable of a tool's environment. Pure."""
+"""Checks of environment variables for tools. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def check_value(field: str, value: str) -> str:
 
 
 def check_all(field: str, variables: Mapping[str, str]) -> None:
-    """Raises InvalidInput for what no environment can hold: whatever is started with it would fail."""
+    """Raises InvalidInput for variables that no process can be started with."""
     for key, value in variables.items():
         check_key(field, key)
         check_value(f"{field}.{key}", value)

@@ -1,6 +1,7 @@
-"""The languages in which code can be run, and how to tell which one a piece of code is written in. Pure.
+"""The languages in which code can be run, and detection of the language of a piece of code. Pure.
 
-Telling is a guess by what is typical: whoever asked is told what was guessed, and can name the language instead.
+Detection is a guess from typical syntax: the answer names the detected language, and a caller can name the language
+instead.
 """
 
 import ast
@@ -42,7 +43,7 @@ _PYTHON = re.compile(
 
 
 def detect(code: str) -> Language:
-    """The language that the code is most likely written in; Python when nothing tells."""
+    """The language that the code is most likely written in; Python if nothing indicates another."""
     if _ASSIGNED.search(code):  # which Python would read as a comparison that nobody looks at
         return Language.r
     if _PYTHON.search(code) and _is_python(code):

@@ -1,4 +1,4 @@
-"""MCP servers as records: where a server is found and how it is spoken to. A record starts and reaches nothing."""
+"""MCP servers as records: the address of a server and its protocol. A record starts and connects nothing."""
 
 import ipaddress
 import re
@@ -24,7 +24,8 @@ class McpServerType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class McpConfig:
-    """How a server is reached: a command for stdio, an address for the others. `token` is without its `Bearer`."""
+    """Connection settings of a server: a command for stdio, an address for the others. `token` is without its
+    `Bearer`."""
 
     server_type: McpServerType
     command: str | None = None
@@ -37,7 +38,7 @@ class McpConfig:
 
     @property
     def shown_token(self) -> str | None:
-        """The token as it stands in its header."""
+        """The token as its header has it."""
         bearer = self.token and self.auth_header in (None, AUTHORIZATION)
         return f"{BEARER}{self.token}" if bearer else self.token
 
@@ -62,10 +63,11 @@ def bare_token(text: str | None) -> str | None:
 
 
 def check_address(field: str, url: str) -> str:
-    """The address of a server on the network, if it may be one.
+    """The address of a server on the network, if it is allowed.
 
-    A name is looked up when the server is connected to, and not here. Raises InvalidInput for what is no web address,
-    and for an address of this machine or of a private network: whoever may register a server could reach them.
+    A name is resolved when the server is connected to, and not here. Raises InvalidInput for an invalid web address,
+    and for an address of this machine or of a private network: a user who may register a server could otherwise reach
+    them.
     """
     parts = _parts(field, url)
     host = (parts or "").lower()

@@ -1,6 +1,6 @@
-"""What a tool needs from a package index: names and versions, nothing else that an installer understands. Pure.
+"""Package requirements of a tool: names and versions, nothing else that an installer understands. Pure.
 
-An installer takes options, addresses and paths where it takes names; none of them gets past here.
+An installer accepts options, addresses and paths where it accepts names; this module refuses all of them.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from kelpie.core.errors import InvalidInput
 
 
 class Index(StrEnum):
-    """Where packages come from."""
+    """Source of packages."""
 
     pip = "pip"
     npm = "npm"
@@ -39,18 +39,18 @@ _WRITTEN = {  # how a requirement is written in one text
 
 @dataclass(frozen=True, slots=True)
 class RequiredPackages:
-    """A set of packages of one index, as its installer is told them, in an order that does not matter to anybody."""
+    """A set of packages of one index, as arguments for its installer; their order does not matter."""
 
     index: Index
     lines: tuple[str, ...]
 
     def key(self, platform: str) -> str:
-        """The same for the same packages on the same platform."""
+        """Cache key: equal for the same packages on the same platform."""
         return hashlib.sha256("\n".join([self.index, platform, *self.lines]).encode()).hexdigest()[:32]
 
 
 def needed(index: Index, given: Sequence[Mapping[str, Any]] | None) -> RequiredPackages:
-    """The packages of a tool. Raises InvalidInput for what is not the name and the version of a package."""
+    """The packages of a tool. Raises InvalidInput for anything but the name and the version of a package."""
     return RequiredPackages(index, tuple(sorted({_line(index, one) for one in given or ()})))
 
 

@@ -1,4 +1,4 @@
-"""Where the code of tools is to run, as people set it: one configuration of each kind, with environment variables."""
+"""Sandbox configurations that clients set: one of each kind, with environment variables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class SandboxConfig:
 
 @dataclass(frozen=True, slots=True)
 class SandboxVariable:
-    """An environment variable that every tool of that sandbox finds."""
+    """An environment variable of every tool in that sandbox."""
 
     id: SandboxVariableId
     sandbox_config_id: SandboxConfigId

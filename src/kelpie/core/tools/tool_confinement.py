@@ -1,4 +1,4 @@
-"""How one tool asks to be held: what it takes more or less of than others, and whether its results are kept. Pure."""
+"""Confinement settings of one tool: its own limits, and whether its results are cached. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ _PLAIN = {"timeout_s": "wall_s", "cpu_share": "cpu_share", "processes": "process
 
 
 def confined(asked: Mapping[str, Any] | None, otherwise: Confinement = DEFAULT_CONFINEMENT) -> Confinement:
-    """The confinement that a tool's own settings make of the usual one."""
+    """The default confinement, changed by a tool's own settings."""
     if not asked:
         return otherwise
     values: dict[str, Any] = {field: asked[name] for name, field in _PLAIN.items() if asked.get(name) is not None}
@@ -26,5 +26,5 @@ def confined(asked: Mapping[str, Any] | None, otherwise: Confinement = DEFAULT_C
 
 
 def is_deterministic(asked: Mapping[str, Any] | None) -> bool:
-    """Whether the tool says of itself that the same arguments always give the same result."""
+    """True if the tool declares that the same arguments always give the same result."""
     return bool(asked and asked.get(DETERMINISTIC))

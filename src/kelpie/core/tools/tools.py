@@ -1,4 +1,4 @@
-"""Tools as they are registered: what the model sees of them and what runs them."""
+"""Tools as they are registered: the model's view of them, and the code that runs them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from kelpie.core.search_hits import Hit, SearchMode
 from kelpie.core.time import Micros
 
 DEFAULT_RETURN_CHAR_LIMIT = 50_000
-# What Kelpie brings with it. What they do stands in `tools.builtin`; whoever only asks about them needs the names.
+# Kelpie's built-in tools. Their code is in `tools.builtin`; code that only asks about them needs just the names.
 BUILTIN_NAMES = (
     "archival_memory_insert",
     "archival_memory_search",
@@ -91,7 +91,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class NewTool:
-    """A custom tool to be registered; its name is the name in its schema."""
+    """A custom tool to register; its name is the name in its schema."""
 
     source_code: str | None
     json_schema: Mapping[str, Any] | None = None
@@ -110,7 +110,7 @@ class NewTool:
 
 @dataclass(frozen=True, slots=True)
 class ToolQuery:
-    """Which tools to list."""
+    """Filter for a list of tools."""
 
     page: Page = Page()
     name: str | None = None
@@ -126,7 +126,7 @@ class ToolQuery:
 
 @dataclass(frozen=True, slots=True)
 class ToolSearch:
-    """Tools to look for; without words, the newest. `tags` are any of which a tool must have."""
+    """Search among tools; without words, the newest. A tool must have at least one of `tags`."""
 
     words: str = ""
     tool_types: tuple[ToolType, ...] = ()
@@ -137,7 +137,7 @@ class ToolSearch:
 
 @dataclass(frozen=True, slots=True)
 class ToolHit:
-    """A tool, how it was found, and the text it was found by; without words to look for there is neither."""
+    """A tool, its hit, and the text that matched; a search without words has neither."""
 
     tool: Tool
     hit: Hit | None
