@@ -1,6 +1,6 @@
 """One loaded handler and the jobs that run on it, one per lane.
 
-It starts jobs and ends them; which job comes next, and what an outcome means for the actor, is not decided here.
+It starts and ends jobs; it decides neither which job comes next nor what an outcome means for the actor.
 """
 
 import asyncio
@@ -40,17 +40,17 @@ class Activation(Generic[H]):
         loop = asyncio.get_running_loop()
         task = loop.create_task(_run(job.work, self.handler), context=job.context)
         self.running[job.lane] = running = RunningJob(job, task)
-        # The end is seen in a callback because a task cancelled before its first step never runs a line of its own.
+        # A callback sees the end because a task that is cancelled before its first step never runs a line of its own.
         task.add_done_callback(lambda _: self._done(running))
 
     def cut(self, cause: KelpieError) -> None:
-        """Cancels what runs; its callers get the cause."""
+        """Cancels the running jobs; their callers get the cause."""
         self._cut = self._cut or cause
         for running in self.running.values():
             running.task.cancel()
 
     async def finish(self, grace_s: float, cancel_s: float, cause: Callable[[], KelpieError]) -> None:
-        """Waits for what runs, then cancels it, then gives up on it: never longer than the two bounds."""
+        """Waits for the running jobs, then cancels them, then gives up on them: never longer than the two bounds."""
         await self._emptied(grace_s)
         if self.running:
             self.cut(cause())

@@ -1,7 +1,7 @@
-"""One key: its mailbox, its activation while it has one, and the tasks that load it and put it away.
+"""One key: its mailbox, its activation while it has one, and the tasks that load and unload it.
 
 At most one of loader and ender works on an actor at a time: the ender first ends the loader. Between them nothing runs
-for an actor, so a hot idle one costs memory only. What decides is synchronous: no await between a look and an act.
+for an actor, so a loaded idle one costs memory only. Decisions are synchronous: no await between a check and an act.
 """
 
 import asyncio
@@ -78,13 +78,13 @@ class Actor(Generic[H]):
         return reply
 
     def kept_by(self, lane: str) -> list[object]:
-        """The tokens of the jobs that run or wait in a lane, in their order."""
+        """The tokens of the running and waiting jobs of a lane, in order."""
         running = self.activation.running.get(lane) if self.activation else None
         jobs = [*([running.job] if running else ()), *self._mailbox.of_lane(lane)]
         return [job.token for job in jobs]
 
     def notify(self, note: Callable[[H], None]) -> bool:
-        """Calls note with the handler: now, or once it is loaded and before any job. False when there is none."""
+        """Calls `note` with the handler: now, or once it is loaded and before any job. False when there is none."""
         if self.activation is not None:
             note(self.activation.handler)
         elif self.condition.state is ActivationState.loading:
@@ -97,7 +97,7 @@ class Actor(Generic[H]):
         return True
 
     def drop(self, error: BaseException) -> None:
-        """The handler is broken: it goes, what waits is kept, and the next use loads it again when that is due."""
+        """Discards a broken handler; waiting jobs are kept, and the next use loads it again when that is due."""
         if self.activation is None:
             if self.condition.state is ActivationState.loading:
                 self.condition.spoilt = error
@@ -109,11 +109,11 @@ class Actor(Generic[H]):
             self.cut()
 
     def evict(self, reason: str) -> None:
-        """Puts an idle actor away."""
+        """Unloads an idle actor."""
         self.end(ShutdownMode.release, reason, 0)
 
     def end(self, wish: ShutdownMode, reason: str, grace_s: float) -> asyncio.Task[None]:
-        """Takes the activation down as wished; the returned task ends when that is done."""
+        """Ends the activation in the given mode; the returned task ends when that is done."""
         if wish > self._wish:
             self._wish, self._reason = wish, reason
             if wish is not ShutdownMode.reload and self.condition.state not in (
@@ -132,7 +132,7 @@ class Actor(Generic[H]):
         return self._ender
 
     def cut(self) -> None:
-        """Cancels what still runs."""
+        """Cancels the running jobs."""
         if self.activation is not None:
             self.activation.cut(self._cause())
 
@@ -143,7 +143,7 @@ class Actor(Generic[H]):
         live.start(job)
 
     def _advance(self, live: Activation[H]) -> None:
-        """Starts what can be started; with nothing to do, the actor is idle."""
+        """Starts every job that can start; without any work, the actor is idle."""
         while self._mailbox.waiting and len(live.running) < self._stage.limits.lanes_max:
             job = self._mailbox.take(live.running)
             if job is None:
@@ -249,7 +249,7 @@ class Actor(Generic[H]):
         return task
 
     def _watch(self, task: asyncio.Task[None]) -> None:
-        """A bug in a loader or an ender costs the key its jobs, but never the key itself."""
+        """Handles a bug in a loader or an ender: it costs the key its jobs, but never the key itself."""
         if task.cancelled() or (bug := task.exception()) is None:
             return
         log.error(

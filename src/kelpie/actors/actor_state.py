@@ -1,4 +1,4 @@
-"""How one key is doing: its state and its latest failure. The only place of the room that changes either."""
+"""The state of one key and its latest failure. No other module of the package changes either."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ class ActorState:
         return self._life.state
 
     def move(self, after: ActivationState, reason: str = "") -> None:
-        """Changes the state and tells the observer, whose failure is logged and changes nothing."""
+        """Changes the state and notifies the observer, whose failure is logged and changes nothing."""
         transition = self._life.move(after, self._stage.clock.now(), reason)
         try:
             self._stage.observe(transition)
@@ -55,22 +55,22 @@ class ActorState:
         self.move(ActivationState.failed, self._failure.error)
 
     def recover(self) -> None:
-        """Forgets the failure: a job succeeded, or the operator wants a fresh start."""
+        """Clears the failure: a job succeeded, or the operator requested a fresh start."""
         self._failure = self.spoilt = None
         self.loads_failed = 0
 
     def wait_s(self) -> float:
-        """How long it is until a load is due."""
+        """Seconds until a load is due."""
         return max(0.0, self._failure.due - asyncio.get_running_loop().time()) if self._failure else 0.0
 
     def error(self, what: str) -> ActivationFailed:
-        """The failure as the callers are told it."""
+        """The failure as an error for the callers."""
         error = self._failure.error if self._failure else "unknown"
         wait_s = self.wait_s()
         return ActivationFailed(f"{self.key} {what}: {error}. Try again in {wait_s:.1f} s.", wait_s)
 
     def status(self) -> ActivationStatus:
-        """The state, and the failure as long as it is not overcome."""
+        """The state, and the failure until it is cleared."""
         failure = self._failure
         if failure is None or self.state not in _FAILING:
             return ActivationStatus(self.state)

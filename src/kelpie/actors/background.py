@@ -1,5 +1,6 @@
-"""Work that goes on behind everything else for as long as the server runs. Nobody waits for it, so nobody would notice
-that it has died: whatever it breaks off with is told, and it begins again."""
+"""Background work that lasts as long as the server. No caller waits for it, so no caller would notice its failure:
+every failure is logged, and the work starts again.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,7 +9,7 @@ AGAIN_S = 30.0
 
 
 async def endless(work: Callable[[], Awaitable[None]], name: str) -> None:
-    """Does work that never returns, again and again should it break off."""
+    """Runs work that never returns; starts it again whenever it fails."""
     while True:
         try:
             await work()

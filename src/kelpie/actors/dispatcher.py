@@ -1,7 +1,7 @@
-"""The door to the room: finds or makes the actor of a key and hands it the job.
+"""The public interface of the package: finds or creates the actor of a key and gives it the job.
 
-A key that has no handler, no work and nothing to tell has no object here: a million cold keys cost nothing.
-The dispatcher only keeps the map and its bounds; what happens to one key is the business of its `Actor`.
+A key without a handler, work or a failure to report has no object here: a million unloaded keys cost nothing. The
+dispatcher only holds the map and its bounds; its `Actor` handles everything about one key.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ActorCounts:
-    """How many keys are in which situation, for people to see."""
+    """Numbers of keys by situation, for people to see."""
 
     hot: int  # have a handler or are loading one
     idle: int  # hot without work
@@ -74,41 +74,41 @@ class Dispatcher(Generic[H]):
         return actor.accept(lane, job, token)
 
     def kept_by(self, key: str, lane: str) -> list[object]:
-        """The tokens of the jobs that run or wait in a lane, in their order: with none the lane is free."""
+        """The tokens of the running and waiting jobs of a lane, in order: without any the lane is free."""
         actor = self._actors.get(key)
         return actor.kept_by(lane) if actor else []
 
     def handler(self, key: str) -> H | None:
-        """The live handler of a hot key. For use before the next await: after it the handler may be put away."""
+        """The live handler of a loaded key. For use before the next await: after it the handler may be unloaded."""
         actor = self._actors.get(key)
         return actor.activation.handler if actor and actor.activation else None
 
     def notify(self, key: str, note: Callable[[H], None]) -> bool:
-        """Calls note with the handler: now if it is live, else, if it is being loaded, before its first job.
+        """Calls `note` with the handler: now if it is live, else, if it is being loaded, before its first job.
 
-        So a change stored while the handler was being read is not missed. False means that the key is cold.
+        So a change stored while the handler was being read is not missed. False means that the key is not loaded.
         """
         actor = self._actors.get(key)
         return actor is not None and actor.notify(note)
 
     def notify_all(self, note: Callable[[H], None]) -> None:
-        """Calls note with every handler that is live or being loaded, as `notify` does."""
+        """Calls `note` with every handler that is live or being loaded, as `notify` does."""
         for actor in self._actors.values():
             actor.notify(note)
 
     def drop(self, key: str, error: BaseException) -> None:
-        """Declares the handler of a key broken: it is put away, then loaded again with backoff when next used."""
+        """Declares the handler of a key broken: it is unloaded, then loaded again with backoff when next used."""
         actor = self._actors.get(key)
         if actor is not None:
             actor.drop(error)
 
     def status(self, key: str) -> ActivationStatus:
-        """How the key's activation is doing."""
+        """The state of the key's activation."""
         actor = self._actors.get(key)
         return actor.condition.status() if actor else ActivationStatus(ActivationState.unloaded)
 
     def counts(self) -> ActorCounts:
-        """How many keys there are in memory, and why."""
+        """Numbers of keys in memory, by reason."""
         hot, resting = self._slots.taken, len(self._resting)
         return ActorCounts(hot, self._slots.idle, len(self._actors) - hot - resting, resting)
 
@@ -124,13 +124,13 @@ class Dispatcher(Generic[H]):
         return self.status(key)
 
     async def release(self, key: str, reason: str = "released") -> None:
-        """Unloads a key: running jobs may finish within `drain_s`; waiting ones are kept and bring it back."""
+        """Unloads a key: running jobs may finish within `drain_s`; waiting ones are kept and load it again."""
         actor = self._actors.get(key)
         if actor is not None and actor.condition.state not in (ActivationState.unloaded, ActivationState.stopped):
             await self._end(actor, ShutdownMode.release, reason)
 
     async def close(self, drain_s: float) -> None:
-        """Ends everything: waiting jobs fail with Overloaded, running ones get `drain_s`, handlers are put away."""
+        """Ends everything: waiting jobs fail with Overloaded, running ones get `drain_s`, handlers are unloaded."""
         self._closing = True
         self._slots.close()
         for key in list(self._resting):

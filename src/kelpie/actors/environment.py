@@ -1,4 +1,4 @@
-"""What all actors of one dispatcher share: how to load and put away a handler, the bounds, the places, the clock."""
+"""Shared parts of all actors of one dispatcher: loading and unloading of handlers, the bounds, the slots, the clock."""
 
 import asyncio
 import random
@@ -20,7 +20,7 @@ log = logs.get("actors")
 
 
 class LoadFailed(KelpieError):
-    """A handler could not be loaded this time; the cause is what `activate` raised."""
+    """A handler could not be loaded this time; the cause is the error that `activate` raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ActorEnvironment(Generic[H]):
     numbers: Iterator[int] = field(default_factory=count)  # for replies, so that their order in a set is fixed
 
     async def load(self, key: str) -> H:
-        """Tries once. Raises CallerError when the key is refused, LoadFailed when loading went wrong."""
+        """Tries once. Raises CallerError when the key is refused, LoadFailed when loading failed."""
         limit = asyncio.timeout(self.limits.activate_s)
         try:
             async with limit:
@@ -58,7 +58,7 @@ class ActorEnvironment(Generic[H]):
         return handler
 
     async def unload(self, key: str, handler: H) -> None:
-        """Deactivates a handler. What goes wrong is logged: the handler is gone in any case."""
+        """Deactivates a handler. An error is logged: the handler is gone in any case."""
         try:
             async with asyncio.timeout(self.limits.deactivate_s):
                 await self.deactivate(handler)
@@ -69,6 +69,6 @@ class ActorEnvironment(Generic[H]):
 
 
 def _cancelled() -> bool:
-    """Whether this very task was asked to end, as opposed to something in it that happened to be cancelled."""
+    """Checks whether this very task was asked to end, as opposed to something in it that happened to be cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

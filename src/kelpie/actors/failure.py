@@ -1,4 +1,4 @@
-"""What is remembered of an actor's failures, and when it may be loaded again: exponential backoff with jitter."""
+"""Record of an actor's failures, and the time of the next load: exponential backoff with jitter."""
 
 import random
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def failure_after(
 
 
 def text_of(error: BaseException) -> str:
-    """An error in words; never empty."""
+    """The text of an error; never empty."""
     return (str(error) or type(error).__name__)[:TEXT_CHARS_MAX]
 
 

@@ -1,7 +1,7 @@
-"""A block that can be broken off from outside without ending the task it runs in.
+"""A block that can be interrupted from outside without ending the task it runs in.
 
-It is what `asyncio.timeout` is, on a word instead of a clock: what may be broken off needs no task of its own, and a
-task costs more than all else that a short wait does.
+It is like `asyncio.timeout`, with a call instead of a clock: an interruptible block needs no task of its own, and a
+task costs more than everything else in a short wait.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Interruption:
         return self
 
     def interrupt(self, *_: object) -> None:
-        """Breaks off the block at its await, if it is still running; to be called from another task or a callback."""
+        """Interrupts the block at its await, if it is still running; to be called from another task or a callback."""
         if self._open and not self.interrupted:
             self.interrupted = True
             self._task.cancel()
@@ -33,5 +33,5 @@ class Interruption:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self._open = False
-        # Somebody else may have cancelled the task as well (a server that stops): that goes on as what it is.
+        # The task may have been cancelled as well (a server that stops): that cancellation goes on unchanged.
         return self.interrupted and self._task.uncancel() <= self._before and kind is asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""The bounds of the room. Every queue, wait and retry here ends at one of them."""
+"""The bounds of the package. Every queue, wait and retry in it ends at one of them."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ BACKOFF_FIRST_S_MAX = 0.5  # the first retry of a failed activation has to come 
 
 @dataclass(frozen=True, slots=True)
 class ActorLimits:
-    """Raises ConfigurationError when it is made with a bound that would stop the room from working."""
+    """Bounds. Raises ConfigurationError when created with a bound that would stop the package from working."""
 
     mailbox_size: int = 64  # jobs waiting per key, over all its lanes
     lanes_max: int = 64  # jobs running at once per key; further lanes wait in the mailbox

@@ -1,4 +1,4 @@
-"""Getting the handler of a key: a place, then tries with backoff between them. A failed try holds no place."""
+"""Loading of the handler of a key: a slot, then tries with backoff between them. A failed try holds no slot."""
 
 import asyncio
 from typing import TypeVar
@@ -11,10 +11,10 @@ H = TypeVar("H")
 
 
 async def load(stage: ActorEnvironment[H], condition: ActorState) -> H:
-    """The handler, with the key holding a place. Whatever is raised leaves a place and a state for the caller to undo.
+    """The handler, with the key holding a slot. Any error leaves a slot and a state for the caller to undo.
 
-    Raises ActivationFailed when `attempts_max` tries failed in a row, and CallerError when there was no place in time
-    or the key was refused; in the last case the state is still `loading`.
+    Raises ActivationFailed when `attempts_max` tries failed in a row, and CallerError when there was no slot in time or
+    the key was refused; in the last case the state is still `loading`.
     """
     places, key = stage.places, condition.key
     while True:  # ends at attempts_max

@@ -1,4 +1,4 @@
-"""The jobs that wait for one key: a bounded queue with a lane per conversation, first in, first out in each lane."""
+"""The waiting jobs of one key: a bounded queue with a lane per conversation, first in, first out in each lane."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Iterable
@@ -40,7 +40,7 @@ class Mailbox(Generic[H]):
         self.waiting += 1
 
     def take(self, busy: Container[str]) -> Job[H] | None:
-        """The next job of the lane that waited longest for its turn, leaving out the busy lanes."""
+        """The next job of the lane that waited longest for its turn, skipping the busy lanes."""
         lane = next((lane for lane in self._lanes if lane not in busy), None)
         if lane is None:
             return None
@@ -52,11 +52,11 @@ class Mailbox(Generic[H]):
         return job
 
     def of_lane(self, lane: str) -> Iterable[Job[H]]:
-        """The jobs that wait in a lane, the next one first."""
+        """The waiting jobs of a lane, the next one first."""
         return self._lanes.get(lane, ())
 
     def clear(self) -> list[Job[H]]:
-        """Takes everything out."""
+        """Removes and returns all jobs."""
         jobs = [job for queue in self._lanes.values() for job in queue]
         self._lanes.clear()
         self.waiting = 0

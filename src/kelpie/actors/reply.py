@@ -1,7 +1,7 @@
-"""The future a submitted job is answered through.
+"""The future of a submitted job's result.
 
-It counts its listeners, so that a failure nobody waits for goes to the log at the moment it happens instead of
-being found by the garbage collector. Cancelling a reply only means that nobody listens: the job goes on.
+It counts its listeners, so that a failure without a listener is logged at the moment it happens instead of being found
+by the garbage collector. Cancelling a reply only removes the listener: the job goes on.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ class Reply(asyncio.Future[T]):
         return removed
 
     def succeed(self, result: Any) -> None:
-        """Gives the result to whoever still wants it."""
+        """Gives the result to the listeners."""
         if not self.done():
             self.set_result(result)
 
     def fail(self, error: BaseException, whose: str) -> None:
-        """Gives the error to whoever still wants it, else to the log."""
+        """Gives the error to the listeners, else to the log."""
         heard = self._listeners > 0 and not self.done()
         if not self.done():
             self.set_exception(error)

@@ -1,4 +1,4 @@
-"""What is to become of an activation that ends, and what the callers of its unfinished jobs are told."""
+"""Modes in which an activation ends, and the errors for the callers of its unfinished jobs."""
 
 from enum import IntEnum
 
@@ -7,7 +7,7 @@ from kelpie.core.errors import AgentStopped, KelpieError, Overloaded
 
 
 class ShutdownMode(IntEnum):
-    """A stronger wish overrides a weaker one already at work."""
+    """The mode of a shutdown. A stronger mode overrides a weaker one already at work."""
 
     none = 0
     reload = 1  # it broke: load it again when that is due
@@ -17,7 +17,7 @@ class ShutdownMode(IntEnum):
 
 
 def cause(wish: ShutdownMode, reason: str, condition: ActorState, retry_after_s: float) -> KelpieError:
-    """Why a job of an activation that ends this way could not be finished."""
+    """The reason why a job of an activation that ends this way could not be finished."""
     if wish is ShutdownMode.close:
         return Overloaded("The server is shutting down. Send it again when the server is back.", retry_after_s)
     if wish is ShutdownMode.stop:

@@ -1,7 +1,7 @@
-"""The bound on hot actors, and who has to leave.
+"""The limit on loaded actors, and eviction.
 
-A key must hold a place while it has a handler. Keys that find none wait in order; an idle actor, the one unused for
-longest, is asked to leave for each that waits. Busy actors are never asked. One timer serves all idle actors.
+A key must hold a slot while it has a handler. Keys that find none wait in order; for each that waits, the idle actor
+that was unused for longest is evicted. Busy actors are never evicted. One timer serves all idle actors.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ SWEEP_PAUSE_S = 0.01
 
 
 class SlotHolder(Protocol):
-    """What holds a place."""
+    """Holder of a slot."""
 
     @property
     def key(self) -> str: ...
 
     def evict(self, reason: str) -> None:
-        """Starts to leave: calls `ActorSlots.leaving` now and `ActorSlots.give_back` when the place is free."""
+        """Starts to unload: calls `ActorSlots.leaving` now and `ActorSlots.give_back` when the slot is free."""
         ...
 
 
@@ -36,27 +36,27 @@ class ActorSlots:
 
     @property
     def taken(self) -> int:
-        """How many actors are hot."""
+        """Number of loaded actors."""
         return len(self._held)
 
     @property
     def idle(self) -> int:
-        """How many of them have no work."""
+        """Number of loaded actors without work."""
         return len(self._idle)
 
     def holds(self, key: str) -> bool:
-        """Whether the key has its place."""
+        """Checks whether the key has its slot."""
         return key in self._held
 
     def take_now(self, key: str) -> bool:
-        """Takes a place if one is free; then nobody waits for one, since freed places go to the queue at once."""
+        """Takes a slot if one is free; then no key waits for one, since freed slots go to the queue at once."""
         if len(self._held) >= self._limits.hot_max:
             return False
         self._held[key] = False
         return True
 
     async def take(self, key: str) -> None:
-        """Takes a place, waiting in order for one. Raises Overloaded when none came free in time."""
+        """Takes a slot, waiting in order for one. Raises Overloaded when none came free in time."""
         if self.take_now(key):
             return
         self._queue[key] = ticket = asyncio.get_running_loop().create_future()
@@ -73,13 +73,13 @@ class ActorSlots:
             raise
 
     def leaving(self, key: str) -> None:
-        """A holder says that it will give its place back soon, so that nobody else is asked to."""
+        """Records that a holder will free its slot soon, so that no other is evicted for it."""
         if self._held.get(key) is False:
             self._held[key] = True
             self._leaving += 1
 
     def give_back(self, key: str) -> None:
-        """Frees the key's place, if it holds one, for the first in the queue."""
+        """Frees the key's slot, if it holds one, for the first in the queue."""
         self._leaving -= self._held.pop(key, False)
         while self._queue and len(self._held) < self._limits.hot_max:
             first = next(iter(self._queue))
@@ -93,7 +93,7 @@ class ActorSlots:
         self.give_back(key)  # it may have been granted in the very moment the wait ended
 
     def fell_idle(self, guest: SlotHolder) -> None:
-        """A holder has no work now: it may be asked to leave."""
+        """Records that a holder has no work: it may be evicted."""
         loop = asyncio.get_running_loop()
         self._idle[guest.key] = (guest, loop.time())
         if self._timer is None:
@@ -102,11 +102,11 @@ class ActorSlots:
             self._make_room()
 
     def fell_busy(self, guest: SlotHolder) -> None:
-        """A holder has work again, or leaves of its own accord."""
+        """Records that a holder has work again, or is unloading."""
         self._idle.pop(guest.key, None)
 
     def close(self) -> None:
-        """Stops the sweeping; nobody is asked to leave any more."""
+        """Stops the timer; no more actors are evicted."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -49,7 +49,7 @@ class Logger:
 
 
 class Sink(Protocol):
-    """Destination of log lines: a text stream, or `world.log_file.RotatedFile`. One write holds whole lines."""
+    """Destination of log lines: a text stream, or `world.files.log_file.RotatedFile`. One write holds whole lines."""
 
     def write(self, text: str, /) -> object: ...
     def flush(self) -> object: ...

@@ -1,1 +1,1 @@
-"""The sandbox: jobs in cells, how many run at once, and the pool of cells that wait for jobs."""
+"""The sandbox: jobs in cells, the limit on concurrent jobs, and the pool of cells that wait for jobs."""

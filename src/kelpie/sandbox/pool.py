@@ -1,8 +1,8 @@
-"""Cells that were started before anybody needed them, so that a job need not wait for one.
+"""Pool of cells that were started in advance, so that a job need not wait for one.
 
-A cell is used once and never comes back. Those that wait are few, and the kinds that were wanted longest ago give way;
-new ones are started one after the other in the background. Cells that mount something writable are never kept waiting:
-what is behind such a mount may be gone by the time they are used.
+A cell is used once and never returned. The pool is small, and the plans that were requested longest ago are dropped
+first; new cells are started one after the other in the background. Cells with a writable mount are never pooled: the
+directory behind such a mount may be gone by the time they are used.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _log = logs.get("sandbox")
 
 @dataclass(slots=True)
 class PoolCounts:
-    """What the pool did so far, and what it has."""
+    """Counters of the pool: totals so far, and cells at present."""
 
     hits: int = 0
     misses: int = 0
@@ -39,7 +39,7 @@ class Pool:
         self._closed = False
 
     async def take(self, plan: CellPlan) -> Cell:
-        """A cell that nobody has used. Raises SandboxUnavailable with what is missing."""
+        """A fresh cell. Raises SandboxUnavailable with what is missing."""
         waiting = self._warm.get(plan, [])
         while waiting:
             cell = waiting.pop(0)
@@ -55,7 +55,7 @@ class Pool:
         return cell
 
     async def close(self) -> None:
-        """Ends the cells that wait."""
+        """Ends the pooled cells."""
         self._closed = True
         if self._refill is not None:
             self._refill.cancel()
@@ -66,7 +66,7 @@ class Pool:
         await asyncio.gather(*(cell.kill() for cell in left))
 
     def _want(self, plan: CellPlan) -> None:
-        """Cells of this plan are wanted; sees to it that some wait for the next time."""
+        """Records a request for this plan, so that cells are started for the next one."""
         if self._closed or any(mount.writable for mount in plan.mounts):
             return
         self._warm.setdefault(plan, [])
@@ -87,7 +87,7 @@ class Pool:
             _log.warning("cell_prestart_failed", "Cell could not be started in advance", error=str(error))
 
     def _lacking(self) -> CellPlan | None:
-        """The plan wanted last that has too few cells and a right to one."""
+        """The most recently requested plan that has too few cells and may have one more."""
         room = self._warm_max
         for plan, waiting in reversed(self._warm.items()):
             share = min(WARM_PER_PLAN, room)
@@ -97,7 +97,7 @@ class Pool:
         return None
 
     async def _give_way(self) -> None:
-        """Ends the cells of what was wanted longest ago, down to the bound."""
+        """Ends the cells of the plans requested longest ago, down to the limit."""
         while self.counts.warm > self._warm_max:
             plan, waiting = next(iter(self._warm.items()))
             if not waiting:

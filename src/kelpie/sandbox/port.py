@@ -1,7 +1,7 @@
-"""What the sandbox does for tools: it runs one job in a cell of its own, and nothing of the cell is there afterwards.
+"""Port to the sandbox for tools: it runs one job in a cell of its own, and nothing of the cell remains afterwards.
 
-A job is data. Source and arguments reach the runner inside the cell as JSON, its result comes back as JSON; nothing
-is ever made into code on the way, and nothing that comes out is believed to be more than bytes.
+A job is data. Source and arguments reach the runner inside the cell as JSON, its result comes back as JSON; nothing is
+ever turned into code on the way, and all output is treated as untrusted bytes.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ __all__ = ["JobEnding", "JobResult", "Mount", "Runner", "Sandbox", "SandboxJob",
 
 
 class JobEnding(StrEnum):
-    """How a job ended."""
+    """The way a job ended."""
 
     finished = "finished"  # by itself, whatever its exit code
     timed_out = "timed_out"
@@ -26,7 +26,7 @@ class JobEnding(StrEnum):
 
 @dataclass(slots=True)
 class UsageMeter:
-    """What a job had taken when nobody waited for its result any more, and it was ended."""
+    """Resources that a cancelled job had used when it was ended."""
 
     cpu_us: int = 0
     memory_peak_bytes: int = 0
@@ -46,7 +46,7 @@ class SandboxJob:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What is left of a job. `result` is the JSON that the runner gave, None when it gave none."""
+    """Result of a job. `result` is the runner's JSON, None when it gave none."""
 
     how: JobEnding
     code: int | None
@@ -61,7 +61,7 @@ class JobResult:
 
 class Sandbox(Protocol):
     async def run(self, job: SandboxJob) -> JobResult:
-        """Runs a job to its end; cancelling it kills all of it. Raises SandboxUnavailable with what is missing."""
+        """Runs a job to its end; cancelling kills all its processes. Raises SandboxUnavailable with what is missing."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,8 @@
-"""The process sandbox: jobs in cells of this machine, one cell for each job, so many at once and no more.
+"""The process sandbox: jobs in cells of this machine, one cell for each job, up to a limit at once.
 
-A job has its result as soon as there is one; its cell is taken down behind it, and its place is free for the next when
-nothing of the cell is output. Where it could still touch what outlives it, the job waits for that as well.
+A job returns its result as soon as there is one; its cell is removed in the background, and its slot is free for the
+next job when nothing of the cell remains. If the cell could still write to something that outlives it, the job waits
+for its removal as well.
 """
 
 import asyncio
@@ -44,9 +45,9 @@ class ProcessSandbox:
         self._served_so_far = 0
 
     async def run(self, job: SandboxJob) -> JobResult:
-        """Runs a job to its end; cancelling it kills all of it.
+        """Runs a job to its end; cancelling kills all its processes.
 
-        Raises SandboxUnavailable with what is missing, and ToolError when too many wait already.
+        Raises SandboxUnavailable with what is missing, and ToolError when too many jobs wait already.
         """
         if job.confinement.isolation is not Isolation.process:
             raise SandboxUnavailable(
@@ -78,16 +79,16 @@ class ProcessSandbox:
 
     @property
     def lacking(self) -> str | None:
-        """Why no code can run here, as far as it was tried."""
+        """Reason why no code can run here, as far as it was tried."""
         return self._cells.lacking
 
     @property
     def unbounded(self) -> str | None:
-        """Why the limits of a call hold for each of its processes only, as far as it was tried."""
+        """Reason why the limits of a call apply to each of its processes only, as far as it was tried."""
         return self._cells.unbounded
 
     def counts(self) -> dict[str, int]:
-        """What the pool has and did, how many jobs run, wait for a place, or are being taken down."""
+        """Counters of the pool, and of jobs that run, wait for a slot, or are being removed."""
         running = len(self._running) - len(self._teardowns)
         told = {
             "places": self._slots.most,
@@ -98,7 +99,7 @@ class ProcessSandbox:
         return asdict(self._pool.counts) | told
 
     async def settled(self) -> None:
-        """Waits until every cell whose job is over is taken down."""
+        """Waits until every cell whose job is over is removed."""
         await asyncio.gather(*list(self._teardowns.values()))
 
     async def close(self) -> None:
@@ -140,7 +141,7 @@ class ProcessSandbox:
 
     @asynccontextmanager
     async def _serving(self, cell: Cell, job: SandboxJob) -> AsyncIterator[None]:
-        """Answers the sockets that the job has a right to, and shuts the others."""
+        """Answers the sockets that the job may use, and closes the others."""
         sockets, broker = cell.sockets, self._broker
         served: list[ServedListener] = []
         try:

@@ -1,16 +1,16 @@
-"""What is asked of the runners inside a cell and what they answer: JSON both ways. Pure.
+"""Requests to the runners inside a cell, and their answers: JSON both ways. Pure.
 
 Python and Node (`world/cell_programs/`) take the same request:
     source        the whole text of the tool
-    function      its function that is called; null: the source only runs
+    function      the function to call; null: the source only runs
     arguments     an object; Python gets them by name, Node by place, in the order of `order`
     order         names of the parameters, as the tool's schema has them
     agent_state   the agent as JSON; given to a function that has a parameter of this name
     paths         directories in the cell to look for packages in
-    typescript    (Node) whether types must be taken out first
-    check         (Node) whether the source is only looked at, for errors in its syntax
+    typescript    (Node) true if types must be stripped first
+    check         (Node) true to check the syntax of the source only
 The answer is {"ok": true, "text": str, "value": JSON} or {"ok": false, "error": "ValueError: what", "traceback": str},
-in this order: foreign code may write in the runner's place, and a value that nobody asked for is not even parsed.
+in this order: foreign code may write in the runner's place, and a value that is not needed is not even parsed.
 """
 
 import json
@@ -30,7 +30,7 @@ _TRACEBACK = re.compile(r', ?"traceback": ?"')
 
 @dataclass(frozen=True, slots=True)
 class RunnerAnswer:
-    """What the foreign code gave: `written` is JSON, `text` is how its language writes it, or what went wrong."""
+    """Result of the foreign code: `written` is JSON, `text` is the value as its language prints it, or the error."""
 
     ok: bool
     text: str
@@ -39,7 +39,7 @@ class RunnerAnswer:
 
     @property
     def value(self) -> Any:
-        """What the JSON says; the text where it is too much, or none."""
+        """The value of the JSON; the text where the JSON is too large or missing."""
         if len(self.written) > VALUE_CHARS_MAX:
             return self.text
         try:
@@ -74,7 +74,7 @@ def function_call(
 
 
 def read_answer(result: bytes) -> RunnerAnswer | None:
-    """What a runner answered; None when foreign code wrote in its place and nothing can be made of it."""
+    """A runner's answer; None when foreign code wrote in its place and it cannot be parsed."""
     try:
         said = result.decode()
         if (beginning := _BEGINNING.match(said)) is None:
@@ -92,11 +92,11 @@ def read_answer(result: bytes) -> RunnerAnswer | None:
 
 
 def _string(said: str, at: int) -> tuple[str, int]:
-    """The string whose quotation mark stands before this place, and where it ends. Raises ValueError."""
+    """The string whose opening quote is before this position, and its end. Raises ValueError."""
     found, end = _DECODER.raw_decode(said, at - 1)
     return str(found), end
 
 
 def _sound(text: str) -> str:
-    """Without halves of characters, which cannot be stored, and without NUL."""
+    """The text without lone surrogates, which cannot be stored, and without NUL."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")

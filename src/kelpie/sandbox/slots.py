@@ -1,8 +1,8 @@
-"""How many jobs run at once: so many that a person or a model asked for, and some more that they themselves ask for.
+"""Slots for jobs: a limit on jobs that a person or a model requested, and further slots for jobs that jobs request.
 
-Code that calls other code keeps its place while it waits. If both took from the same places, as many callers as there
-are places would wait for each other until their time is over. So each level has places of its own, half as many as the
-one below but no less than two, and a job waits only for jobs of higher levels.
+Code that calls other code keeps its slot while it waits. If both used the same slots, as many callers as there are
+slots would wait for each other until they time out. So each level has slots of its own, half as many as the one below
+but no less than two, and a job waits only for jobs of higher levels.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ WAIT_S = 120.0
 
 
 def slots_of(level: int, most: int) -> int:
-    """How many jobs of a level run at once, where so many of the lowest do."""
+    """The slots of a level, given those of the lowest."""
     return most if level == 0 else max(2, most >> level)
 
 
@@ -25,7 +25,7 @@ class JobSlots:
         self._levels: dict[int, asyncio.Semaphore] = {}
 
     async def take(self, level: int) -> None:
-        """Waits for a place. Raises ToolError when too many wait, or for too long."""
+        """Waits for a slot. Raises ToolError when too many wait, or for too long."""
         if self.waiting >= self._waiting_max:
             raise ToolError(f"the sandbox is busy: {self._waiting_max} calls are already waiting; try again later")
         self.waiting += 1

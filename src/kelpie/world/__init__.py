@@ -1,4 +1,4 @@
-"""The outside world: a handful of ports, and the real adapters behind them.
+"""The outside world: a few ports, and the real adapters behind them.
 
-Product code takes everything it cannot compute from one `World`; only this room and `sim` may touch the raw sources.
+Product code takes everything it cannot compute from one `World`; only this package and `sim` may touch the raw sources.
 """

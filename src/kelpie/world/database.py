@@ -27,12 +27,14 @@ class Database(Protocol):
         ...
 
     def when_in_doubt(self, tell: Callable[[], None]) -> None:
-        """Has tell called, on the event loop, after each write that may be in without its caller knowing.
+        """Registers `tell` to be called, on the event loop, after each write that may be stored without its caller
+        knowing.
 
-        That is one whose outcome is unknown, and one whose caller no longer waits. Whoever does wait hears of it later.
+        That is one whose outcome is unknown, and one whose caller no longer waits. A caller that still waits gets its
+        result later.
         """
         ...
 
     async def close(self) -> None:
-        """Finishes what was accepted and lets go of the database."""
+        """Finishes what was accepted and closes the database."""
         ...

@@ -1,4 +1,4 @@
-"""The slow hash for passwords that people can type, on a thread: it takes tens of milliseconds of CPU on purpose."""
+"""The slow password hash, on a thread: it takes tens of milliseconds of CPU on purpose."""
 
 import asyncio
 import hashlib
@@ -14,5 +14,5 @@ def scrypt(password: str, salt: bytes) -> bytes:
 
 
 async def scrypt_aside(password: str, salt: bytes) -> bytes:
-    """The hash, without holding up everything else."""
+    """The hash, computed on a thread so that the event loop is not blocked."""
     return await asyncio.get_running_loop().run_in_executor(None, scrypt, password, salt)

@@ -23,7 +23,7 @@ class Ids(Protocol):
         ...
 
     def secret(self) -> bytes:
-        """32 bytes that nobody can guess."""
+        """32 unpredictable bytes."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What this machine is and what is installed beside Kelpie. What it offers to isolate tools is `world.isolation`'s."""
+"""This machine's system, and packages installed beside Kelpie. Its means of isolation are in `world.isolation`."""
 
 import platform
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Package:
 
 
 def letta() -> Package | None:
-    """The package `letta` beside Kelpie, if one is installed; its later versions are no server any more."""
+    """The package `letta` beside Kelpie, if one is installed; its later versions contain no server."""
     try:
         found = metadata.distribution("letta")
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""One object with everything the product needs from outside."""
+"""One object with everything the product needs from the outside world."""
 
 import random
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Cells on this machine, built by bubblewrap: the `Cells` port for real.
+"""Cells on this machine, built by bubblewrap: the real adapter of the `Cells` port.
 
-It starts them and takes back what they leave. Bubblewrap dies with the thread that started it, so cells are started
-from the thread of the event loop, which lives as long as the server.
+It starts cells and removes what they leave. Bubblewrap dies with the thread that started it, so cells are started from
+the thread of the event loop, which lives as long as the server.
 """
 
 import asyncio
@@ -43,10 +43,11 @@ _log = logs.get("sandbox")
 
 
 class BubblewrapCells:
-    """Starts cells. Without control groups only what one process takes is limited, not what all of them take.
+    """Starts cells. Without control groups only each process is limited, not all of them together.
 
-    Before the first cell is given away the walls are proven; a proof that was kept in a file counts until the machine
-    starts again. With `lowered`, code runs without walls where they cannot be had, and that is told to it once.
+    Before the first cell is handed out, the isolation is tested; a test result stored in a file counts until the
+    machine restarts. With `lowered`, code runs without isolation where the machine offers none, and that is logged
+    once.
     """
 
     def __init__(
@@ -73,26 +74,27 @@ class BubblewrapCells:
 
     @property
     def groups(self) -> ControlGroups | NoGroups:
-        """Looked for when the first cell is wanted: a server that runs no code makes no groups."""
+        """The control groups, searched for when the first cell is needed: a server that runs no code makes no
+        groups."""
         if self._groups is None:
             self._groups = self._find_groups()
         return self._groups
 
     @property
     def users(self) -> CellUsers | NoUsers:
-        """Who cells become outside; looked for when the first one is wanted."""
+        """The users of cells on the host; searched for when the first cell is needed."""
         if self._users is None:
             self._users = self._find_users([str(PROGRAMS), *shown_paths()])
         return self._users
 
     @property
     def lacking(self) -> str | None:
-        """Why no code can be held here, as far as it was tried."""
+        """Reason why no code can be isolated here, as far as it was tried."""
         return self._lacking
 
     @property
     def unbounded(self) -> str | None:
-        """Why the limits of a call hold for each of its processes only, as far as it was tried."""
+        """Reason why the limits of a call apply to each of its processes only, as far as it was tried."""
         found = self._groups
         return f"there are no control groups ({found.seen}); {found.remedy}" if isinstance(found, NoGroups) else None
 
@@ -112,7 +114,7 @@ class BubblewrapCells:
         return await self._started(plan, partial(start_unisolated, plan))
 
     async def open(self, plan: CellPlan) -> BubblewrapCell:
-        """A cell behind walls that nobody has proven yet. Raises SandboxUnavailable with what is missing."""
+        """A cell whose isolation is not tested yet. Raises SandboxUnavailable with what is missing."""
         if sys.platform != "linux":
             raise SandboxUnavailable(NOT_LINUX)
         bwrap = shutil.which("bwrap")
@@ -216,7 +218,7 @@ class BubblewrapCells:
 
 
 def proven() -> Proof:
-    """Attacks the walls of this machine from within a cell, thoroughly; takes some seconds."""
+    """Attacks the isolation of this machine from within a cell, thoroughly; takes some seconds."""
 
     async def attack() -> Proof:
         cells = BubblewrapCells()

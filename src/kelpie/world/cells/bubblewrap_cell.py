@@ -1,7 +1,7 @@
-"""One cell that bubblewrap holds, from its start to the end of its last process.
+"""One bubblewrap cell, from its start to the end of its last process.
 
-It speaks with the launcher inside over one socket and reads two pipes; every byte from there is bounded. The end of
-the first process in the cell's process namespace is the end of all of them: the kernel sees to that.
+It talks to the launcher inside over one socket and reads two pipes; every byte from there is bounded. The end of the
+first process in the cell's process namespace is the end of all of them: the kernel guarantees that.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
 
 
 class CellBroken(SandboxUnavailable):
-    """A cell ended before it was ready, or was not as it was meant to be."""
+    """A cell ended before it was ready, or did not have the expected isolation."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellHandles:
-    """What we hold of a cell: its process, its descriptors, its group."""
+    """The server's handles of a cell: its process, its descriptors, its control group."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
@@ -51,7 +51,7 @@ class CellHandles:
     scratch: str | None = None  # a directory of the host that goes with it
 
     def release(self) -> None:
-        """Ends it and gives everything back, where no cell could be made of it."""
+        """Ends the process and frees every handle, when no cell could be made."""
         self.process.kill()
         self.process.wait()
         os.close(self.stdout)
@@ -59,7 +59,7 @@ class CellHandles:
         self.close()
 
     def close(self) -> None:
-        """Gives back what is not a cell's pipe."""
+        """Frees every handle except the pipes of the cell."""
         self.control.close()
         for each in (self.information, self.admission):
             if each is not None:
@@ -93,7 +93,7 @@ class BubblewrapCell:
 
     @property
     def user(self) -> int | None:
-        """Who it is outside; None: who the server is."""
+        """Its user on the host; None if it is the server's own user."""
         return self._hold.user
 
     @property
@@ -131,7 +131,8 @@ class BubblewrapCell:
             self.sockets = CellSockets(*sockets)
 
     async def _admit(self, report: handshake.Report) -> None:
-        """Takes hold of the first process in it and, if it is to become somebody else, lets it. Raises CellBroken."""
+        """Opens the first process in the cell and, if it is to run as another user, lets it switch. Raises
+        CellBroken."""
         process = await report.first()
         if process is None:
             return  # it ended, and what it said will tell why
@@ -146,8 +147,10 @@ class BubblewrapCell:
             raise CellBroken(NOT_ADMITTED.format(error.strerror)) from error
 
     async def run(self, order: Order) -> None:
-        """Gives it its one order and waits until the result is there, or the program ended, or flooded us.
-        Raises SandboxUnavailable."""
+        """Sends its one order and waits for the result, the end of the program, or too much output.
+
+        Raises SandboxUnavailable.
+        """
         assert not self._given, "a cell takes one order"
         self._given = True
         for pipe in self._pipes:
@@ -163,7 +166,7 @@ class BubblewrapCell:
         await self._over.wait()
 
     def output(self) -> OrderOutput:
-        """What there is of the order by now."""
+        """The output of the order so far."""
         self._drain()
         stdout, stderr = self._pipes
         group = self._hold.group
@@ -182,14 +185,14 @@ class BubblewrapCell:
         )
 
     def _drain(self) -> None:
-        """Takes what there is to be read: it may have ended sooner than all that it said was."""
+        """Reads what is available: the process may have ended before all of its output was read."""
         for pipe in self._pipes:
             pipe.drain()
         while not self._closed and self._replied():
             pass
 
     async def kill(self) -> None:
-        """Ends every process in it and takes it down; returns when nothing of it is left. May be called twice."""
+        """Ends every process in it and removes the cell; returns when nothing of it remains. May be called twice."""
         if self._killed is None:
             self._killed = asyncio.create_task(self._tear_down())
         await asyncio.shield(self._killed)
@@ -217,7 +220,7 @@ class BubblewrapCell:
         self._close()
 
     async def _find_first(self, report: handshake.Report) -> None:
-        """Takes hold of the first process: until it is on its own, it would outlive a bubblewrap that is killed."""
+        """Opens the first process: until it runs on its own, it would outlive a bubblewrap that is killed."""
         with suppress(TimeoutError, OSError):  # there is none; or we cannot hold it, and what is left is found later
             async with asyncio.timeout(REPORT_S):
                 if (process := await report.first()) is not None:
@@ -236,7 +239,7 @@ class BubblewrapCell:
             os.close(self._first)
 
     def _ended(self) -> None:
-        """Bubblewrap itself ended, and with it what it held."""
+        """Handles the end of bubblewrap itself, and with it of everything in the cell."""
         assert self._outer is not None, "it ends once"
         self._loop.remove_reader(self._outer)
         os.close(self._outer)
@@ -247,7 +250,7 @@ class BubblewrapCell:
         self._over.set()
 
     def _replied(self) -> bool:
-        """Takes a piece of the result; whether there may be more."""
+        """Reads a piece of the result; True if there may be more."""
         if self._result.complete() is not None or self._flooded:
             self._loop.remove_reader(self._hold.control)
             return False

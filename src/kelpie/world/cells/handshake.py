@@ -1,6 +1,6 @@
-"""The first words of a cell: which process will run the order, as which user, and the sockets it hands out.
+"""The handshake of a cell: the process that will run the order, its user, and the listening sockets of the cell.
 
-Before that bubblewrap reports which process is the first in the cell.
+Before that, bubblewrap reports which process is the first in the cell.
 """
 
 import array
@@ -18,8 +18,7 @@ _CREDENTIALS = struct.Struct("3i")  # process, user and group, as the kernel vou
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """Process and user are named as this side knows them; fewer sockets than there are come where descriptors have run
-    out."""
+    """Process and user as the host knows them. If descriptors have run out, some sockets are missing."""
 
     process: int
     user: int
@@ -27,8 +26,8 @@ class Handshake:
 
 
 class Report:
-    """What bubblewrap tells first: which process is the first in the cell. Who waits for it may give up, and another
-    go on."""
+    """Bubblewrap's first report: the id of the first process in the cell. One waiter may give up, and another
+    continue."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, information: int) -> None:
         os.set_blocking(information, False)
@@ -37,7 +36,7 @@ class Report:
         self._told = b""
 
     async def first(self) -> int | None:
-        """The first process in the cell; None when bubblewrap went away instead."""
+        """The first process in the cell; None if bubblewrap ended instead."""
         seen = asyncio.Event()
         self._loop.add_reader(self._information, seen.set)
         try:
@@ -58,12 +57,12 @@ class Report:
 
 
 def expect(control: socket.socket) -> None:
-    """Asks the kernel to say who sends; before there is anybody who could send."""
+    """Asks the kernel to attach the sender's credentials; called before any sender exists."""
     control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
 def receive(control: socket.socket) -> Handshake | None:
-    """What the launcher sent; None when it went away instead."""
+    """The launcher's message; None if the launcher ended instead."""
     room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(SOCKETS * array.array("i").itemsize)
     message, ancillary, _, _ = control.recvmsg(BYTES_MAX, room)
     process, user, descriptors = 0, -1, array.array("i")

@@ -1,6 +1,6 @@
-"""Starting the processes of a cell, with nothing of ours but the descriptors they are meant to have.
+"""Starting the processes of a cell, with none of the server's descriptors but those they are meant to have.
 
-What cannot be started raises OSError, and leaves neither a descriptor nor a directory.
+A failed start raises OSError, and leaves neither a descriptor nor a directory.
 """
 
 import os
@@ -23,13 +23,13 @@ NO_MOUNTS = "the server runs tool code without isolation, so a tool cannot have 
 def start_isolated(
     plan: CellPlan, bwrap: str, filtered: bytes, hidden: Sequence[str], user: int | None, group: Group | None
 ) -> CellHandles:
-    """Starts bubblewrap, which builds the walls and starts the launcher behind them; who becomes a user of its own
-    waits until it is admitted."""
+    """Starts bubblewrap, which sets up the isolation and starts the launcher in it; a cell with its own user waits
+    until it is admitted."""
     with ExitStack() as kept, ExitStack() as given:
         ours, theirs = _sockets(kept, given)
         information, information_end = _pipe(kept, given)
         admission_end, admission = _pipe(given, kept) if user is not None else (None, None)
-        # Options given on the command line could be read in the cell, and with them paths of the host.
+        # Code in the cell could read options on the command line, and with them paths of the host.
         seccomp = _in_memory(filtered, given)
         told = isolation_options(plan, information_end, seccomp, hidden, admission_end)
         options = _in_memory("\0".join([*told, ""]).encode(), given)
@@ -47,7 +47,7 @@ def start_isolated(
 
 
 def start_unisolated(plan: CellPlan, group: Group | None) -> CellHandles:
-    """Starts the launcher alone: what it runs is held by rlimits, Landlock where it is there, and nothing else."""
+    """Starts the launcher alone: its programs are limited by rlimits, by Landlock where available, and nothing else."""
     if plan.mounts:
         raise SandboxUnavailable(NO_MOUNTS)
     with ExitStack() as kept, ExitStack() as given:
@@ -61,7 +61,7 @@ def start_unisolated(plan: CellPlan, group: Group | None) -> CellHandles:
 
 
 def _sockets(kept: ExitStack, given: ExitStack) -> tuple[socket.socket, int]:
-    """Our end of the cell's socket, which is kept, and the number of the end that is given to it."""
+    """The server's end of the cell's socket, and the descriptor number of the cell's end."""
     ours, theirs = socket.socketpair()
     kept.callback(ours.close)
     given.callback(theirs.close)
@@ -72,7 +72,7 @@ def _sockets(kept: ExitStack, given: ExitStack) -> tuple[socket.socket, int]:
 def _start(
     command: Sequence[str], descriptors: Sequence[int], directory: str, group: Group | None, user: int | None = None
 ) -> tuple[subprocess.Popen[bytes], int, int]:
-    """The process and our ends of its standard output and standard error."""
+    """The process and the server's ends of its standard output and standard error."""
     if group is not None:
         command = group.entering(command)
     with ExitStack() as kept, ExitStack() as given:

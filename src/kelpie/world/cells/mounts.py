@@ -1,7 +1,7 @@
-"""How a cell is built with bubblewrap: which parts of the host it sees, and what it is cut off from.
+"""Construction of a cell with bubblewrap: the parts of the host that it sees, and what it is cut off from.
 
-It sees the programs of this machine and the interpreter, read-only, a scratch directory that is gone afterwards, and
-what its plan mounts. It never sees the server's files, environment, processes or network.
+It sees the programs of this machine and the interpreter, read-only, a scratch directory that is removed afterwards, and
+the mounts of its plan. It never sees the server's files, environment, processes or network.
 """
 
 import json
@@ -25,7 +25,7 @@ NODE_MISSING = "Node.js is not installed on the server; install the package node
 
 _WIDE = ("/", "/opt", "/home", "/srv", "/var", "/mnt", "/media", "/data", "/app")
 _BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
-# What programs look for outside /usr, where it is there: certificates, the linker's cache, settings of runtimes.
+# Files that programs look for outside /usr, if they exist: certificates, the linker's cache, settings of runtimes.
 _ETC = ("alternatives", "ld.so.cache", "localtime", "ssl/certs", "ssl/openssl.cnf", "ca-certificates.conf", "R")
 _ETC_PATTERNS = ("java-*",)
 
@@ -39,9 +39,9 @@ def program(
     ports: Sequence[int] = (API_PORT, PROXY_PORT),
     admission: int | None = None,
 ) -> list[str]:
-    """What is started in the cell; the descriptor is its end of the control socket.
+    """The command that is started in the cell; the descriptor is its end of the control socket.
 
-    Where a descriptor of its `admission` is given, it becomes a user of its own before it reads anything else.
+    With a descriptor for `admission`, it switches to a user of its own before it reads anything else.
     """
     told = {
         "runner": plan.runner.value,
@@ -58,10 +58,10 @@ def program(
 def isolation_options(
     plan: CellPlan, information: int, filtered: int | None, hidden: Sequence[str] = (), admission: int | None = None
 ) -> list[str]:
-    """Bubblewrap's options; the descriptors are those that it inherits for its own report and for the filter.
+    """Bubblewrap's options; it inherits the descriptors for its own report and for the filter.
 
-    What is `hidden` is covered, should it lie below something that is shown. Where a descriptor of its `admission` is
-    given, bubblewrap waits there until the users of the cell are known, and what it starts must become one of them.
+    `hidden` paths are covered, in case they lie below something that is shown. With a descriptor for `admission`,
+    bubblewrap waits there until the users of the cell are set, and the program it starts must switch to one of them.
     """
     return [
         "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv",
@@ -82,7 +82,7 @@ def _user(admission: int | None) -> Sequence[str]:
 
 
 def shown_paths() -> list[str]:
-    """Which programs of this machine every cell sees."""
+    """The programs of this machine that every cell sees."""
     host = _host()
     return [host[at + 1] for at, word in enumerate(host) if word == "--ro-bind"]
 
@@ -93,7 +93,7 @@ def interpreter() -> str:
 
 
 def environment(scratch: str = SCRATCH) -> dict[str, str]:
-    """What is in every cell's environment before that of the order."""
+    """The environment of every cell before that of the order."""
     places = ("/usr/local/bin", "/usr/bin", "/bin", str(Path(interpreter()).parent))
     return {"PATH": ":".join(dict.fromkeys(places)), "HOME": scratch, "TMPDIR": scratch, "LANG": "C.UTF-8"}
 
@@ -106,7 +106,7 @@ def _host() -> tuple[str, ...]:
 
 
 def _parents(targets: Iterable[str]) -> Iterator[str]:
-    """The directories that these lie in; bubblewrap would make them for root alone."""
+    """The directories that contain these; bubblewrap would create them for root alone."""
     for path in sorted({str(parent) for target in targets for parent in Path(target).parents}):
         if path != "/" and not Path(path).is_relative_to("/usr"):
             yield from ("--perms", "755", "--dir", path)
@@ -164,7 +164,7 @@ def _node() -> str:
 
 
 def _node_parts() -> set[str]:
-    """Where Node.js is installed; only its program, where that directory holds more than Node.js."""
+    """Paths of the Node.js installation; only its program, where that directory holds more than Node.js."""
     found = _found_node()
     if found is None:
         return set()
@@ -174,7 +174,7 @@ def _node_parts() -> set[str]:
 
 
 def _python_parts() -> set[str]:
-    """Where this Python is installed; only what it needs, where that directory holds more than Python."""
+    """Paths of this Python installation; only what it needs, where that directory holds more than Python."""
     prefixes = {sys.base_prefix, sys.base_exec_prefix}
     if not any(_too_wide(Path(prefix)) for prefix in prefixes):
         return prefixes
@@ -184,5 +184,5 @@ def _python_parts() -> set[str]:
 
 
 def _too_wide(prefix: Path) -> bool:
-    """Whether somebody's files lie below it, beside the programs."""
+    """True if a directory may contain files of users besides the programs."""
     return Path.home().is_relative_to(prefix) or str(prefix) in _WIDE

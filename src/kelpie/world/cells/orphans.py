@@ -1,7 +1,7 @@
-"""What a server can leave that was killed while it started a cell: a first process whose bubblewrap is gone.
+"""Orphans of a server that was killed while it started a cell: a first process whose bubblewrap is gone.
 
-Everything else of a cell dies with the server. This one waits to be told that its users are known; it has run nothing,
-and would wait for ever.
+Everything else of a cell dies with the server. This process waits for its users to be set; it has run nothing, and
+would wait for ever.
 """
 
 import os
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from kelpie.world.processes import killing
 
-_OURS = b"import launcher; launcher.main()"  # what it would have run; see `cell_walls.program`
+_OURS = b"import launcher; launcher.main()"  # what it would have run; see `mounts.program`
 
 
 def end(proc: Path = Path("/proc")) -> int:
-    """Ends such processes, also of other servers, as far as we may; how many there were."""
+    """Ends such processes, also of other servers, as far as this server may; returns their number."""
     ended = 0
     for each in proc.glob("[0-9]*"):
         try:
@@ -32,7 +32,8 @@ def end(proc: Path = Path("/proc")) -> int:
 
 
 def _is_left(process: Path) -> bool:
-    """Whether it was to become a cell, has no users yet, and no bubblewrap above it that could tell of them."""
+    """Checks whether a process was to become a cell, has no users yet, and no bubblewrap above it that could set
+    them."""
     command = (process / "cmdline").read_bytes()
     if not command.partition(b"\0")[0].endswith(b"bwrap") or _OURS not in command:
         return False

@@ -1,4 +1,4 @@
-"""What comes out of a cell: two pipes of output and one framed result, every one of them bounded."""
+"""Output of a cell: two pipes of text and one framed result, each bounded."""
 
 import asyncio
 import os
@@ -13,12 +13,12 @@ CHUNK = 65536
 
 
 def framed(data: bytes) -> bytes:
-    """The data behind its length."""
+    """The data after its length."""
     return FRAME.pack(len(data)) + data
 
 
 class Pipe:
-    """Reads a pipe to its end, keeps so much of it, and calls for help when far more comes."""
+    """Reads a pipe to its end, keeps up to a limit, and calls back when far more arrives."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, flood: Callable[[], None]) -> None:
         self.data = bytearray()
@@ -32,7 +32,7 @@ class Pipe:
         loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Takes what is there right now."""
+        """Reads what is available right now."""
         while self._read():
             pass
 
@@ -43,7 +43,7 @@ class Pipe:
             self._descriptor = None
 
     def _read(self) -> bool:
-        """Whether there may be more."""
+        """Reads a piece; True if there may be more."""
         if self._descriptor is None:
             return False
         try:
@@ -65,7 +65,7 @@ class Pipe:
 
 
 class Frame:
-    """One frame, put together from the pieces it comes in."""
+    """One frame, assembled from pieces."""
 
     def __init__(self, flood: Callable[[], None]) -> None:
         self._data = bytearray()
@@ -78,7 +78,7 @@ class Frame:
             self._flood()
 
     def complete(self) -> bytes | None:
-        """The result once all of it is there; what follows it is nobody's business."""
+        """The result once all of it has arrived; anything after it is ignored."""
         if len(self._data) < FRAME.size or len(self._data) - FRAME.size < self._length():
             return None
         return bytes(self._data[FRAME.size : FRAME.size + self._length()])

@@ -1,7 +1,7 @@
-"""Cells: places with walls around them in which one program of somebody else runs once.
+"""Port to cells: sandbox instances, each of which runs one program once.
 
-A cell is started before anybody knows what will run in it and waits; it is given one order, and is killed afterwards
-whatever became of it. Nothing is ever run in a cell twice.
+A cell is started before its job is known, and waits; it gets one order, and is killed afterwards whatever the outcome.
+Nothing is ever run in a cell twice.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ FLOOD_FACTOR = 16  # output past this many times its bound is no longer thrown a
 
 @dataclass(frozen=True, slots=True)
 class CellPlan:
-    """What has to be known to build a cell; cells of one plan can stand in for each other."""
+    """Everything needed to build a cell; cells of the same plan are interchangeable."""
 
     runner: Runner
     mounts: tuple[Mount, ...] = ()
@@ -25,7 +25,7 @@ class CellPlan:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a cell is to do."""
+    """The one job of a cell."""
 
     request: bytes
     confinement: Confinement
@@ -34,7 +34,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class OrderOutput:
-    """What an order has left so far. Nothing of it is more than bytes from somebody else."""
+    """Output of an order so far. All of it is untrusted bytes."""
 
     code: int | None  # None: it did not end by itself
     result: bytes | None
@@ -49,14 +49,15 @@ class OrderOutput:
 
 
 class Listener(Protocol):
-    """A listening socket of a cell's own loopback; in the simulation, something that stands for one."""
+    """A listening socket on a cell's own loopback; in the simulation, a stand-in for one."""
 
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class CellSockets:
-    """Listening sockets of the cell's own loopback that only we hold: who connects to them inside talks to us."""
+    """Listening sockets on the cell's own loopback that only the server holds: the server answers every connection to
+    them."""
 
     api: Listener
     egress: Listener
@@ -69,36 +70,36 @@ class CellSockets:
 class Cell(Protocol):
     @property
     def sockets(self) -> CellSockets | None:
-        """Its ways to us, which belong to who gives it its order and shuts them; None where there are no walls."""
+        """Its connections to the server; the sender of its order owns and closes them. None without isolation."""
         ...
 
     @property
     def alive(self) -> bool:
-        """Whether it still waits for its order."""
+        """True if it still waits for its order."""
         ...
 
     async def run(self, order: Order) -> None:
-        """Gives it its one order and waits until the result is there, or the program ended, or flooded us."""
+        """Sends its one order and waits for the result, the end of the program, or too much output."""
         ...
 
     def output(self) -> OrderOutput:
-        """What there is of the order by now."""
+        """The output of the order so far."""
         ...
 
     async def kill(self) -> None:
-        """Ends every process in it and takes it down; returns when nothing of it is left. May be called twice."""
+        """Ends every process in it and removes the cell; returns when nothing of it remains. May be called twice."""
         ...
 
 
 class Cells(Protocol):
     @property
     def lacking(self) -> str | None:
-        """Why no code can be held here, as far as it was tried."""
+        """Reason why no code can be isolated here, as far as it was tried."""
         ...
 
     @property
     def unbounded(self) -> str | None:
-        """Why the limits of a call hold for each of its processes only, as far as it was tried."""
+        """Reason why the limits of a call apply to each of its processes only, as far as it was tried."""
         ...
 
     async def start(self, plan: CellPlan) -> Cell:
@@ -106,5 +107,5 @@ class Cells(Protocol):
         ...
 
     async def close(self) -> None:
-        """Takes back what was set up for all cells."""
+        """Removes what was set up for all cells."""
         ...

@@ -1,6 +1,7 @@
-"""What one process in a cell may take, set from outside: whatever runs there, it is held before its order arrives.
+"""Limits on one process in a cell, set from outside: they apply before its order arrives.
 
-Where there is a control group it bounds all processes of a cell together, and these limits only what it cannot see.
+A control group, where there is one, limits all processes of a cell together; these limits cover only what it cannot
+see.
 """
 
 import os
@@ -13,12 +14,12 @@ from kelpie.world.cells.port import CellPlan
 FILES_MAX = 1024
 _USER_TICKS = 11  # in /proc/*/stat, of what follows the name; the system's are next to them
 WORKSPACE_FILE_BYTES = 256 * MEGABYTE  # the largest file where a workspace is mounted; its owner bounds the whole
-# What a runner takes for itself: of addresses without memory behind them Python, of memory it may write to Node.
+# Needs of the runner itself: addresses without memory behind them for Python, writable memory for Node.
 PYTHON_BYTES, NODE_BYTES = 192 * MEGABYTE, 192 * MEGABYTE
 
 
 def limit(process: int, plan: CellPlan, most: Confinement, *, grouped: bool) -> None:
-    """Limits the process and all that it starts from now on. Raises OSError."""
+    """Limits the process and every process that it starts from now on. Raises OSError."""
     limits = _limits(plan, most, grouped)
     limits[resource.RLIMIT_CPU] += spent_s(process)  # a start on a slow machine is not the order's doing
     for name, wanted in limits.items():
@@ -28,7 +29,7 @@ def limit(process: int, plan: CellPlan, most: Confinement, *, grouped: bool) -> 
 
 
 def spent_s(process: int) -> int:
-    """The processor time that it has taken so far, in whole seconds."""
+    """Processor time that it has used so far, in whole seconds."""
     after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     ticks = int(after_name[_USER_TICKS]) + int(after_name[_USER_TICKS + 1])
     return ticks // os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,7 @@
-"""Whether the walls of a cell hold on this machine, found out by attacking them from within.
+"""Self-test of the isolation of cells on this machine, by attacking it from within.
 
-The server does it before it trusts its first cell, once for each start of the machine; the doctor does all of it every
-time it is asked. What is essential must hold, or no code runs at all; the rest is told.
+The server runs it before it trusts its first cell, once for each start of the machine; `kelpie doctor` runs all of it
+every time. The essential checks must pass, or no code runs at all; the others are reported.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ MEMORY = 48 * MEGABYTE
 _SLIGHTLY = Confinement(wall_s=20.0, processes=PROCESSES, memory_bytes=MEMORY)
 _SLOWLY = replace(_SLIGHTLY, cpu_share=0.1)
 
-# Runs in the cell; every answer is what a refusal said, or None when there was none.
+# Runs in the cell; every answer is the text of a refusal, or None when there was none.
 _ATTACK = """
 import ctypes, errno, os, socket
 def refused(deed):
@@ -94,14 +94,14 @@ class Starter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was tried. `lacking` is the reason why no code may run, None when the essential walls hold."""
+    """Results of the checks. `lacking` is the reason why no code may run, None when the essential checks pass."""
 
     tried: Sequence[ProbeResult]
     lacking: str | None
 
 
 async def prove(cells: Starter, machine: str, *, thoroughly: bool = False) -> Proof:
-    """Attacks a cell; thoroughly also by taking more memory than it may."""
+    """Attacks a cell; a thorough test also takes more memory than the cell may have."""
     try:
         told = await _attack(cells, machine)
     except SandboxUnavailable as error:
@@ -158,7 +158,7 @@ def _landlock(refusal: str | None) -> ProbeResult:
 
 
 def _user(users: CellUsers | NoUsers) -> list[ProbeResult]:
-    """Nothing is told where the server is no root: cells are the same ordinary user then."""
+    """The check of the cell's user; none if the server is not root: cells are then the same ordinary user."""
     name = "runs as an unprivileged user on the host"
     if isinstance(users, CellUsers):
         return [ProbeResult(name, True, "switched to a user that owns nothing here")]
@@ -196,7 +196,8 @@ def _remedy(groups: ControlGroups | NoGroups) -> str:
 
 
 async def lacking(cells: Starter, kept: Path | None) -> str | None:
-    """Why no code may run, or None. What was proven since the machine started, with these walls, is not tried again."""
+    """Reason why no code may run, or None. A test that passed since the machine started, with the same isolation, is
+    not repeated."""
     if kept is not None and sys.platform == "linux" and _read(kept) == _identity(cells.users):
         return None
     found = (await prove(cells, platform.machine())).lacking
@@ -213,7 +214,7 @@ def _read(kept: Path) -> Any:
 
 
 def _identity(users: CellUsers | NoUsers) -> dict[str, Any]:
-    """What the proof depends on."""
+    """Everything that the result depends on."""
     admission = 0 if isinstance(users, CellUsers) else None
     programs = sorted(PROGRAMS.glob("*.*"))
     told = [

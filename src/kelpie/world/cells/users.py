@@ -1,8 +1,9 @@
-"""Who a cell is outside of its walls, where the server is root: a user of its own that owns nothing on this machine.
+"""Host users of cells, where the server is root: each cell is a user of its own that owns nothing on this machine.
 
-The kernel counts no processes of root, and lets it read nearly everything; it does neither for a user like this. A cell
+The kernel counts no processes of root, and lets it read nearly everything; neither is true for such a user. A cell
 without a workspace gets the next user of a range, so that no two share one; a workspace belongs to one user for good,
-and so do the cells that write to it. Whoever starts as root and cannot be turned into one of these is never let in.
+and so do the cells that write to it. A process that starts as root and cannot switch to such a user never gets an
+order.
 """
 
 import asyncio
@@ -37,22 +38,22 @@ _READ = stat.S_IROTH | stat.S_IXOTH
 
 @dataclass(frozen=True, slots=True)
 class NoUsers:
-    """Why cells are the server's own user outside, and what to do about it; `seen` is None where nothing is amiss,
-    because that is no root."""
+    """Reason why cells run as the server's own user, and the remedy; `seen` is None if that is no problem, because the
+    server is not root."""
 
     seen: str | None = None
     remedy: str = UNTRIED
 
 
 class CellUsers:
-    """Hands out users, and gives them what their cells are to write and to read."""
+    """Assigns users, and gives them ownership of what their cells write and access to what they read."""
 
     def __init__(self) -> None:
         self._turns = count(random.randrange(CELLS))  # servers of one machine do not begin with the same one
 
     async def of(self, mounts: Sequence[Mount]) -> int | None:
-        """The user for a cell with these mounts, which can be used by it from then on; None where they lie on a disk
-        that keeps no owners. Raises OSError."""
+        """The user for a cell with these mounts, which that user can access from then on; None where they lie on a disk
+        without owners. Raises OSError."""
         written = [mount.source for mount in mounts if mount.writable]
         user = _owner(written[0]) if written else FIRST + next(self._turns) % CELLS
         for source in written:
@@ -70,7 +71,8 @@ class CellUsers:
 
 
 async def _give(source: str, user: int) -> bool:
-    """Gives away what is new, or from the time when cells were root; whether the disk took note of it."""
+    """Changes the owner of new files, or of files from the time when cells were root; False if the disk stores no
+    owners."""
     try:
         await asyncio.to_thread(untrusted_tree.change_owner, source, user)
     except OSError as error:
@@ -80,14 +82,14 @@ async def _give(source: str, user: int) -> bool:
 
 
 async def reclaim(mounts: Sequence[Mount]) -> None:
-    """Makes ours again what such a user owns, where no cell becomes one any more. Raises OSError."""
+    """Returns to the server's user what such a user owns, when cells no longer have users. Raises OSError."""
     for source in (mount.source for mount in mounts if mount.writable):
         if _about(source).st_uid in _OF_WORKSPACES:
             await asyncio.to_thread(untrusted_tree.change_owner, source, os.geteuid())
 
 
 def find(shown: Iterable[str], proc: Path = Path("/proc")) -> CellUsers | NoUsers:
-    """Users for cells, or why there are none; the paths are what every cell is shown."""
+    """Users for cells, or the reason why there are none; the paths are those that every cell sees."""
     if os.geteuid() != 0 or _is_ordinary_outside((proc / "self/uid_map").read_text()):
         return NoUsers()
     status = (proc / "self/status").read_text()
@@ -105,18 +107,18 @@ def find(shown: Iterable[str], proc: Path = Path("/proc")) -> CellUsers | NoUser
 
 
 def admit(process: int, user: int) -> None:
-    """Lets the first process of a cell know root, which it is, and the user that it will become. Raises OSError."""
+    """Maps root, which the first process of a cell is, and the user that it will become. Raises OSError."""
     for kind in ("uid", "gid"):
         Path(f"/proc/{process}/{kind}_map").write_text(f"0 {os.geteuid()} 1\n{USER} {user} 1\n")
 
 
 def _is_ordinary_outside(users: str) -> bool:
-    """Whether our root is another user for the namespace around ours."""
+    """Checks whether this root is another user in the namespace around this one."""
     return any(inside == "0" != outside for inside, outside, _ in map(str.split, users.splitlines()))
 
 
 def _exists(first: int, end: int, users: Path) -> bool:
-    """Whether our namespace has all users from the first to before the end."""
+    """Checks whether this namespace has all users of the range."""
     for line in users.read_text().splitlines():
         inside, _, length = map(int, line.split())
         if inside <= first and end <= inside + length:
@@ -129,7 +131,7 @@ def _about(path: str) -> os.stat_result:
 
 
 def _owner(workspace: str) -> int:
-    """Whose it is, or is to be: who moves it to another place does not change that."""
+    """The owner of a path, now or in future; moving it to another directory does not change that."""
     found = _about(workspace).st_uid
     if found in _OF_WORKSPACES:
         return found

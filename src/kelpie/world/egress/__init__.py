@@ -1,1 +1,1 @@
-"""The way out of a cell: the broker and the proxy that checks every address."""
+"""Network access of a cell: the broker and the proxy that checks every address."""

@@ -1,6 +1,6 @@
-"""The way out of a cell. A cell makes listening sockets on the loopback of its own, empty network and hands them to us:
-a socket stays in the network it was made in, so whoever inside connects to one of them is answered by our process, and
-there is nothing else to connect to. What is answered is decided here, never in the cell.
+"""Network access of a cell. A cell makes listening sockets on the loopback of its own, empty network and sends them to
+the server: a socket stays in the network it was made in, so the server process answers every connection to it from
+inside, and there is nothing else to connect to. The server decides what to answer, never the cell.
 """
 
 import socket
@@ -15,7 +15,7 @@ from kelpie.world.egress.proxy import EgressProxy
 __all__ = ["API_PORT", "PROXY_PORT", "Broker", "Listener", "LocalBroker", "ServeApi", "ServedListener", "socket_of"]
 
 _PROXY = f"http://127.0.0.1:{PROXY_PORT}"
-# How programs find the proxy.
+# Environment variables by which programs find the proxy.
 PROXY_ENV = {
     **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), _PROXY),
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "127.0.0.1,localhost"),
@@ -23,10 +23,10 @@ PROXY_ENV = {
 
 
 class ServedListener(Protocol):
-    """A listener that is answered."""
+    """A listener that the server answers."""
 
     async def close(self) -> None:
-        """Ends the listener and every connection that came through it."""
+        """Closes the listener and every connection that came through it."""
         ...
 
 
@@ -34,25 +34,25 @@ ServeApi = Callable[[Listener, str], Awaitable[ServedListener]]
 
 
 def socket_of(listener: Listener) -> socket.socket:
-    """The socket of a real cell; the simulation answers its own doors."""
+    """The socket of a real cell; the simulation answers its own sockets."""
     assert isinstance(listener, socket.socket)
     return listener
 
 
 class Broker(Protocol):
-    """Answers listeners of cells; it owns them from then on."""
+    """Answers listeners of cells, and owns them from then on."""
 
     async def serve_api(self, listener: Listener, passport: str) -> ServedListener:
-        """Lets requests that show this passport, and no others, reach our API."""
+        """Lets requests with this passport, and no others, reach the API."""
         ...
 
     async def serve_proxy(self, listener: Listener, hosts: Sequence[str]) -> ServedListener:
-        """Lets HTTP(S) reach these hosts, and no others. Raises ToolError for what is no host."""
+        """Lets HTTP(S) requests reach these hosts, and no others. Raises ToolError for an invalid host."""
         ...
 
 
 class LocalBroker:
-    """The broker of a server. `api` is set by whoever serves our API; without it, the way to the API is closed."""
+    """The broker of a server. The HTTP server sets `api`; without it, cells cannot reach the API."""
 
     def __init__(self, *, private: bool = False) -> None:
         self.api: ServeApi | None = None
@@ -71,7 +71,7 @@ class LocalBroker:
 
 
 class _ClosedListener:
-    """Nobody answers: who connects is turned away."""
+    """A listener that refuses every connection."""
 
     def __init__(self, listener: Listener) -> None:
         listener.close()

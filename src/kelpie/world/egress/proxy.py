@@ -1,8 +1,8 @@
-"""The proxy through which code in a cell reaches the web: HTTP requests and TLS tunnels to the hosts it may reach.
+"""The proxy through which code in a cell reaches the web: HTTP requests and TLS tunnels to the allowed hosts.
 
-A name is looked up once and what was looked at is what is connected to, so a name that changes its mind leads nowhere
-else. Every request has a connection of its own, and its head names the host that was allowed and no other. No
-connection outlives its cell, which bounds how long one can take.
+A name is resolved once, and the proxy connects to the address it checked, so a name that changes its address leads
+nowhere else. Every request has a connection of its own, and its head names the allowed host and no other. No connection
+outlives its cell, which bounds how long one can take.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ CHUNK_BYTES = 64 * 1024
 _TLS_HANDSHAKE = 0x16
 
 _log = logs.get("egress")
-# Names that are answered by nobody hold up these threads, and not those that the server works with.
+# Names that no resolver answers block these threads, and not those that the server works with.
 _threads = ThreadPoolExecutor(8, thread_name_prefix="egress")
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -46,9 +46,8 @@ async def look_up(host: str, port: int) -> list[str]:
 
 
 class EgressProxy:
-    """Answers one listener; with None for the hosts, to every one of them at every port. `private` lets addresses
-    through that are not of the internet, `inside` those of hosts that may be anywhere. The last refusal is kept for who
-    wants to tell it."""
+    """Answers one listener; with None for the hosts, every host and port is allowed. `private` allows addresses that
+    are not public, `inside` allows them for these hosts only. The last refusal is stored for the error report."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class EgressProxy:
         return self
 
     async def close(self) -> None:
-        """Ends the listener and every connection that came through it."""
+        """Closes the listener and every connection that came through it."""
         if self._server is not None:
             self._server.close()
         answering = list(self._answering)
@@ -123,7 +122,7 @@ class EgressProxy:
             there.transport.abort()
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Raises Refused."""
+        """Connects to the host of a request. Raises ProxyRefusal."""
         if self._listed is not None and not allows(self._listed, host, port):
             _log.warning(
                 "egress_host_refused", "Tool asked for a host that is not on its allow list", host=host, port=port
@@ -154,7 +153,7 @@ class EgressProxy:
             return await self._resolve(host, port)
 
     async def _first(self, found: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to the first of the addresses that takes one. Raises OSError."""
+        """A connection to the first of the addresses that accepts one. Raises OSError."""
         failed: OSError = OSError("the name has no address")
         for address in found:
             try:
@@ -165,7 +164,7 @@ class EgressProxy:
 
 
 async def _until_answered(up: Coroutine[Any, Any, None], down: Coroutine[Any, Any, None]) -> None:
-    """Carries both ways until the host has said all. Raises OSError."""
+    """Copies both directions until the host has sent everything. Raises OSError."""
     asking, answering = asyncio.ensure_future(up), asyncio.ensure_future(down)
     try:
         await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)

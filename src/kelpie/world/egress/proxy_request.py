@@ -1,6 +1,6 @@
-"""The head of a request to the egress proxy, and the head that goes on to the host: parsed strictly and written anew.
+"""The head of a request to the egress proxy, and the head for the host: parsed strictly and written anew.
 
-Whatever two readers might understand differently is refused: it could name another host, or hide a second request.
+Anything that two parsers might read differently is refused: it could name another host, or hide a second request.
 """
 
 import re
@@ -18,7 +18,7 @@ _HOP_BY_HOP = ("connection", "keep-alive", "host", "te", "trailer", "upgrade")
 
 
 class ProxyRefusal(Exception):
-    """The request is answered with a status and a sentence."""
+    """The proxy answers the request with a status and a sentence."""
 
     def __init__(self, status: str, words: str) -> None:
         super().__init__(words)
@@ -27,7 +27,7 @@ class ProxyRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProxyRequest:
-    """What is asked of the proxy."""
+    """A request to the proxy."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class ProxyRequest:
 
 
 def read(head: bytes) -> ProxyRequest:
-    """Raises Refused."""
+    """Parses a request. Raises ProxyRefusal."""
     line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     method, _, rest = line.partition(" ")
     target, _, version = rest.rpartition(" ")

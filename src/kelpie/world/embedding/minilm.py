@@ -1,8 +1,9 @@
-"""all-MiniLM-L6-v2 on this machine: its files are found, made into an ONNX graph once, and run on two worker threads.
+"""all-MiniLM-L6-v2 on this machine: finds its files, turns them into an ONNX graph once, and runs it on two worker
+threads.
 
-What somebody waits for has a thread of its own, so it never waits for what nobody does; the thread of the latter steps
-back behind every other one. Nothing is imported or read before the first text: a server that never embeds never pays
-for the heaviest thing in the house.
+Requests with a waiting caller have a thread of their own, so they never wait for background work; the background thread
+has the lowest priority. Nothing is imported or read before the first text: a server that never embeds never pays for
+the heaviest dependency.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ def _load(place: Path, cache: Path) -> _LoadedModel:
 
 
 class MiniLm:
-    """The `Embedder` of this machine. `directory` is where the operator says that the model is."""
+    """The `Embedder` of this machine. `directory` is the model directory that the operator set."""
 
     name = NAME
     dimensions = DIMENSIONS
@@ -81,7 +82,7 @@ class MiniLm:
         loop, prompt = asyncio.get_running_loop(), self._workers[0]
         self._waiting += len(texts)
         try:
-            # Never loaded by the patient thread: it would hold the interpreter while others have the processor.
+            # Never loaded by the low-priority thread: it would hold the interpreter while others have the processor.
             model = self._model or await loop.run_in_executor(prompt, self._loaded)
             worker = self._workers[1] if patient else prompt
             found: list[bytes] = []
@@ -92,7 +93,7 @@ class MiniLm:
             self._waiting -= len(texts)
 
     async def close(self) -> None:
-        """Lets go of the workers; what runs is finished first."""
+        """Stops the workers; running work is finished first."""
         for worker in self._workers or ():
             await asyncio.to_thread(worker.shutdown)
 
@@ -112,7 +113,7 @@ class MiniLm:
         return self._model
 
     def _find_directory(self) -> Path | None:
-        """Where the model's files are: as told, else in the data package, else in the cache."""
+        """The directory of the model's files: the configured one, else the data package, else the cache."""
         if self._directory:
             given = Path(self._directory).expanduser()
             return given if _complete(given) else None
@@ -140,7 +141,7 @@ def _pieces(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _step_back() -> None:
-    """Lets other threads go first; only Linux can be told that of a single one."""
+    """Lowers the priority of the current thread; only Linux supports that for a single thread."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICER))
 

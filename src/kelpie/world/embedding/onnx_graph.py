@@ -1,8 +1,8 @@
-"""Writes a sentence encoder of the BERT family as an ONNX graph, from the weights as they are published.
+"""Writes a sentence encoder of the BERT family as an ONNX graph, from the published weights.
 
 An ONNX file is a protobuf message; the few fields a graph needs are written here directly, because the library that
-knows all of them is larger than everything else the embedder needs, for a file that is written once. What comes out is
-judged by the runtime that loads it and by golden vectors.
+knows all of them is larger than everything else the embedder needs, for a file that is written once. The runtime that
+loads the result, and golden vectors, check it.
 """
 
 import struct
@@ -25,7 +25,7 @@ OUTPUT = "sentence"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of a model's configuration the graph depends on."""
+    """The part of a model's configuration that the graph depends on."""
 
     layers: int
     heads: int

@@ -1,4 +1,4 @@
-"""The port to a model on this machine that turns texts into vectors whose nearness is nearness of meaning."""
+"""Port to an embedding model on this machine: texts in, vectors out; similar texts have near vectors."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,11 +9,12 @@ class Embedder(Protocol):
     dimensions: int
 
     def why_not(self) -> str | None:
-        """What is missing and how to get it, in one sentence; None when texts can be embedded."""
+        """The missing part and how to get it, in one sentence; None when texts can be embedded."""
         ...
 
     async def embed(self, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
-        """One unit vector per text, as little-endian 32-bit floats; `patient` when nobody waits. Raises ModelError."""
+        """One unit vector per text, as little-endian 32-bit floats; `patient` for background work. Raises
+        ModelError."""
         ...
 
     async def close(self) -> None: ...

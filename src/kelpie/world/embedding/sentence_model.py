@@ -1,6 +1,6 @@
 """A sentence encoder in memory: tokenizer, weights and runtime. Everything heavy is imported here and nowhere else.
 
-The ONNX graph is built from the published weights once and kept beside the data, until the weights are others. A text
+The ONNX graph is built from the published weights once and stored beside the data, until the weights change. A text
 longer than the model's window is read in windows whose vectors are averaged.
 """
 
@@ -75,7 +75,7 @@ class SentenceModel:
 
 
 def _opened(place: Path, cache: Path) -> Any:
-    """The graph of these weights, ready to run: the one that is kept, or when there is none that works, a new one."""
+    """The graph of these weights, ready to run: the stored one or, if none works, a new one."""
     graph = cache / f"sentence-model-{_FORM}-{_fingerprint(place)}.onnx"
     if graph.is_file():
         try:
@@ -95,7 +95,7 @@ def _opened(place: Path, cache: Path) -> Any:
 
 
 def _fingerprint(place: Path) -> str:
-    """What changes when the files are others: to read all of them at every start would cost more than to load them."""
+    """A value that changes with the files: reading all of them at every start would cost more than loading them."""
     found = [(name, (place / name).stat()) for name in _SOURCES]
     return f"{crc32(repr([(name, each.st_size, each.st_mtime_ns) for name, each in found]).encode()):08x}"
 
@@ -108,7 +108,7 @@ def _session(graph: Path) -> Any:
 
 
 def _build(place: Path, graph: Path) -> None:
-    """Writes the graph under another name first, so that a crash leaves no half of it."""
+    """Writes the graph under another name first, so that a crash leaves no incomplete file."""
     config = json.loads((place / "config.json").read_text())
     shape = Shape(
         layers=config["num_hidden_layers"],
@@ -128,7 +128,7 @@ def _build(place: Path, graph: Path) -> None:
 
 
 def _weights(path: Path) -> Mapping[str, NDArray[Any]]:
-    """The tensors of a safetensors file: a length, a JSON table of what lies where, and the numbers."""
+    """The tensors of a safetensors file: a length, a JSON table of offsets, and the numbers."""
     data = path.read_bytes()
     (length,) = struct.unpack_from("<Q", data)
     table: dict[str, Any] = json.loads(data[8 : 8 + length])

@@ -1,8 +1,8 @@
-"""The directory a server keeps its data in, and the lock that keeps a second server out of it.
+"""The data directory of a server, and the lock that keeps a second server out of it.
 
-The lock is the operating system's (flock), so it ends with the process that holds it, however that ends. Beside it lies
-a note of who holds it and at which address it answers; a note without a lock is old and counts for nothing. The lock
-file is never removed, because a second process could then lock a new file of the same name.
+The lock is the operating system's (flock), so it ends with the process that holds it, however that ends. Beside it is a
+note with the holder and its address; a note without a lock is old and is ignored. The lock file is never removed,
+because a second process could then lock a new file of the same name.
 """
 
 import fcntl
@@ -19,14 +19,14 @@ SETTING = "KELPIE_DATA_DIR"
 LOCK_FILE = "kelpie.lock"
 NOTE_FILE = "kelpie.pid"
 NOTE_CHARS_MAX = 4096
-# Someone who only looks whether the lock is held holds it for a moment; that must not keep a server from starting.
+# A process that only checks the lock holds it for a moment; that must not keep a server from starting.
 LOCK_ATTEMPTS = 10
 LOCK_PAUSE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds a data directory, and the address it answers at, once it does."""
+    """The process that holds a data directory, and its address, once it answers."""
 
     pid: int
     url: str | None = None
@@ -41,7 +41,7 @@ class DataDir:
 
     @classmethod
     def open(cls, text: str) -> "DataDir":
-        """Makes the directory if need be. Raises ConfigurationError, naming the remedy, when it cannot be used."""
+        """Creates the directory if needed. Raises ConfigurationError, naming the remedy, when it cannot be used."""
         path = absolute_path(text)
         try:
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -56,7 +56,7 @@ class DataDir:
         return cls(path)
 
     def lock(self) -> None:
-        """Takes the directory for this process. Raises ConfigurationError, naming the holder, when another has it."""
+        """Locks the directory for this process. Raises ConfigurationError, naming the holder, when another has it."""
         file = _open_lock(self.path, "ab")
         assert file is not None, "opening for appending makes the file"
         try:
@@ -69,12 +69,12 @@ class DataDir:
             raise
 
     def announce(self, url: str) -> None:
-        """Notes at which address the holder of the lock answers, for `holder`."""
+        """Records the address of the lock's holder, for `holder`."""
         assert self._lock is not None, "lock() comes first"
         self._note(Holder(os.getpid(), url))
 
     def close(self) -> None:
-        """Gives the directory up; nothing happens when it is not held."""
+        """Releases the lock; does nothing when it is not held."""
         if self._lock is not None:
             (self.path / NOTE_FILE).unlink(missing_ok=True)
             self._lock.close()
@@ -82,7 +82,7 @@ class DataDir:
 
     @staticmethod
     def holder(text: str) -> Holder | None:
-        """Who holds this directory now; None when nobody does or it does not exist. Raises ConfigurationError."""
+        """The current holder of this directory; None without one or without a directory. Raises ConfigurationError."""
         path = absolute_path(text)
         file = _open_lock(path, "rb")
         if file is None:
@@ -98,7 +98,7 @@ class DataDir:
         raise ConfigurationError(SETTING, f"{path} is in use by a process that is still starting; try again")
 
     def _note(self, holder: Holder) -> None:
-        """Replaces the note whole: who reads meanwhile sees the old one or the new one."""
+        """Replaces the note as a whole: a concurrent reader sees the old one or the new one."""
         unfinished = self.path / f"{NOTE_FILE}.part"
         try:
             with unfinished.open("w", encoding="utf-8") as file:
@@ -112,7 +112,7 @@ class DataDir:
 
 
 def absolute_path(text: str) -> Path:
-    """The directory that is meant, as an absolute path."""
+    """The data directory as an absolute path."""
     return Path(text).expanduser().absolute()
 
 

@@ -1,4 +1,4 @@
-"""A JSON document in a file that a person named: written whole or not at all, and for its owner's eyes only."""
+"""A JSON document in a file that a person named: written as a whole or not at all, and readable by its owner only."""
 
 import json
 import os
@@ -11,7 +11,7 @@ BYTES_MAX = 1024**3
 
 
 def write(path: Path, document: Any) -> None:
-    """Puts the document in the place of what was there. Raises InvalidInput."""
+    """Replaces the file with the document. Raises InvalidInput."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,6 +1,6 @@
-"""Editing of what is typed at a prompt, with the lines of earlier times, kept in a file that only its owner can read.
+"""Line editing at a prompt, with a history in a file that only its owner can read.
 
-Where Python has no readline, typing still works, without history.
+Where Python has no readline, input still works, without history.
 """
 
 import os
@@ -18,9 +18,9 @@ LINES_MAX = 1000
 
 @contextmanager
 def line_history(path: Path | None) -> Generator[None]:
-    """While it is open, `input()` knows the lines of the file; at the end those that were typed go into it.
+    """While it is open, `input()` offers the lines of the file; at the end the new lines are added to it.
 
-    A file that cannot be read or written is no reason not to talk: then the history is that of this session.
+    A file that cannot be read or written is not an error: the history is then that of this session.
     """
     if readline is not None:
         readline.parse_and_bind("set enable-bracketed-paste on")  # several lines that are pasted stay one text

@@ -1,4 +1,6 @@
-"""A log file that never outgrows its bound: when full it becomes `.1`, `.1` becomes `.2`, and the last is dropped."""
+"""A log file that never exceeds its size limit: when full it becomes `.1`, `.1` becomes `.2`, and the last is
+dropped.
+"""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""The end of a log file, and what is added to it; the file may be rotated or removed meanwhile."""
+"""The end of a log file, and the lines that are added to it; the file may be rotated or removed meanwhile."""
 
 import os
 import time
@@ -12,15 +12,15 @@ _BLOCK = 65_536
 
 
 class LogTail:
-    """Reads one log from its end. No line is given twice, and none that was added in between is left out."""
+    """Reads one log from its end. It gives every added line exactly once."""
 
     def __init__(self, path: Path) -> None:
-        """A file that is not there yet is waited for. Raises OSError when it cannot be read."""
+        """Waits for a file that does not exist yet. Raises OSError when it cannot be read."""
         self._path = path
         self._file = self._open()
 
     def last(self, count: int) -> list[str]:
-        """The last complete lines, oldest first; `added` goes on behind them. Raises OSError."""
+        """The last complete lines, oldest first; `added` continues after them. Raises OSError."""
         if self._file is None:
             return []
         position = self._file.seek(0, os.SEEK_END)
@@ -46,7 +46,7 @@ class LogTail:
                 time.sleep(EVERY_S)
 
     def _next_file(self) -> bool:
-        """Goes on to the file that has taken the name, if another has."""
+        """Switches to the file that now has the name, if it is another."""
         if self._file is None:
             self._file = self._open()
             return self._file is not None

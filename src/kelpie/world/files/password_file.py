@@ -1,4 +1,4 @@
-"""The file in which what is kept of a made password lies, in the data directory, for its owner alone."""
+"""The file with the hash of a generated password, in the data directory, readable by its owner only."""
 
 import os
 from pathlib import Path
@@ -10,7 +10,7 @@ BYTES_MAX = 4096
 
 
 def read(data_dir: Path) -> str | None:
-    """What is kept, or None. Raises ConfigurationError when it cannot be read."""
+    """The stored hash, or None. Raises ConfigurationError when it cannot be read."""
     path = data_dir / NAME
     try:
         with path.open("rb") as file:
@@ -22,9 +22,9 @@ def read(data_dir: Path) -> str | None:
 
 
 def write_new(data_dir: Path, kept: str) -> bool:
-    """Keeps this unless something is kept already; whether it did. Raises ConfigurationError.
+    """Stores the hash unless one is stored already; True if it did. Raises ConfigurationError.
 
-    It is written whole or not at all: a half-written hash would lock everyone out.
+    It is written as a whole or not at all: a partly written hash would lock everyone out.
     """
     path = data_dir / NAME
     unfinished = data_dir / f"{NAME}.{os.getpid()}.part"

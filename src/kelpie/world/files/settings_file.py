@@ -1,7 +1,7 @@
 """Finding and reading kelpie.toml, and with it all settings of this process.
 
 One file counts: the one that is named, else the one in the current directory, else the one in the data directory. Most
-calls find none, and then nothing that reads TOML is imported: `kelpie server status` is called by scripts all the time.
+calls find none, and then no TOML parser is imported: scripts call `kelpie server status` all the time.
 """
 
 import importlib
@@ -38,9 +38,9 @@ def load(
 
 
 def check_exposure(found: ResolvedSettings, config: str | None = None, env: Mapping[str, str] | None = None) -> None:
-    """Raises ConfigurationError when a file that nobody named would let other machines reach the server.
+    """Raises ConfigurationError when a file that the operator did not name would let other machines reach the server.
 
-    A kelpie.toml may come with a directory that somebody else filled, who then knows the password that it sets as well.
+    A kelpie.toml may come with a directory that another person filled, who then knows the password in it as well.
     """
     env = os.environ if env is None else env
     host = found.origins["host"]
@@ -89,7 +89,7 @@ def _read(path: Path) -> str:
 
 
 def _placed(found: ResolvedSettings, path: Path) -> ResolvedSettings:
-    """A relative data directory of a file is meant from where the file lies."""
+    """Resolves a relative data directory of a file against the directory of the file."""
     origin = found.origins["data_dir"]
     if origin.source is not Source.file:
         return found

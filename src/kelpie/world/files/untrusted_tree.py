@@ -1,8 +1,8 @@
-"""Directories whose contents somebody else wrote, and may be writing now: measured, given away and removed without
-trusting them.
+"""Directories with contents written by untrusted code, which may still be writing: measured, re-owned and removed
+safely.
 
-No link is followed out, however often one takes the place of a directory; no depth and no length of names is too much,
-and what its owner closed for itself is opened. Nothing of a file is ever read.
+No link is followed out, even if one replaces a directory at any time; any depth and any length of names is handled, and
+directories that their owner closed are opened. No file is ever read.
 """
 
 import os
@@ -18,7 +18,7 @@ _PASSES_MAX = 10_000
 
 
 class _Anchor:
-    """An open directory that paths begin at; it is closed when no path does any more."""
+    """An open directory that paths start from; it is closed when no path does any more."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         self.descriptor = descriptor
@@ -29,8 +29,8 @@ class _Anchor:
 
 
 def measure(top: str, entries_max: int) -> tuple[int, int]:
-    """Bytes on the disk and entries below a directory, counted until it is clear that there are too many; what
-    vanishes meanwhile does not count."""
+    """Bytes on the disk and entries below a directory, counted until a limit is exceeded; entries that vanish meanwhile
+    do not count."""
     total, entries = 0, 0
     left = [(_Anchor(), top)]
     while left and entries <= entries_max:
@@ -50,7 +50,7 @@ def measure(top: str, entries_max: int) -> tuple[int, int]:
 
 
 def remove(top: str) -> None:
-    """Removes a directory with all that lies in it, as far as it can; one that is not there is no trouble."""
+    """Removes a directory with all its contents, as far as possible; a missing one is no error."""
     try:
         root = _Anchor(_opened(top, None))
     except OSError:
@@ -67,8 +67,8 @@ def remove(top: str) -> None:
 
 
 def change_owner(top: str, user: int) -> None:
-    """Gives a directory with all that lies in it to a user and the group of the same number, itself last: whose it is
-    tells whether that was finished. Raises OSError."""
+    """Makes a user, and the group of the same number, owner of a directory with all its contents, itself last: its
+    owner shows whether that was finished. Raises OSError."""
 
     def given(name: str, within: int | None) -> None:
         os.chown(name, user, user, dir_fd=within, follow_symlinks=False)
@@ -77,7 +77,7 @@ def change_owner(top: str, user: int) -> None:
 
 
 def make_readable(top: str) -> None:
-    """Lets everybody read a directory with all that lies in it, itself last. Raises OSError."""
+    """Makes a directory with all its contents readable by everyone, itself last. Raises OSError."""
 
     def opened(name: str, within: int | None) -> None:
         held = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=within)
@@ -93,7 +93,8 @@ def make_readable(top: str) -> None:
 
 
 def _to_each(top: str, deed: Callable[[str, int | None], None]) -> None:
-    """Does something to all that lies in a directory and then to itself; what vanishes meanwhile is left out."""
+    """Applies a function to all contents of a directory and then to itself; entries that vanish meanwhile are
+    skipped."""
     left = [(_Anchor(), top)]
     while left:
         anchor, path = left.pop()
@@ -113,7 +114,7 @@ def _to_each(top: str, deed: Callable[[str, int | None], None]) -> None:
 
 
 def _remove_entry(entry: "os.DirEntry[str]", within: _Anchor, root: _Anchor, levels: int) -> bool:
-    """Removes an entry. What lies too far below it comes up to the root instead, so that no way down is ever long."""
+    """Removes an entry. Deeply nested directories are moved up to the root first, so that no path gets long."""
     try:
         if not entry.is_dir(follow_symlinks=False):
             os.unlink(entry.name, dir_fd=within.descriptor)
@@ -147,7 +148,7 @@ def _opened(path: str, beneath: int | None) -> int:
 
 
 def _unlock(path: str, beneath: int | None) -> None:
-    """Lets its owner into a directory. Raises OSError, also for a link that took its place."""
+    """Gives the owner access to a directory. Raises OSError, also for a link that replaced it."""
     held = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=beneath)
     try:
         Path(f"/proc/self/fd/{held}").chmod(stat.S_IRWXU)

@@ -1,7 +1,7 @@
-"""The workspaces of agents: a directory of each under the data directory, where its files outlive its calls.
+"""The workspaces of agents: one directory each under the data directory, where an agent's files outlive its calls.
 
-What lies in one was written by somebody else's code. So nothing here follows a link or opens a file: directories are
-made, measured and removed (`foreign_tree.py`), and whoever reads or writes does so from within a cell.
+Their contents were written by untrusted code. So nothing here follows a link or opens a file: directories are created,
+measured and removed (`untrusted_tree.py`), and files are read and written only from within a cell.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ENTRIES_MAX = 10_000  # files and directories of one workspace
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much lies in a workspace."""
+    """Size of a workspace."""
 
     bytes: int = 0
     entries: int = 0
@@ -29,24 +29,24 @@ class Size:
 
 class Workspaces(Protocol):
     async def directory(self, agent_id: AgentId) -> str:
-        """The directory of an agent, made if need be. Raises ToolError when it cannot be."""
+        """The directory of an agent, created if needed. Raises ToolError when it cannot be."""
         ...
 
     async def size(self, agent_id: AgentId) -> Size:
-        """How much lies there; nothing where there is none."""
+        """The size of a workspace; zero where there is none."""
         ...
 
     async def names(self) -> list[AgentId]:
-        """The agents that have one, in their order."""
+        """The agents that have a workspace, sorted."""
         ...
 
     async def remove(self, agent_id: AgentId) -> None:
-        """Removes it with all that lies in it; one that is not there is no trouble."""
+        """Removes a workspace with all its contents; a missing one is no error."""
         ...
 
 
 class DirectoryWorkspaces:
-    """On this machine's disk."""
+    """Workspaces on this machine's disk."""
 
     def __init__(self, data_dir: Path) -> None:
         self._root = data_dir / DIRECTORY

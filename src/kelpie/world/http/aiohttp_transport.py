@@ -1,6 +1,6 @@
 """An httpx transport on aiohttp's connections.
 
-The wire code speaks httpx, whose transports the simulation can replace; on real sockets httpx's own costs several times
+The wire code uses httpx, whose transports the simulation can replace; on real sockets httpx's own costs several times
 the CPU of this one (docs/decisions/0008). It follows no redirect, keeps no cookie and adds no header of its own accord.
 """
 
@@ -20,12 +20,12 @@ KEEP_ALIVE_S = 30.0
 CONNECT_S_DEFAULT = 15.0
 HEADER_BYTES_MAX = 64 * 1024
 NOT_PUBLIC = "{} is not a public address"
-# What aiohttp would add unasked.
+# Headers that aiohttp would add by itself.
 _NOT_ADDED = ("accept", "accept-encoding", "content-type", "user-agent")
 
 
 class NetworkTransport(httpx.AsyncBaseTransport):
-    """Keep-alive connections over TCP and TLS, at most so many; with `public`, to the internet only."""
+    """Keep-alive connections over TCP and TLS, limited in number; with `public`, to the internet only."""
 
     def __init__(self, connections_max: int, *, public: bool = False) -> None:
         self._connections_max = connections_max
@@ -75,7 +75,7 @@ class NetworkTransport(httpx.AsyncBaseTransport):
 
 
 class _PublicResolver(aiohttp.ThreadedResolver):
-    """Names lead to addresses of the internet or nowhere. What was looked at is what is connected to."""
+    """Resolves names to public addresses only. The checked address is the one that is connected to."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -106,13 +106,13 @@ class _Body(httpx.AsyncByteStream):
 
 
 def _headers(request: httpx.Request) -> Iterator[tuple[bytes, bytes]]:
-    """Without what aiohttp works out from the body itself."""
+    """The headers without those that aiohttp derives from the body itself."""
     return (pair for pair in request.headers.raw if pair[0].lower() not in (b"content-length", b"transfer-encoding"))
 
 
 @contextmanager
 def _as_httpx(request: httpx.Request) -> Generator[None]:
-    """Tells aiohttp's failures by httpx's names."""
+    """Translates aiohttp's exceptions to httpx's."""
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:

@@ -1,6 +1,6 @@
 """A small blocking HTTP client for the command line, on the standard library alone so that it is quick to import.
 
-It speaks to a Kelpie server only; calls to model providers go through `world.http`. Answers are bounded in size.
+It talks to a Kelpie server only; calls to model providers go through `world.http.port`. Answers are bounded in size.
 """
 
 import http.client
@@ -29,7 +29,7 @@ class ErrorResponse(KelpieError):
 
 
 class Client:
-    """One connection a call: the calls are few, and a server that restarts in between is no surprise."""
+    """One connection per call: the calls are few, and the server may restart in between."""
 
     def __init__(self, base_url: str, timeout_s: float = 10.0, credential: str | None = None) -> None:
         """Raises ConfigurationError for an address that is not http or https."""
@@ -43,7 +43,7 @@ class Client:
         self.credential = credential
 
     def get(self, path: str, **query: str | int | Sequence[str]) -> Any:
-        """The JSON at this path. Raises Unreachable or Refused."""
+        """The JSON at this path. Raises Unreachable or ErrorResponse."""
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
         connection, answer = self._send("GET", target, None, self._timeout_s)
         try:
@@ -52,7 +52,7 @@ class Client:
             connection.close()
 
     def post(self, path: str, body: Any, timeout_s: float | None = None) -> Any:
-        """What the server answers to this JSON. Raises Unreachable or Refused."""
+        """The server's answer to this JSON. Raises Unreachable or ErrorResponse."""
         connection, answer = self._send("POST", path, body, timeout_s or self._timeout_s)
         try:
             return _json(_body(answer))
@@ -60,11 +60,11 @@ class Client:
             connection.close()
 
     def put(self, path: str, body: Any) -> Any:
-        """Replaces a resource and returns the answer. Raises Unreachable or Refused."""
+        """Replaces a resource and returns the answer. Raises Unreachable or ErrorResponse."""
         return self._change("PUT", path, body)
 
     def patch(self, path: str, body: Any) -> Any:
-        """What the server answers to this change. Raises Unreachable or Refused."""
+        """The server's answer to this change. Raises Unreachable or ErrorResponse."""
         return self._change("PATCH", path, body)
 
     def _change(self, method: str, path: str, body: Any) -> Any:
@@ -75,7 +75,7 @@ class Client:
             connection.close()
 
     def delete(self, path: str) -> Any:
-        """What the server answers to the removal. Raises Unreachable or Refused."""
+        """The server's answer to the removal. Raises Unreachable or ErrorResponse."""
         connection, answer = self._send("DELETE", path, None, self._timeout_s)
         try:
             return _json(_body(answer))
@@ -85,7 +85,7 @@ class Client:
     def events(self, path: str, body: Any, silence_s: float) -> Iterator[tuple[str, Any]]:
         """Posts and yields (event name, JSON) of the stream until its end mark.
 
-        Raises Unreachable, also when nothing arrives for `silence_s` or the stream breaks off, or Refused.
+        Raises Unreachable, also when nothing arrives for `silence_s` or the stream breaks off, or ErrorResponse.
         """
         connection, answer = self._send("POST", path, body, silence_s)
         try:
@@ -157,7 +157,7 @@ def _json(data: bytes) -> Any:
 
 
 def _error_text(answer: http.client.HTTPResponse) -> str:
-    """The server's own sentence about what was wrong."""
+    """The server's own error message."""
     data = _body(answer)
     try:
         told = json.loads(data)

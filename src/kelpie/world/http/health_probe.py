@@ -1,6 +1,6 @@
-"""Asks a server on this machine whether it is there, over a bare socket.
+"""Probe of a server on this machine, over a bare socket.
 
-`kelpie server status` is called by scripts all the time, and the standard HTTP client would be half of its import time.
+Scripts call `kelpie server status` all the time, and the standard HTTP client would be half of its import time.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""All traffic that leaves the process goes through a transport made here."""
+"""Port for all outgoing HTTP traffic: every transport is made here."""
 
 import importlib
 from typing import Protocol
@@ -8,16 +8,16 @@ import httpx
 
 class Http(Protocol):
     def transport(self, *, public: bool = False) -> httpx.AsyncBaseTransport:
-        """A transport for one destination; whoever takes it closes it.
+        """A transport for one destination; the caller closes it.
 
-        A `public` one connects to addresses of the internet only, whatever a name leads to: for targets that somebody
-        outside has named. It raises httpx.ConnectError for all others.
+        A `public` one connects to public addresses only, whatever a name resolves to: for targets that a client has
+        named. It raises httpx.ConnectError for all others.
         """
         ...
 
 
 class NetworkHttp:
-    """Real sockets, with a bound on connections. Connect retries are the caller's business."""
+    """Real sockets, with a bound on connections. The caller retries failed connections."""
 
     def __init__(self, connections_max: int = 1000) -> None:
         self._connections_max = connections_max

@@ -1,1 +1,1 @@
-"""Means of isolation on this machine: control groups, seccomp, and the probes that try them."""
+"""Means of isolation on this machine: control groups, seccomp, and the probes that test them."""

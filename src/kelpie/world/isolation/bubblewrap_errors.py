@@ -1,4 +1,4 @@
-"""What it means when bubblewrap cannot build a cell, in words that name the remedy."""
+"""Explanations of bubblewrap's errors, with the remedy."""
 
 NAMESPACES = (
     "allow this user to create namespaces: sysctl user.max_user_namespaces=15000; on Debian also "
@@ -17,7 +17,7 @@ _CAUSES = (
 
 
 def explain(told: str) -> str:
-    """A sentence on what bubblewrap said last."""
+    """A sentence on bubblewrap's last error message."""
     reason = told.strip().splitlines()[-1] if told.strip() else "it printed no error"
     remedy = next((remedy for words, remedy in _CAUSES if any(word in reason for word in words)), UNKNOWN)
     return f"code cannot be isolated on this server: bubblewrap failed ({reason}). {remedy[0].upper()}{remedy[1:]}"

@@ -1,7 +1,7 @@
-"""Control groups: how much all processes of a cell together may take of memory, processes and processor.
+"""Control groups: limits on the memory, processes and processor of all processes of a cell together.
 
-The unified kind of the kernel and the older one have other names for the same; a limit that matters and cannot be set
-is an error, never left out. `control_group_place` finds where groups can be made.
+The unified hierarchy of the kernel and the older one have other names for the same limits; a limit that matters and
+cannot be set is an error, never left out. `control_group_search` finds a directory in which groups can be made.
 """
 
 import errno
@@ -16,23 +16,23 @@ from kelpie.core.tools.confinement import MEMORY_BYTES_MIN, Confinement
 
 PERIOD_US = 100_000
 OWN_PROCESSES = 3  # of a cell, besides those of the order: bubblewrap outside, bubblewrap inside, the runner
-# Enters the groups that its first arguments name, then becomes the rest; a shell starts faster than anything else.
+# Enters the groups named by its first arguments, then executes the rest; a shell starts faster than anything else.
 _ENTER = 'while [ "$1" != -- ]; do echo 0 > "$1" || exit 97; shift; done; shift; exec "$@"'
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group, which in the older kind is a directory per controller."""
+    """One group, which in the older hierarchy is a directory per controller."""
 
     directories: tuple[Path, ...]
 
     def entering(self, command: Sequence[str]) -> list[str]:
-        """A command that enters the group and then becomes this one."""
+        """A command that enters the group and then executes the given command."""
         files = [str(each / "cgroup.procs") for each in self.directories]
         return ["/bin/sh", "-c", _ENTER, "sh", *files, "--", *command]
 
     def limit(self, most: Confinement) -> None:
-        """Sets what its processes may take from now on. Raises OSError, also where the kernel has no such limit."""
+        """Sets the limits of its processes from now on. Raises OSError, also where the kernel has no such limit."""
         quota = max(1000, int(most.cpu_share * PERIOD_US))
         memory = str(max(most.memory_bytes, MEMORY_BYTES_MIN))
         limited = self._set("memory.max", memory) or self._set("memory.limit_in_bytes", memory)
@@ -45,18 +45,18 @@ class Group:
         self._set("cpu.cfs_quota_us", str(quota))
 
     def lift(self) -> None:
-        """Gives its processes the whole processor: what is to die must get its turn for that."""
+        """Lifts the processor limit: processes that are being killed need processor time to end."""
         with suppress(OSError):  # the group is gone; and without it there are other ways to end them
             self._set("cpu.max", f"max {PERIOD_US}")
             self._set("cpu.cfs_quota_us", "-1")
 
     def kill(self) -> None:
-        """Where the kernel can do it, kills all at once."""
+        """Kills all processes at once, where the kernel supports it."""
         with suppress(OSError):  # as above
             self._set("cgroup.kill", "1")
 
     def kill_each(self) -> None:
-        """Kills those that are there right now; one that ends by itself meanwhile is no trouble."""
+        """Kills the current processes one by one; one that ends by itself meanwhile is no error."""
         for process in (self._read("cgroup.procs") or "").split():
             if process != "0":  # it is none that we can see; and 0 would mean ourselves
                 with suppress(ProcessLookupError):
@@ -67,7 +67,7 @@ class Group:
         return "oom_kill" in told and int(told[told.index("oom_kill") + 1]) > 0
 
     def was_throttled(self) -> bool:
-        """Whether it wanted more of the processor than its share."""
+        """True if its processes wanted more processor time than their share."""
         told = (self._read("cpu.stat") or "").split()
         return "nr_throttled" in told and int(told[told.index("nr_throttled") + 1]) > 0
 
@@ -82,7 +82,7 @@ class Group:
         return int(found) if found else 0
 
     def remove(self) -> bool:
-        """Whether it is gone; it stays while there is a process in it."""
+        """Removes the group; False while there is a process in it."""
         for directory in self.directories:
             try:
                 directory.rmdir()
@@ -93,7 +93,7 @@ class Group:
         return True
 
     def _set(self, name: str, value: str) -> bool:
-        """Whether there is such a setting."""
+        """Writes a setting; False if the kernel has none of this name."""
         for directory in self.directories:
             file = directory / name
             if file.exists():
@@ -112,13 +112,13 @@ class Group:
 
 
 class ControlGroups:
-    """The place below which groups are made, one directory for this process in each hierarchy."""
+    """The directory below which groups are made, one for this process in each hierarchy."""
 
     def __init__(self, tops: Sequence[Path]) -> None:
         self.tops = tuple(tops)
 
     def make(self, name: str) -> Group:
-        """Raises OSError, and then leaves nothing behind."""
+        """Makes a group. Raises OSError, and then leaves nothing behind."""
         group = Group(tuple(top / name for top in self.tops))
         try:
             for directory in group.directories:

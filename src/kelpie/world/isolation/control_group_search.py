@@ -1,8 +1,8 @@
-"""Where this process may make control groups for others, found by making one and sending a process into it.
+"""Search for a directory in which this process may make control groups, by making one and moving a process into it.
 
-Both kinds of the kernel are spoken: the unified one where its directories let us, the older one, which usually takes
-root. Nobody is moved but this process where that can be helped; a machine that gives no place is told why, and how to
-get one.
+Both hierarchies are supported: the unified one where its directories permit it, the older one, which usually needs
+root. No process but this one is moved if that can be avoided; if no directory works, the result names the reason and
+the remedy.
 """
 
 import errno
@@ -40,14 +40,14 @@ LEFT_OUT = "delegate the CPU too: Delegate=cpu memory pids for the service, or i
 
 @dataclass(frozen=True, slots=True)
 class NoGroups:
-    """Why there are none, and what to do about it."""
+    """Reason why there are no groups, and the remedy."""
 
     seen: str
     remedy: str
 
 
 def tried() -> ProbeResult:
-    """Whether groups can be made here, from where this process was started."""
+    """Checks whether groups can be made here, from the group in which this process was started."""
     found = find()
     if isinstance(found, NoGroups):
         return ProbeResult("control groups", False, found.seen, found.remedy)
@@ -58,11 +58,11 @@ def tried() -> ProbeResult:
 
 
 class _NoControllersError(OSError):
-    """The kernel or whoever is above us gives a group too little to divide."""
+    """The kernel or the parent group gives a group too few controllers."""
 
 
 def find(proc: Path = Path("/proc")) -> ControlGroups | NoGroups:
-    """Where this process may limit memory and processes of others, or why nowhere."""
+    """The directory in which this process may limit memory and processes of others, or the reason why there is none."""
     try:
         hierarchies, mounts = _hierarchies(proc)
     except OSError as error:
@@ -84,9 +84,10 @@ def find(proc: Path = Path("/proc")) -> ControlGroups | NoGroups:
 
 
 def _unified_places(own: Path, mount: Path) -> Iterator[Path]:
-    """Where to try, the best first. A place can come twice; what was refused once may be so again.
+    """Directories to try, the best first. One can occur twice; it may be refused again.
 
-    A group that was not given to us is the last: systemd ends a service in whose group anything runs out of memory.
+    A group that was not delegated to this process is the last: systemd ends a service in whose group anything runs out
+    of memory.
     """
     if _is_delegated(own):
         yield own
@@ -97,12 +98,12 @@ def _unified_places(own: Path, mount: Path) -> Iterator[Path]:
 
 
 def _own(group: Path) -> Path:
-    """The group that a process is in, or the one of whose division it is a leaf."""
+    """The group of a process, or the group that was divided if it is in a leaf."""
     return group.parent if group.name == LEAF else group
 
 
 def _is_delegated(own: Path) -> bool:
-    """Whether systemd gave it to us to divide."""
+    """Checks whether systemd delegated the group to this process."""
     for name in ("user.delegate", "trusted.delegate"):
         try:
             if os.getxattr(own, name) == b"1":
@@ -113,9 +114,9 @@ def _is_delegated(own: Path) -> bool:
 
 
 def _top(place: Path, divide: Callable[[Path], None]) -> Path:
-    """This process's own directory below the place; what earlier lives left there is removed.
+    """This process's own directory below the group; leftovers of earlier processes there are removed.
 
-    A number names a process only among those that we can see: what a server in another container has made stays.
+    A process id is meaningful only among visible processes: directories of a server in another container stay.
     """
     divide(place)
     kin = f"{PREFIX}ns{Path('/proc/self/ns/pid').stat().st_ino}-"
@@ -131,7 +132,7 @@ def _top(place: Path, divide: Callable[[Path], None]) -> Path:
 
 
 def _divide(place: Path) -> None:
-    """Lets groups below this one have limits; the unified kind wants its processes in a leaf for that."""
+    """Enables limits for groups below this one; the unified hierarchy needs its processes in a leaf for that."""
     there = set(_words(place / "cgroup.controllers"))
     if not there >= REQUIRED:
         raise _NoControllersError(errno.ENODEV, f"it lacks {' and '.join(sorted(REQUIRED - there))}", str(place))
@@ -206,7 +207,7 @@ def _words(file: Path) -> list[str]:
 
 
 def _hierarchies(proc: Path) -> tuple[dict[str, Path], dict[str, Path]]:
-    """By controller (empty: the unified kind) the directory of this process in each, and where that is mounted."""
+    """By controller (empty: the unified hierarchy), the directory of this process and its mount point."""
     mounts: dict[str, Path] = {}
     for line in (proc / "self/mounts").read_text().splitlines():
         _, where, kind, options, *_ = line.split()

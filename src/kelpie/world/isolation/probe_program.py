@@ -1,7 +1,7 @@
-"""Tries one means of isolation on itself and says whether it had an effect: a program of its own, never imported.
+"""Tries one means of isolation on itself and prints whether it had an effect: a separate program, never imported.
 
-`world.isolation` runs it in a process that ends right after, because most of what it does to itself cannot be undone.
-It prints one line, `yes` or `no` and what was seen, and uses the standard library alone so that it starts at once.
+`world.isolation.probes` runs it in a process that ends right after, because most of its effects on itself cannot be
+undone. It prints one line, `yes` or `no` and the observation, and uses only the standard library so that it starts fast.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ class _Program(ctypes.Structure):
 
 
 def user_namespace() -> Seen:
-    """A namespace in which this process is nobody until somebody maps it."""
+    """A namespace in which this process has no user until one is mapped."""
     before = os.getuid()
     _checked(_libc().unshare(_USER), "unshare")
     after = os.getuid()
@@ -41,7 +41,7 @@ def user_namespace() -> Seen:
 
 
 def network_namespace() -> Seen:
-    """Whether a door of the loopback that was open is out of reach from a namespace of its own."""
+    """Checks whether a listening port of the loopback is out of reach from a network namespace of its own."""
     with socket.create_server(("127.0.0.1", 0)) as door:
         address = door.getsockname()
         socket.create_connection(address, 1).close()
@@ -66,7 +66,7 @@ def landlock() -> Seen:
 
 
 def seccomp() -> Seen:
-    """Has the kernel refuse one system call with an error number of our own, and makes it."""
+    """Has the kernel refuse one system call with a special error number, and makes the call."""
     steps = (
         _Instruction(0x20, 0, 0, 0),  # load the number of the call
         _Instruction(0x15, 0, 1, _RULESET),
@@ -81,7 +81,7 @@ def seccomp() -> Seen:
 
 
 def kvm() -> Seen:
-    """Makes a virtual machine without anything in it; whether it would boot a guest is another question."""
+    """Creates an empty virtual machine; this does not show whether it would boot a guest."""
     device = os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC)
     version = fcntl.ioctl(device, _VM_API, 0)
     os.close(fcntl.ioctl(device, _VM_CREATE, 0))
@@ -89,7 +89,7 @@ def kvm() -> Seen:
 
 
 def jailed(directory: str) -> Seen:
-    """Run inside a jail with a read-only root: whether writing and the network are out of reach."""
+    """Run inside a jail with a read-only root: checks whether writing and the network are out of reach."""
     file = Path(directory, f"kelpie-probe-{os.getpid()}")
     try:
         file.touch()

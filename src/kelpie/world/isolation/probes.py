@@ -1,7 +1,7 @@
-"""What this machine offers to keep tools apart from it, tried by its effect and not by its presence.
+"""Probes of this machine's means of isolation, each tested by its effect and not by its presence.
 
-Each means is tried in a process of its own, all at once and under one time limit, and changes nothing outside it. A
-means that has no effect comes with what an operator can do about it.
+Each means is tested in a process of its own, all at once and under one time limit, and changes nothing outside it. A
+means without effect comes with a remedy for the operator.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _PROBE = (sys.executable, "-I", "-S", str(Path(__file__).with_name("probe_progra
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """One means of isolation: whether it had an effect, what was seen, and the remedy when it had none."""
+    """One means of isolation: whether it had an effect, the observation, and the remedy when it had none."""
 
     name: str
     works: bool
@@ -41,7 +41,7 @@ class _Means:
 
 
 def isolation(processes: Processes | None = None) -> list[ProbeResult]:
-    """Tries every means there is. It takes a moment, at most `PROBE_S`."""
+    """Tests every means there is. It takes a moment, at most `PROBE_S`."""
     return asyncio.run(_try_all(processes or SystemProcesses()))
 
 
@@ -51,7 +51,7 @@ async def _try_all(processes: Processes) -> list[ProbeResult]:
 
 
 def _means(scratch: str) -> Sequence[_Means]:
-    # The scratch directory can be written to here, so that only a jail can be the reason when it cannot there.
+    # The scratch directory is writable here, so that only a jail can be the reason when it is not there.
     jail = ("--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
     return (
         _Means(

@@ -1,8 +1,8 @@
-"""The system calls that nobody in a cell may make, as a program for the kernel's filter.
+"""The system calls that no process in a cell may make, as a program for the kernel's filter.
 
-It is a list of what is refused, so that ordinary programs of any language run; what is on it either reaches past the
-walls (mounts, namespaces, other processes), or is a part of the kernel that tools do not need and that was broken into
-before. Refusals are error numbers, so a program sees them as it sees any other refusal.
+It is a list of refused calls, so that ordinary programs of any language run; a call on it either reaches past the
+isolation (mounts, namespaces, other processes), or is a part of the kernel that tools do not need and that was
+exploited before. Refusals are error numbers, so a program sees them like any other refusal.
 """
 
 import errno
@@ -11,7 +11,7 @@ import struct
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
-# Where the kernel puts them; of arguments the lower half.
+# Offsets in the kernel's record; of arguments the lower half.
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND, _THIRD, _FOURTH = 0, 4, 16, 24, 32, 40
 _X32 = 0x40000000  # a second set of numbers on x86-64, through which a list of the first would be passed by
 _NAMESPACES = 0x7E020000  # every CLONE_NEW flag that clone knows
@@ -51,16 +51,16 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "adjtimex": (159, 171), "clock_adjtime": (305, 266), "sethostname": (170, 161), "setdomainname": (171, 162),
     "vhangup": (153, 58), "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None),
 }  # fmt: skip
-# For these a program has another way when it is told that the kernel does not know them.
+# Programs fall back to another call when the kernel reports that it does not know these.
 _UNKNOWN: dict[str, tuple[int, int]] = {
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "openat2": (437, 437),
 }  # fmt: skip
-# It takes room on the disk faster than anybody could look; told that a file cannot do it, programs write instead.
+# It fills the disk faster than any check could notice; programs write instead when a file does not support it.
 _FALLOCATE = (285, 47)
 _CLONE, _SOCKET, _SOCKETPAIR, _IOCTL, _PERSONALITY = (56, 220), (41, 198), (53, 199), (16, 29), (135, 92)
 _SETSOCKOPT = (54, 208)
-# Calls that give a file its mode, and where that is; for those that open one, also where the flags are.
+# Calls that set a file's mode, and the argument with it; for those that open a file, also the argument with the flags.
 _MODES: tuple[tuple[tuple[int | None, int | None], int, int | None], ...] = (
     ((90, None), _SECOND, None), ((91, 52), _SECOND, None), ((268, 53), _THIRD, None), ((452, 452), _THIRD, None),
     ((133, None), _SECOND, None), ((259, 33), _THIRD, None), ((85, None), _SECOND, None),
@@ -69,7 +69,7 @@ _MODES: tuple[tuple[tuple[int | None, int | None], int, int | None], ...] = (
 
 
 def program(machine: str | None = None) -> bytes | None:
-    """The filter for this kind of machine, as `bwrap --seccomp` reads it; None where no list is written for it."""
+    """The filter for this machine's architecture, as `bwrap --seccomp` reads it; None without a list for it."""
     found = _MACHINES.get(machine or platform.machine())
     if found is None:
         return None
@@ -100,13 +100,13 @@ def program(machine: str | None = None) -> bytes | None:
 
 
 def _argument(number: int, where: int, judge: list[bytes]) -> list[bytes]:
-    """For one call: loads an argument and judges it; what is not refused is allowed."""
+    """For one call: loads an argument and checks it; whatever is not refused is allowed."""
     inside = [_step(_LOAD, where), *judge, _step(_RETURN, _ALLOW)]
     return [_step(_EQUAL, number, 0, len(inside)), *inside]
 
 
 def _only(values: tuple[int, ...], error: int) -> list[bytes]:
-    """Goes on behind itself for one of the values, and refuses others."""
+    """Continues after itself for one of the values, and refuses others."""
     return [*(_step(_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)), _refuse(error)]
 
 

@@ -1,9 +1,9 @@
-"""What pip, uv and npm may reach while they install: the internet, and of other networks only what the operator's own
-settings of theirs name.
+"""Network access of pip, uv and npm while they install: the internet, and of other networks only what the operator's
+own settings for them name.
 
-A package may name another by its address, so whoever may register a tool could otherwise have the server fetch what
-lies inside of its network. All of it goes through a proxy of ours, which connects to the address that it looked at. An
-operator with a proxy of his own is not second-guessed: there, that proxy decides.
+A package may name another by its address, so a user who may register a tool could otherwise have the server fetch files
+from inside its network. All traffic goes through Kelpie's proxy, which connects to the address that it checked. If the
+operator has a proxy of their own, that proxy decides instead.
 """
 
 import re
@@ -31,7 +31,7 @@ _NOT_PASSED_BY = "none.invalid"  # an empty list would be looked for elsewhere
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How an installer is told of its way out, and what it was refused there."""
+    """Proxy settings for an installer, and the requests that were refused."""
 
     env: Mapping[str, str]
     proxy: EgressProxy | None = None
@@ -45,8 +45,8 @@ class Network:
 async def installer_network(
     processes: Processes, index: Index, env: Mapping[str, str], *, private: bool = False
 ) -> AsyncGenerator[Network]:
-    """The way out of an installer with this environment, as long as the block runs; with `private` there is no bound
-    to it. Raises OSError."""
+    """Network access for an installer with this environment, while the block runs; with `private` it is not limited.
+    Raises OSError."""
     if private:
         yield Network(env)
         return
@@ -66,7 +66,7 @@ async def installer_network(
 
 
 async def _settings(processes: Processes, index: Index, env: Mapping[str, str]) -> str:
-    """What the operator has set for an installer, wherever it is written."""
+    """The operator's settings of an installer, wherever they are written."""
     said = [f"{name}={value}" for name, value in env.items()]
     if (command := settings_command(index)) is not None:
         done = await processes.run(command, env=env, timeout_s=SETTINGS_S, output_bytes_max=SETTINGS_BYTES_MAX)

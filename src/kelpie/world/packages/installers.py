@@ -1,8 +1,8 @@
-"""How pip, uv and npm are started so that nothing of what they install is run.
+"""Commands of pip, uv and npm that install packages without running any of their code.
 
 They take wheels only and run no scripts. A package can still name another by an address, and pip would build that one
-from its source, and npm would call git for it; so pip may start no program at all, and npm finds no git. Both know of
-our environment what leads to the index, and nothing else.
+from its source, and npm would call git for it; so pip may start no program at all, and npm finds no git. Of the
+server's environment both get what leads to the index, and nothing else.
 """
 
 import importlib.util
@@ -26,7 +26,7 @@ sys.addaudithook(refuse)
 sys.argv[0] = "pip"
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 """
-# Where it looks when nothing is set; a pip that keeps this elsewhere leaves what is set.
+# The default index when nothing is set; a pip that stores this elsewhere lists only what is set.
 _PIP_SETTINGS = (
     """
 try:
@@ -40,7 +40,7 @@ except (ImportError, AttributeError):
 
 
 def command(wanted: RequiredPackages, into: Path) -> list[str]:
-    """Installs a set of packages into a directory."""
+    """The command that installs a set of packages into a directory."""
     if wanted.index is Index.npm:
         quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--git=/dev/null", "--omit=dev", "--loglevel=error")
         return ["npm", "install", *quiet, "--prefix", str(into), "--", *wanted.lines]
@@ -52,7 +52,7 @@ def command(wanted: RequiredPackages, into: Path) -> list[str]:
 
 
 def settings_command(index: Index) -> list[str] | None:
-    """Tells all that is set for the installer, and where it looks by itself; None where it has no way to tell."""
+    """The command that lists the installer's settings and default index; None if it has no such command."""
     if index is Index.npm:
         return ["npm", "config", "list", "--json"]
     return [sys.executable, "-I", "-c", _PIP_SETTINGS, "config", "list"] if _has_pip() else None
@@ -63,7 +63,7 @@ def _has_pip() -> bool:
 
 
 def environment(ours: Mapping[str, str], into: Path | None = None) -> dict[str, str]:
-    """What an installer may know of our environment: where things are and how the index is reached."""
+    """The part of the server's environment that an installer gets: paths and the settings of the index."""
     passed = {
         name: value
         for name, value in ours.items()

@@ -1,7 +1,7 @@
-"""Packages of tools on the disk: every set lies in a directory of its own, installed once and never changed afterwards.
+"""Packages of tools on the disk: every set is in a directory of its own, installed once and never changed afterwards.
 
-Installing runs no code of the packages (`installers.py`) and reaches no private network (`installer_network.py`). While
-it goes on the disk is looked at, because a small package can unpack into a very large one.
+Installing runs no code of the packages (`installers.py`) and reaches no private network (`installer_network.py`). The
+size on disk is checked meanwhile, because a small package can unpack into a very large one.
 """
 
 import asyncio
@@ -37,23 +37,23 @@ _UNFINISHED = ".part"
 
 class Packages(Protocol):
     def find(self, wanted: RequiredPackages) -> str | None:
-        """The directory of a set that is installed."""
+        """The directory of an installed set."""
         ...
 
     async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
-        """Installs a set and gives its directory; sets that nobody used for long make room, but for those in use.
+        """Installs a set and returns its directory; sets that are unused for longest are removed, except those in use.
 
-        Raises ToolError with what the installer said.
+        Raises ToolError with the installer's message.
         """
         ...
 
     async def node_reads_types(self) -> bool | None:
-        """Whether this machine's Node takes the types out of TypeScript by itself; None without Node."""
+        """True if this machine's Node strips types from TypeScript by itself; None without Node."""
         ...
 
 
 class LocalPackages:
-    """On this machine's disk; what `private` opens is told in `installer_network.py`."""
+    """Packages on this machine's disk; for `private` see `installer_network.py`."""
 
     def __init__(self, processes: Processes, directory: Path, *, private: bool = False) -> None:
         self._processes = processes
@@ -88,7 +88,7 @@ class LocalPackages:
         return str(place)
 
     async def _run(self, wanted: RequiredPackages, part: Path, env: Mapping[str, str]) -> ProcessResult:
-        """Runs the installer, and ends it when it takes too much. Raises ToolError, OSError."""
+        """Runs the installer, and ends it when it uses too much. Raises ToolError, OSError."""
         installing = asyncio.ensure_future(
             self._processes.run(command(wanted, part), env=env, timeout_s=INSTALL_S, output_bytes_max=OUTPUT_BYTES_MAX)
         )
@@ -119,7 +119,7 @@ class LocalPackages:
         return self._directory / f"{wanted.index}-{wanted.key(_platform(wanted.index))}"
 
     def _make_room(self, kept: set[str]) -> None:
-        """Removes what was used least lately beyond the bound, and what a crash left unfinished."""
+        """Removes the least recently used sets beyond the limit, and unfinished ones after a crash."""
         there = sorted((used, each) for each in self._directory.iterdir() if (used := _used(each)) is not None)
         now = max((used for used, _ in there), default=0.0)
         whole = [each for _, each in there if not each.name.endswith(_UNFINISHED)]
@@ -130,7 +130,7 @@ class LocalPackages:
 
 
 def _used(place: Path) -> float | None:
-    """When it was used last; None for what another one has just removed."""
+    """The time of its last use; None if another process has just removed it."""
     try:
         return place.stat().st_mtime
     except OSError:
@@ -143,7 +143,7 @@ def _platform(index: Index) -> str:
 
 
 def _check(wanted: RequiredPackages, done: ProcessResult, refused: str | None) -> None:
-    """Raises ToolError with what the installer said, and what it was refused."""
+    """Raises ToolError with the installer's message, and the refused requests."""
     names = ", ".join(wanted.lines)
     if done.timed_out:
         raise ToolError(f"installing {names} with {wanted.index} took longer than {INSTALL_S:g} s and was stopped")
@@ -154,7 +154,7 @@ def _check(wanted: RequiredPackages, done: ProcessResult, refused: str | None) -
 
 
 def _settle(part: Path, place: Path) -> None:
-    """Gives a finished set its place. Raises ToolError for one that is too large."""
+    """Moves a finished set to its directory. Raises ToolError for one that is too large."""
     untrusted_tree.remove(str(part / TEMPORARY))
     size, entries = untrusted_tree.measure(str(part), SET_ENTRIES_MAX)
     if size > SET_BYTES_MAX or entries > SET_ENTRIES_MAX:

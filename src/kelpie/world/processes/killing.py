@@ -1,4 +1,4 @@
-"""Ending processes that are held by a descriptor, which never comes to mean another process."""
+"""Ending processes by a descriptor, which never comes to mean another process."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import signal
 
 
 def kill(process: int) -> None:
-    """Ends the process of a descriptor; one that ended by itself is no trouble."""
+    """Ends the process of a descriptor; one that has ended already is no error."""
     try:
         signal.pidfd_send_signal(process, signal.SIGKILL)
     except ProcessLookupError:
@@ -22,7 +22,7 @@ def kill_group(leader: int) -> None:
 
 
 async def gone(loop: asyncio.AbstractEventLoop, process: int) -> None:
-    """Until the process of a descriptor, and whatever the kernel ends with it, is gone."""
+    """Waits until the process of a descriptor, and everything the kernel ends with it, is gone."""
     seen = asyncio.Event()
     loop.add_reader(process, seen.set)
     try:

@@ -11,7 +11,7 @@ from typing import IO, Protocol
 
 @dataclass(frozen=True, slots=True)
 class ProcessResult:
-    """How a process ended: its exit code, and what it printed, up to the bound that was asked for."""
+    """The exit code of a process, and its output up to the given limit."""
 
     code: int
     stdout: bytes
@@ -75,7 +75,7 @@ class SystemProcesses:
 
 
 class _Capture:
-    """Reads a pipe to its end but keeps only so much."""
+    """Reads a pipe to its end but keeps only up to a limit."""
 
     def __init__(self, bytes_max: int) -> None:
         self.data = bytearray()

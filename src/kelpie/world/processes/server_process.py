@@ -1,7 +1,7 @@
-"""A server in the background: starting it, seeing whether it lives, asking it to stop.
+"""A server in the background: starting it, checking whether it is alive, asking it to stop.
 
-The command line uses this and nothing else does. It must never signal a process that is not known to be a Kelpie
-server: callers check the lock of the data directory first, because process ids are used again.
+Only the command line uses this. It must never signal a process that is not known to be a Kelpie server: callers check
+the lock of the data directory first, because process ids are reused.
 """
 
 import os
@@ -17,7 +17,7 @@ _TAIL_BYTES = 16_384
 
 
 class Child:
-    """A detached process of ours whose output goes to a file."""
+    """A detached child process whose output goes to a file."""
 
     def __init__(self, argv: Sequence[str], output: Path) -> None:
         """Starts it. Raises OSError."""
@@ -36,7 +36,7 @@ class Child:
         return self._code
 
     def last_line(self) -> str:
-        """The last line it printed: the one sentence that says why it did not start."""
+        """The last line of its output: the sentence that explains a failed start."""
         with self._output.open("rb") as file:
             file.seek(max(0, self._output.stat().st_size - _TAIL_BYTES))
             lines = file.read().decode("utf-8", "replace").strip().splitlines()
@@ -44,7 +44,7 @@ class Child:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process with this id exists and has not ended; one that only waits to be reaped has."""
+    """Checks whether a process with this id exists and has not ended; one that only waits to be reaped has ended."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -67,7 +67,7 @@ def ask_to_stop(pid: int) -> None:
 
 
 def wait_until(check: Callable[[], bool], timeout_s: float) -> bool:
-    """Asks again and again until the answer is yes; False when the time is over."""
+    """Polls until the condition is true; False when the time is over."""
     deadline = time.monotonic() + timeout_s
     while not check():
         if time.monotonic() >= deadline:

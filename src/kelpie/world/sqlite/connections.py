@@ -1,6 +1,6 @@
 """Connections to SQLite, set up alike wherever one is opened: the writer's, a reader's, one to a database in memory.
 
-Here is also the copy of a database in use. What runs on a connection, and in which thread, is not decided here.
+It also copies a database in use. It does not decide what runs on a connection, and in which thread.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ def memory_connection() -> Connection:
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copies a database that may be in use, by SQLite's backup API. The target appears whole or not at all."""
+    """Copies a database that may be in use, by SQLite's backup API. The target appears as a whole or not at all."""
     unfinished = target.with_name(target.name + ".part")
     unfinished.unlink(missing_ok=True)
     try:
@@ -42,7 +42,7 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def engine_for(path: str) -> Engine:
-    """Makes connections to a file. The driver begins nothing by itself, the commit group does."""
+    """Makes connections to a file. The driver never begins a transaction by itself, the commit group does."""
 
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
@@ -57,7 +57,7 @@ def _dumps(value: Any) -> str:
 
 
 def writer_connection(engine: Engine, synchronous: Synchronous) -> Connection:
-    """The one connection that writes. Raises ConfigurationError where SQLite cannot keep its log."""
+    """The one connection that writes. Raises ConfigurationError where SQLite cannot use its write-ahead log."""
     connection = engine.connect()
     raw = driver_connection(connection)
     raw.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
@@ -73,8 +73,10 @@ def writer_connection(engine: Engine, synchronous: Synchronous) -> Connection:
 
 
 def move_log(writer: Connection) -> None:
-    """Moves what is in the write-ahead log into the database, as far as nobody reads what was there before. Raises
-    sqlite3.Error; then all of it is in the log still."""
+    """Moves the write-ahead log into the database, as far as no reader needs the older state.
+
+    Raises sqlite3.Error; then all of it is still in the log.
+    """
     driver_connection(writer).execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 

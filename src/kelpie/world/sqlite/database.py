@@ -1,7 +1,8 @@
 """The embedded database: one SQLite file in WAL mode, one thread that writes, a few that read.
 
-While one group commits, the next one gathers in the queue; nobody ever waits for a group to fill. What `transact`
-returned is on disk (`synchronous=FULL`). It must never be opened by two servers at once: `data_dir` holds the lock.
+While one group commits, the next one gathers in the queue; no caller ever waits for a group to fill. Once `transact`
+has returned, the data is on disk (`synchronous=FULL`). Two servers must never open it at once: `data_dir` holds the
+lock.
 """
 
 import asyncio
@@ -33,9 +34,9 @@ from kelpie.world.sqlite.group_commit import JOBS_MAX, JobFailure, JobSuccess, O
 WAITING_MAX = 10_000  # transactions, and again as many reads
 RETRY_AFTER_S = 1.0
 
-# A checkpoint costs more than a commit: it is made when nobody has written for a moment, after so many transactions (of
+# A checkpoint costs more than a commit: it is made when no write came for a moment, after so many transactions (of
 # turns, about 1,000 pages), and at last without waiting. SQLite's own way makes one in every commit from 1,000 pages on
-# until nobody reads the log when the next one begins: beside searches one turn in five met one instead of one in 14.
+# until no reader uses the log when the next one begins: beside searches one turn in five met one instead of one in 14.
 CHECKPOINT_AFTER, CHECKPOINT_LATEST = 32, 64
 IDLE_S = 0.01
 
@@ -44,7 +45,7 @@ _log = logs.get("storage")
 
 @dataclass(frozen=True, slots=True)
 class _PendingJob:
-    """A function, and the future of whoever waits for what it gives."""
+    """A function, and the future of the caller that waits for its result."""
 
     fn: Callable[[Tx], Any]
     future: asyncio.Future[Any]
@@ -55,7 +56,7 @@ _Settled: TypeAlias = list[tuple[_PendingJob, Outcome]]
 
 
 def _ignore_doubt() -> None:
-    """Nobody asked to hear of writes in doubt."""
+    """Default when no callback is registered for writes in doubt."""
 
 
 class SqliteDatabase:
@@ -123,7 +124,7 @@ class SqliteDatabase:
         self._in_doubt = tell
 
     async def back_up(self, label: str) -> Path:
-        """Writes a consistent copy beside the database, `<name>.<label>.backup`, and returns where it is.
+        """Writes a consistent copy beside the database, `<name>.<label>.backup`, and returns its path.
 
         A copy of the same label is replaced. Raises StorageError.
         """
@@ -135,7 +136,7 @@ class SqliteDatabase:
         return target
 
     async def close(self) -> None:
-        """Finishes what was accepted and lets go of the file. Later calls of `transact` and `read` are refused."""
+        """Finishes what was accepted and closes the file. Later calls of `transact` and `read` are refused."""
         if not self._closed:
             self._closed = True
             self._writes.put(None)
@@ -169,7 +170,7 @@ class SqliteDatabase:
 
 
 def _write(connection: Connection, queue: _Queue, settle: Callable[[_Settled], None]) -> None:
-    """The writer thread: takes what waits, commits it together, and tells the event loop once per group."""
+    """The writer thread: takes the pending jobs, commits them together, and notifies the event loop once per group."""
     waiting: list[_PendingJob] = []
     more, since = True, 0
     while more or waiting:
@@ -200,8 +201,8 @@ def _move_log(connection: Connection) -> None:
 
 
 def _gather(queue: _Queue, waiting: list[_PendingJob], patience_s: float | None) -> bool:
-    """Moves what is in the queue into the list, waiting for the first, for ever or so long; False when the last entry
-    was seen."""
+    """Moves the queue into the list, waiting for the first entry, for ever or up to a time-out; False after the last
+    entry."""
     try:
         entry = queue.get(not waiting, patience_s)
         while entry is not None:

@@ -1,4 +1,4 @@
-"""SQLite's errors as errors of our tree. What a transaction function raised itself is never touched."""
+"""SQLite's errors as errors of Kelpie's tree. Errors that a transaction function raised itself are never changed."""
 
 import sqlite3
 
@@ -11,7 +11,7 @@ ENDS_TRANSACTION = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NO
 
 
 def translate(error: Exception) -> Exception:
-    """The error of our tree for one of SQLite's; every other error is returned as it is."""
+    """The error of Kelpie's tree for one of SQLite's; every other error is returned unchanged."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     if not isinstance(cause, sqlite3.Error):
         return error
@@ -45,13 +45,14 @@ def result_code(error: Exception) -> int | None:
 
 
 def is_undecodable(error: Exception) -> bool:
-    """Whether a stored text is no UTF-8 any more."""
+    """Checks whether the error is about a stored text that is not UTF-8."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(cause, sqlite3.OperationalError) and "decode to UTF-8" in str(cause)
 
 
 def commit_failure(error: Exception) -> Exception:
-    """A full or busy disk left no commit behind; after an I/O error the next start may still find it in the log."""
+    """The error of a failed commit. A full or busy disk left no commit behind; after an I/O error the next start may
+    still find it in the log."""
     translated = translate(error)
     if isinstance(translated, DiskFull | StorageBusy | Conflict) or translated is error:
         return translated

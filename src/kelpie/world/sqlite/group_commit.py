@@ -1,9 +1,9 @@
-"""Group commit on SQLite: the transaction functions that wait are run in one transaction, so that they share one fsync.
+"""Group commit on SQLite: the waiting transaction functions are run in one transaction, so that they share one fsync.
 
-Nothing is acknowledged before the outer COMMIT returned. A function that fails takes only its own work with it; a
-failure that ends the whole transaction loses the group, which is then replayed one by one, each function in a
-transaction of its own. This is plain synchronous code without threads or clocks, so the real adapter and the simulator
-run the very same lines. It must never run a function outside a transaction.
+Nothing is acknowledged before the outer COMMIT returned. A function that fails rolls back only its own work; a failure
+that ends the whole transaction loses the group, which is then replayed one by one, each function in a transaction of
+its own. This is plain synchronous code without threads or clocks, so the real adapter and the simulator run the very
+same lines. It must never run a function outside a transaction.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ Job: TypeAlias = Callable[[Tx], Any]
 
 
 class Point(StrEnum):
-    """Where a fault can be put: around each of these steps."""
+    """A step around which the simulator can inject a fault."""
 
     begin = "begin"
     savepoint = "savepoint"
@@ -37,10 +37,10 @@ class Point(StrEnum):
 
 
 class FaultPoints(Protocol):
-    """What the simulator hooks in. Raising an Exception makes the step fail; a BaseException is a power cut.
+    """Hooks of the simulator. Raising an Exception makes the step fail; a BaseException is a power cut.
 
-    `after(Point.commit)` raising means that the commit happened and its answer was lost: CommitUnknown is reported.
-    To end the transaction as SQLite does when the disk is full, roll the connection back before raising.
+    `after(Point.commit)` raising means that the commit happened and its answer was lost: CommitUnknown is reported. To
+    end the transaction as SQLite does when the disk is full, roll the connection back before raising.
     """
 
     def before(self, point: Point) -> None: ...
@@ -62,7 +62,8 @@ Outcome: TypeAlias = JobSuccess | JobFailure
 
 
 def in_doubt(outcome: Outcome, *, awaited: bool) -> bool:
-    """Whether a write may be in without its caller knowing: the outcome is unknown, or the caller is gone."""
+    """Checks whether a write may be stored without its caller knowing: the outcome is unknown, or the caller is
+    gone."""
     if isinstance(outcome, JobSuccess):
         return not awaited
     return isinstance(outcome.error, CommitUnknown | InvariantBroken)  # a bug may have struck at any point
@@ -140,7 +141,7 @@ def watch_statements(engine: Engine, faults: FaultPoints) -> None:
 
 
 class _GroupLost(Exception):
-    """The transaction ended before its commit, and with it the work of several functions."""
+    """The transaction ended before its commit, and the work of several functions with it."""
 
 
 class _Group:
@@ -178,7 +179,8 @@ class _Group:
         return None
 
     def _run_one(self, job: Job, kept: int) -> Outcome:
-        """The first function of a transaction needs no savepoint: when it fails there is nothing else to save."""
+        """Runs one function. The first of a transaction needs no savepoint: when it fails there is nothing else to
+        save."""
         try:
             if kept:
                 self._step("SAVEPOINT job", Point.savepoint)
@@ -239,9 +241,9 @@ class _Group:
 
 
 def _made_tolerant(raw: sqlite3.Connection, error: Exception) -> bool:
-    """Lets a connection that met a text which is no UTF-8 read on: one damaged row must not hide all others.
+    """Makes a connection accept stored texts that are not UTF-8: one damaged row must not hide all others.
 
-    What stands for the broken bytes fits no checksum. True when it was not tolerant before, so it is worth another try.
+    The replacement characters match no checksum. True when it was not tolerant before, so that a retry may succeed.
     """
     if not is_undecodable(error) or raw.text_factory is _tolerant:
         return False
