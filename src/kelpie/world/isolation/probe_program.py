@@ -1,7 +1,7 @@
 """Tries one means of isolation on itself and prints whether it had an effect: a separate program, never imported.
 
 `world.isolation.probes` runs it in a process that ends right after, because most of its effects on itself cannot be
-undone. It prints one line, `yes` or `no` and the observation, and uses only the standard library so that it starts fast.
+undone. It prints one line, `yes` or `no` and the observation, using only the standard library to start fast.
 """
 
 import ctypes
