@@ -1,8 +1,11 @@
 # Each target sets up what it needs in .venv, once; a second run starts at once.
 #   make run        start the server, make a demo agent, say what to try   (make run PORT=9000)
 #   make test       lint and tests          make test-live   tests against real providers
+#   make test-fast  unit tests and a few seeds of the simulation, in under 90 seconds on 2 cores; no lint
 #   make lint       lint alone              make soak        long searches
 #   make bench      measurements
+# A test whose part of the machine is missing (the sandbox, Node.js, the embedding model, ...) is skipped;
+# KELPIE_TEST_REQUIRE=sandbox,node,model makes it fail instead. tests/parts.py lists the parts.
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,17 +19,28 @@ KELPIE_PORT ?= $(PORT)
 export KELPIE_PORT
 endif
 
-.PHONY: run test test-live lint soak bench
+.PHONY: run test test-fast test-live lint soak bench
 .DEFAULT_GOAL := run
 
 run: $(VENV)/.installed-run
 	@$(BIN)/kelpie server start
 	@$(BIN)/kelpie demo
 
-# Lint does not keep the tests from running; the last line says how they went, and either failing fails the target.
+# Lint runs beside the tests and prints its output in one piece when it is done. The last line says how the tests went;
+# either failing fails the target.
 test: $(VENV)/.installed-test
-	@lint=0; $(MAKE) --no-print-directory lint || { lint=1; echo "lint failed, see above; now the tests" >&2; }; \
-	$(PYTEST) -n 3 --dist worksteal && exit $$lint
+	@{ failed=0; $(MAKE) --no-print-directory lint >$(VENV)/lint.txt 2>&1 || failed=1; \
+		echo; cat $(VENV)/lint.txt; [ $$failed = 0 ] || echo "lint failed, see above"; exit $$failed; } & \
+	lint=$$!; trap "kill $$lint" INT TERM; \
+	$(PYTEST) -n 3 --dist worksteal; tests=$$?; \
+	wait $$lint && exit $$tests
+
+# Directories without servers in processes of their own, and the seeds that once broke an invariant.
+FAST := $(addprefix tests/,core observe accounts storage search llm tools actors agent) \
+	tests/sim/test_scenarios.py::test_a_seed_that_broke_once_holds_now
+
+test-fast: $(VENV)/.installed-test
+	@$(PYTEST) -n 2 --dist worksteal $(FAST)
 
 # Providers are asked that the environment sets up (OPENAI_API_KEY, OLLAMA_BASE_URL, ...); the last lines say which.
 test-live: $(VENV)/.installed-test

@@ -7,12 +7,24 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import parts
+
 # No time limit per example: machines are noisy. The same examples every time: a red run means a change, not bad luck.
 settings.register_profile("kelpie", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kelpie")
 
 _FAILED = ("failed", "error")
 _SOAKED = re.compile(r"test_soak\[(?P<scenario>[a-z-]+)-(?P<first>\d+)\.\.(?P<last>\d+)\]")
+
+
+def pytest_configure() -> None:
+    """Refuses a `KELPIE_TEST_REQUIRE` that names an unknown part, before any test runs."""
+    parts.required()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips or fails a test that is marked with a part that this machine lacks."""
+    parts.look(item)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -16,6 +16,7 @@ from kelpie.world.cells.port import CellPlan
 from tests.acceptance.sdk import KINDS, sdk_client
 from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import WireModel, wire_model, wires
+from tests.parts import lacks
 
 
 @pytest.fixture(scope="module")
@@ -50,4 +51,4 @@ def sandboxed() -> None:
     try:
         asyncio.run(tried())
     except SandboxUnavailable as error:
-        pytest.skip(str(error))
+        lacks("sandbox", str(error))

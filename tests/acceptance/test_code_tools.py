@@ -11,6 +11,7 @@ from letta_client import BadRequestError
 from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served, wait_for
 from tests.acceptance.wire_model import HANDLES, OPENAI, WireModel, wires
+from tests.parts import lacks
 
 pytestmark = pytest.mark.usefixtures("sandboxed")
 
@@ -146,7 +147,7 @@ async def test_a_ready_client_is_there_where_its_package_is(server: Served) -> N
         try:
             await client.tools.update(tool.id, pip_requirements=wanted)
         except BadRequestError as error:
-            pytest.skip(f"no package index can be reached: {error}")
+            lacks("index", str(error))
         code = """
 import os
 own = os.environ["LETTA_AGENT_ID"]

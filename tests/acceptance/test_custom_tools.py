@@ -2,7 +2,6 @@
 code in cells of the real sandbox, with packages from an index, and calling back into the API."""
 
 import asyncio
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from letta_client import BadRequestError
 from tests.acceptance.sdk import every, got, sdk_client
 from tests.acceptance.served import Served, served
 from tests.acceptance.wire_model import HANDLES, OPENAI, WireModel, wires
+from tests.parts import lacks
 
 AGENTS = 10
 pytestmark = pytest.mark.usefixtures("sandboxed")
@@ -90,7 +90,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> None:
     )
     found = subprocess.run(command, capture_output=True, timeout=120)
     if found.returncode:
-        pytest.skip("no package index can be reached")
+        lacks("index", "pip download failed")
 
 
 async def agent_with(client: Any, tool: Any, handle: str = OPENAI, **more: Any) -> Any:
@@ -252,7 +252,7 @@ async def test_arguments_and_names_are_never_code(server: Served, tmp_path: Path
     assert not mark.exists()
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+@pytest.mark.needs("node")
 async def test_javascript_and_what_is_wrong_with_it(client: Any) -> None:
     schema = {
         "name": "add",
@@ -268,7 +268,7 @@ async def test_javascript_and_what_is_wrong_with_it(client: Any) -> None:
         await got(client.tools.upsert(source_code="export function add(b, a) {\n  return b +* a }", **given))
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+@pytest.mark.needs("node")
 async def test_typescript_and_what_is_wrong_with_it(server: Served) -> None:
     number = {"type": "number"}
     schema = {"name": "sum", "parameters": {"type": "object", "properties": {"a": number, "b": number}}}
@@ -279,7 +279,7 @@ async def test_typescript_and_what_is_wrong_with_it(server: Served) -> None:
         agent = await agent_with(client, tool)
         told = await client.agents.tools.run("sum", agent_id=agent.id, args={"a": 1, "b": 2})
         if told.status == "error" and "amaro" in str(told.stderr):
-            pytest.skip("this Node.js does not read TypeScript, and no package index can be reached")
+            lacks("typescript", "and no package index can be reached")
         assert told.func_return == 4, told
         with pytest.raises(BadRequestError, match="line 2"):
             await client.tools.upsert(source_code=broken, source_type="typescript", json_schema=schema)

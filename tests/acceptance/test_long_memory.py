@@ -25,6 +25,7 @@ from tests.acceptance.wire_model import (
     wire_model,
     wires,
 )
+from tests.parts import lacks
 
 TURNS = {OPENAI: 100, ANTHROPIC: 40}
 WINDOW = 2_500
@@ -92,7 +93,7 @@ async def test_facts_told_early_are_found_after_compaction_and_restart(server: S
 @pytest.mark.soak  # beside other tests the machine embeds too slowly, and search then goes by words, as it should
 async def test_facts_told_early_are_found_by_their_meaning(server: Served, model: WireModel, tmp_path: Path) -> None:
     if lacking := MiniLm(None, tmp_path / "models").why_not():
-        pytest.skip(lacking)
+        lacks("model", lacking)
     await _tell_and_look(server, model, by_meaning=True)
 
 

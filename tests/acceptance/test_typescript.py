@@ -8,6 +8,7 @@ import pytest
 
 from tests.acceptance.served import Served
 from tests.acceptance.wire_model import HANDLES, OPENAI, Call, WireModel
+from tests.parts import lacks
 
 HERE = Path(__file__).parent.parent / "typescript"
 HELLO = "Hello from the model"  # which one of the wires streams without its spaces
@@ -33,9 +34,9 @@ NEEDS_CELLS = ("tools", "approvals")
 def test_the_typescript_client_works_unmodified(server: Served, model: WireModel, section: str, handle: str) -> None:
     node = shutil.which("node")
     if node is None or not (HERE / "node_modules").is_dir():
-        pytest.skip("Node.js or the package @letta-ai/letta-client is not there; make test installs them where it may")
+        lacks("node", "make test installs Node.js and the package @letta-ai/letta-client where it may")
     if section in NEEDS_CELLS and shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
+        lacks("sandbox", "bubblewrap is not installed")
     model.will(*SECTIONS[section])
     command = (node, str(HERE / "client.mjs"), section, server.url, handle)
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

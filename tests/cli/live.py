@@ -1,21 +1,39 @@
-"""A real server in a process of its own, with its own data directory and port, driven by the `kelpie` command."""
+"""A real server in a process of its own, with its own data directory and port, driven by the `kelpie` command.
 
+`kelpie server ...` runs as it is installed. Every other command is forked from a process that has imported the command
+line already, because importing it is most of what a command takes.
+"""
+
+import io
 import json
+import multiprocessing
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kelpie.cli import app, main
+from kelpie.cli.commands import chat, demo, doctor
 from kelpie.core.settings.settings import VARIABLES
 from kelpie.world.files.data_dir import DataDir
 
 BIN = Path(sys.executable).parent
 COMMAND_S = 120
+PRELOADED = (
+    __name__,
+    *(module.__name__ for module in (app, chat, demo, doctor)),
+    "pydantic.type_adapter",  # which typer imports late
+    "encodings.idna",
+)
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(list(PRELOADED))
 
 
 @contextmanager
@@ -51,9 +69,12 @@ class Live:
 
     def kelpie(self, *arguments: str, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None):
         """Runs `kelpie ...` to its end."""
+        settings = self.env | dict(env or {})
+        if arguments[:1] != ("server",):
+            return forked(arguments, stdin, settings, cwd)
         return subprocess.run(
             [str(BIN / "kelpie"), *arguments],
-            env=self.env | dict(env or {}),
+            env=settings,
             input=stdin,
             capture_output=True,
             text=True,
@@ -66,6 +87,38 @@ class Live:
         done = self.kelpie(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
+
+
+def forked(
+    arguments: Sequence[str], stdin: str, env: Mapping[str, str], cwd: Path | None
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end in a fork of a process that has imported it. Raises TimeoutExpired."""
+    with tempfile.TemporaryDirectory() as directory:
+        streams = [Path(directory, name) for name in ("stdin", "stdout", "stderr")]
+        streams[0].write_text(stdin)
+        process = _FORKS.Process(target=_become, args=(list(arguments), dict(env), cwd or Path.cwd(), streams))
+        process.start()
+        process.join(COMMAND_S)
+        code = process.exitcode
+        if code is None:
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(list(arguments), COMMAND_S)
+        told = [path.read_text() if path.exists() else "" for path in streams[1:]]
+        return subprocess.CompletedProcess(list(arguments), code, *told)
+
+
+def _become(arguments: list[str], env: dict[str, str], cwd: Path, streams: list[Path]) -> None:
+    """In the fork: the command, with its own environment, directory and standard streams."""
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    modes = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT, os.O_WRONLY | os.O_CREAT)
+    for number, (path, mode) in enumerate(zip(streams, modes, strict=True)):
+        os.dup2(os.open(path, mode, 0o600), number)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
+    sys.argv = ["kelpie", *arguments]
+    main.main()
 
 
 @contextmanager

@@ -14,15 +14,16 @@ from tests.cli.fake_ollama import EMBEDS, Ollama, fake_ollama
 from tests.cli.live import BIN, Live, live
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ollama() -> Iterator[Ollama]:
     with fake_ollama() as ollama:
         yield ollama
 
 
-@pytest.fixture
-def place(tmp_path: Path, ollama: Ollama) -> Iterator[Live]:
-    with live(tmp_path / "data", {"OLLAMA_BASE_URL": ollama.url}) as place:
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, ollama: Ollama) -> Iterator[Live]:
+    """One server for all of these tests: each removes the models that it has pulled."""
+    with live(tmp_path_factory.mktemp("models") / "data", {"OLLAMA_BASE_URL": ollama.url}) as place:
         started = place.kelpie("server", "start")
         assert started.returncode == 0, started.stderr
         yield place
@@ -89,6 +90,7 @@ def test_at_a_terminal_a_pull_has_a_bar(place: Live) -> None:
         process.wait()
         os.close(ours)
     assert "━".encode() in seen and b"100%" in seen
+    assert place.kelpie("models", "remove", "ollama/barred").returncode == 0
 
 
 def test_doctor_tells_origins_providers_hidden_models_and_is_honest_about_isolation(

@@ -106,11 +106,10 @@ def test_a_bad_setting_is_told_in_one_line(place: Live, command: tuple[str, ...]
     assert "KELPIE_PORT" in one_line(done.stderr)
 
 
-def test_a_second_server_on_the_same_data_is_refused(place: Live) -> None:
-    place.kelpie("server", "start")
-    second = place.kelpie("server", "start", "--foreground", env={"KELPIE_PORT": "0", "KELPIE_LOG_LEVEL": "error"})
+def test_a_second_server_on_the_same_data_is_refused(running: Live) -> None:
+    second = running.kelpie("server", "start", "--foreground", env={"KELPIE_PORT": "0", "KELPIE_LOG_LEVEL": "error"})
     assert second.returncode == 1
-    assert f"process {pid_of(place)}" in one_line(second.stderr)
+    assert f"process {pid_of(running)}" in one_line(second.stderr)
 
 
 def test_usage_errors_have_their_own_code(place: Live) -> None:
@@ -163,33 +162,30 @@ def test_in_the_foreground_a_signal_ends_it_with_code_zero(place: Live, number: 
         process.wait()
 
 
-def test_the_background_log_is_in_the_data_directory(place: Live) -> None:
-    place.kelpie("server", "start")
-    lines = [json.loads(line) for line in (place.data_dir / "kelpie.log").read_text().splitlines()]
+def test_the_background_log_is_in_the_data_directory(running: Live) -> None:
+    lines = [json.loads(line) for line in (running.data_dir / "kelpie.log").read_text().splitlines()]
     started = [line for line in lines if line["code"] == "server_started"]
     assert len(started) == 1 and started[0]["time"].endswith("Z")
 
 
-def test_demo_makes_one_agent_however_often_it_is_called_and_chat_talks_to_it(place: Live) -> None:
-    place.kelpie("server", "start")
-    first, second = place.kelpie("demo"), place.kelpie("demo")
+def test_demo_makes_one_agent_however_often_it_is_called_and_chat_talks_to_it(running: Live) -> None:
+    first, second = running.kelpie("demo"), running.kelpie("demo")
     assert first.returncode == second.returncode == 0
     assert first.stdout == second.stdout
-    [agent] = ask(place, "GET", "/v1/agents/?name=demo")
-    assert agent["id"] in first.stdout and place.url in first.stdout
-    blocks = ask(place, "GET", f"/v1/agents/{agent['id']}/core-memory/blocks")
+    [agent] = ask(running, "GET", "/v1/agents/?name=demo")
+    assert agent["id"] in first.stdout and running.url in first.stdout
+    blocks = ask(running, "GET", f"/v1/agents/{agent['id']}/core-memory/blocks")
     assert sorted(block["label"] for block in blocks) == ["human", "persona"]
-    said = place.kelpie("chat", "demo", stdin="my name is Ada\n")
+    said = running.kelpie("chat", "demo", stdin="my name is Ada\n")
     assert (said.returncode, bool(said.stdout.strip())) == (0, True)
     assert "Ada" in said.stderr, "the tool call is shown"
-    blocks = ask(place, "GET", f"/v1/agents/{agent['id']}/core-memory/blocks")
+    blocks = ask(running, "GET", f"/v1/agents/{agent['id']}/core-memory/blocks")
     assert any("Ada" in block["value"] for block in blocks)
 
 
-def test_chat_with_nobody_names_who_is_there(place: Live) -> None:
-    place.kelpie("server", "start")
-    place.kelpie("demo")
-    done = place.kelpie("chat", "nobody", "-m", "hi")
+def test_chat_with_nobody_names_who_is_there(running: Live) -> None:
+    running.kelpie("demo")
+    done = running.kelpie("chat", "nobody", "-m", "hi")
     assert done.returncode == 4
     assert "demo" in one_line(done.stderr)
 

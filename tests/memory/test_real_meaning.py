@@ -14,6 +14,7 @@ from kelpie.search.vector_search import Nearest, vector
 from kelpie.storage import schema
 from kelpie.world.embedding.minilm import MiniLm
 from kelpie.world.sqlite.connections import memory_connection
+from tests.parts import lacks
 
 MODEL = "kelpie/all-MiniLM-L6-v2"
 PARAPHRASES = {
@@ -49,7 +50,7 @@ def tx() -> Iterator[Connection]:
 async def model(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MiniLm]:
     found = MiniLm(None, Path(tmp_path_factory.getbasetemp()) / "models")
     if why := found.why_not():
-        pytest.skip(why)
+        lacks("model", why)
     yield found
     await found.close()
 

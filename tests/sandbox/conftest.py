@@ -10,6 +10,7 @@ from kelpie.sandbox.process import ProcessSandbox
 from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.cells.port import CellPlan
 from kelpie.world.clock import SystemClock
+from tests.parts import lacks
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ async def cells(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bubbl
     try:
         cell = await found.start(CellPlan(Runner.command))
     except SandboxUnavailable as error:
-        pytest.skip(str(error))
+        lacks("sandbox", str(error))
     await cell.kill()
     yield found
     await found.close()

@@ -29,6 +29,7 @@ from kelpie.world.cells.bubblewrap import BubblewrapCells
 from kelpie.world.clock import SystemClock
 from kelpie.world.files.workspaces import DirectoryWorkspaces
 from kelpie.world.ids import RandomIds
+from tests.parts import lacks
 
 ONE, TWO = (AgentId(f"agent-00000000-0000-4000-8000-00000000000{number}") for number in (1, 2))
 
@@ -97,7 +98,7 @@ async def test_other_languages_run_where_they_are_installed(
     if shutil.which(program) is None:
         with pytest.raises(ToolError, match=r"not installed on this server.*install"):
             await bench("run_code", code=code)
-        pytest.skip(f"{program} is not installed, which the model was told")
+        lacks({"node": "node", "java": "java", "Rscript": "r"}[program], "which the model was told")
     told = await bench.told("run_code", code=code)
     assert (told["stdout"], told["exit_code"]) == (printed, 0), told
 
@@ -107,11 +108,11 @@ async def test_typescript_runs_or_is_told_with_its_remedy(bench: Bench) -> None:
     (told,) = await asyncio.gather(call, return_exceptions=True)
     if isinstance(told, BaseException):
         assert isinstance(told, ToolError) and "install Node.js" in str(told)
-        pytest.skip(f"no Node.js reads TypeScript here, which the model was told: {told}")
+        lacks("typescript", f"the model was told: {told}")
     assert (told["language"], told["stdout"]) == ("ts", "2\n")
 
 
-@pytest.mark.skipif(shutil.which("Rscript") is None, reason="R is not installed (r-base-core)")
+@pytest.mark.needs("r")
 async def test_an_error_in_r_is_told_with_its_code(bench: Bench) -> None:
     failed = await bench.told("run_code", code="cat('begun')\nstop('no more')", language="r")
     assert (failed["exit_code"], failed["stdout"]) == (1, "begun") and "no more" in failed["stderr"], failed

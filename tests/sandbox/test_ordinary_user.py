@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parts import lacks
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(__file__).with_name("ordinary_user.py"))
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
@@ -20,7 +22,7 @@ def run_as_ordinary_user() -> subprocess.CompletedProcess[str]:
     """With an interpreter that this user can reach; the test is skipped where there is none."""
     become = NOBODY if os.getuid() == 0 else ()
     if become and shutil.which("setpriv") is None:
-        pytest.skip("setpriv is not installed, so root cannot become somebody else")
+        lacks("setpriv", "so root cannot become another user")
     paths = (str(ROOT / "src"), str(ROOT), sysconfig.get_path("purelib"))
     env = {"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": os.pathsep.join(paths)}
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -41,7 +43,7 @@ def run_as_ordinary_user() -> subprocess.CompletedProcess[str]:
 def test_the_walls_hold_for_an_ordinary_user() -> None:
     done = run_as_ordinary_user()
     if "SandboxUnavailable" in done.stderr:
-        pytest.skip(done.stderr.splitlines()[-1])
+        lacks("sandbox", done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["user"] != 0
@@ -71,7 +73,7 @@ def test_cells_die_with_a_server_that_is_killed(tmp_path: Path) -> None:
         found = poll.poll(60_000)
         if not found and server.poll() is not None:
             assert server.stderr is not None
-            pytest.skip(server.stderr.read().decode().splitlines()[-1])
+            lacks("sandbox", server.stderr.read().decode().splitlines()[-1])
         assert os.read(door, 100) == b"begun"
         server.kill()
     poll.poll(60_000)

@@ -27,6 +27,7 @@ from kelpie.world.cells.users import NoUsers
 from kelpie.world.clock import SystemClock
 from kelpie.world.egress.broker import API_PORT, PROXY_PORT, Listener, LocalBroker, ServedListener, socket_of
 from kelpie.world.isolation.control_group import ControlGroups
+from tests.parts import lacks
 from tests.sandbox.jobs import command, function, script
 
 
@@ -173,7 +174,7 @@ class _Closing:
         self._server.close()
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+@pytest.mark.needs("node")
 async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSandbox) -> None:
     def job(source: str, name: str | None = None, **arguments: Any) -> SandboxJob:
         told = {"source": source, "function": name, "arguments": arguments, "order": ["b", "a"]}
@@ -189,7 +190,7 @@ async def test_javascript_runs_as_a_function_and_as_a_script(sandbox: ProcessSan
     assert (ended.how, ended.code, ended.stdout) == (JobEnding.finished, 4, b"0\n")
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+@pytest.mark.needs("node")
 async def test_every_runner_is_held_by_the_same_limits(sandbox: ProcessSandbox) -> None:
     show = json.dumps({"source": "console.log(require('fs').readFileSync('/proc/self/limits', 'utf8'))"}).encode()
     most = Confinement(wall_s=10)
@@ -264,7 +265,7 @@ def works_by_itself() -> bool:
 async def test_where_bubblewrap_works_by_itself_cells_start() -> None:
     """Other tests skip where no cell starts; were that our own fault, this one would tell."""
     if not works_by_itself():
-        pytest.skip("bubblewrap is not installed, or may not make namespaces here")
+        lacks("sandbox", "bubblewrap is not installed, or may not make namespaces here")
     cells = BubblewrapCells()
     cell = await cells.start(CellPlan(Runner.command))
     await cell.kill()

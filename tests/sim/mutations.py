@@ -1,6 +1,7 @@
 """Ways to break Kelpie on purpose: each cuts one propagation of an error, or puts a bug back that was found and fixed.
 
-A mutation changes the real code for the length of a test; a scenario must turn red within the stated seeds.
+A mutation changes the real code for the length of a test; a scenario must turn red with the seed written down beside
+it. Where that seed no longer does, the stated range is searched and the test says which seed to write down instead.
 """
 
 import asyncio
@@ -79,10 +80,14 @@ from kelpie.world.sqlite import group_commit
 
 @dataclass(frozen=True)
 class Mutation:
-    """`scenario` turns red within `seeds` seeds; `broken` is a pattern of the invariants that may say so."""
+    """`scenario` turns red with `seed`, which was found by search, or at least within the first `seeds` seeds.
+
+    `broken` is a pattern of the invariants that may say so.
+    """
 
     apply: Callable[[pytest.MonkeyPatch], None]
     scenario: str
+    seed: int
     seeds: int
     broken: str = ""
 
@@ -629,90 +634,102 @@ def vectors_of_earlier_models_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vector_rows, "_DROP_OF_OTHERS", ())
 
 
+# What is broken, in which scenario it is found, by which known seed, within how many seeds, by which invariant.
 MUTATIONS = (
-    Mutation(what_is_damaged_is_told, "storage-corruption", 5, "what is damaged is never told as truth"),
-    Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 5, "what can be searched is whole"),
-    Mutation(a_search_by_meaning_fails_in_silence, "vector-search-fails", 5, "a search without meaning says so"),
-    Mutation(vectors_of_earlier_models_stay, "embedding-faults", 5, "vectors of another model in a scope of one"),
-    Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 10, "nothing is half there"),
-    Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 10, "nothing is half there"),
-    Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 20, "a passage is as its client was told"),
-    Mutation(a_closed_conversation_leaves_its_context_behind, _THREADS, 10, "nothing is half there"),
+    Mutation(what_is_damaged_is_told, "storage-corruption", 0, 5, "what is damaged is never told as truth"),
+    Mutation(a_removed_passage_leaves_its_vectors_behind, _PASSAGES, 0, 5, "what can be searched is whole"),
+    Mutation(a_search_by_meaning_fails_in_silence, "vector-search-fails", 0, 5, "a search without meaning says so"),
+    Mutation(vectors_of_earlier_models_stay, "embedding-faults", 0, 5, "vectors of another model in a scope of one"),
+    Mutation(an_archive_leaves_its_search_entries_behind, _RECORDS, 0, 10, "nothing is half there"),
+    Mutation(a_removed_archive_is_never_swept_up, _RECORDS, 0, 10, "nothing is half there"),
+    Mutation(what_was_stored_is_looked_up_before_it_is_told, _RECORDS, 9, 20, "a passage is as its client was told"),
+    Mutation(a_closed_conversation_leaves_its_context_behind, _THREADS, 0, 10, "nothing is half there"),
     Mutation(
-        a_conversation_that_could_not_be_closed_is_told_closed, _THREADS, 20, "a conversation is as its client was told"
+        a_conversation_that_could_not_be_closed_is_told_closed,
+        _THREADS,
+        0,
+        20,
+        "a conversation is as its client was told",
     ),
-    Mutation(a_change_of_a_block_is_not_put_down, _HISTORY, 1, "the end of a history is the block"),
-    Mutation(a_rollback_does_not_look_at_the_version, _HISTORY, 10, "on the version that was expected"),
-    Mutation(the_newest_version_is_swept_too, _HISTORY, 5, "the newest versions are kept"),
-    Mutation(a_message_that_comes_again_is_not_known, _BEHIND, 10),
-    Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 40, "a stream has the committed steps in order"),
-    Mutation(lanes_share_one_context, _LANES, 5),
-    Mutation(a_conversation_writes_to_the_agents_block, _LANES, 10),
-    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 20, "no change of the rules is lost"),
-    Mutation(an_agent_is_looked_at_again_after_a_block_was_hung_on_it, _CRUD, 10, "a link is as its client was told"),
-    Mutation(an_identity_is_told_removed_and_stays, _CRUD, 10, "what was removed is gone, and what was not is there"),
-    Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 20, "a batch is stored as a whole"),
-    Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 15),
-    Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 10),
-    Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 40),
-    Mutation(an_unknown_commit_is_taken_for_lost, _STORAGE, 15),
+    Mutation(a_change_of_a_block_is_not_put_down, _HISTORY, 0, 1, "the end of a history is the block"),
+    Mutation(a_rollback_does_not_look_at_the_version, _HISTORY, 1, 10, "on the version that was expected"),
+    Mutation(the_newest_version_is_swept_too, _HISTORY, 0, 5, "the newest versions are kept"),
+    Mutation(a_message_that_comes_again_is_not_known, _BEHIND, 1, 10),
+    Mutation(what_was_shown_and_lost_is_not_called_off, _BEHIND, 3, 40, "a stream has the committed steps in order"),
+    Mutation(lanes_share_one_context, _LANES, 0, 5),
+    Mutation(a_conversation_writes_to_the_agents_block, _LANES, 0, 10),
+    Mutation(a_rule_is_added_to_what_was_read_before, _TOOLBOXES, 1, 20, "no change of the rules is lost"),
+    Mutation(
+        an_agent_is_looked_at_again_after_a_block_was_hung_on_it, _CRUD, 3, 10, "a link is as its client was told"
+    ),
+    Mutation(
+        an_identity_is_told_removed_and_stays, _CRUD, 1, 10, "what was removed is gone, and what was not is there"
+    ),
+    Mutation(a_batch_of_blocks_is_made_one_by_one, _TOOLBOXES, 0, 20, "a batch is stored as a whole"),
+    Mutation(an_open_commit_that_failed_is_taken_for_done, _STORAGE, 1, 15),
+    Mutation(a_step_commit_that_failed_is_taken_for_done, _STORAGE, 0, 10),
+    Mutation(an_unknown_commit_is_taken_for_done, _STORAGE, 3, 40),
+    Mutation(an_unknown_commit_is_taken_for_lost, _STORAGE, 6, 15),
     Mutation(
         an_unknown_commit_that_cannot_be_looked_up_is_told_as_lost,
         _STORAGE,
+        18,
         60,
         "what an SDK repeats is not in the history",
     ),
-    Mutation(the_listener_is_not_told_of_a_failure, _STORAGE, 10),
-    Mutation(recovery_is_tried_once, _STORAGE, 10, "every run ends"),
-    Mutation(what_nobody_works_on_is_told_cancelled_and_stays, "cancel-races-everything", 10),
-    Mutation(a_cancelled_turn_goes_on, "cancel-races-everything", 10, "cancelled"),
-    Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 5),
-    Mutation(calls_are_denied_in_half_their_time, _EXPIRING, 3, "nothing is denied before its time"),
-    Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 20, "nothing waits for ever"),
-    Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 5, "a pause ends the turn at once"),
-    Mutation(nothing_is_recovered, _CRASH, _POINTS, "every run ends"),
-    Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, _POINTS, "a prompt is a sound chat"),
-    Mutation(an_interrupted_outside_call_is_run_again, _CRASH, _POINTS, "an outside tool never runs twice"),
-    Mutation(those_who_ask_each_other_wait, _AGENTS, 5, "nobody waits for the time-out"),
-    Mutation(the_work_of_a_companion_is_counted_and_not_written, _AGENTS, 5, "a companion works after every nth turn"),
-    Mutation(a_turn_that_goes_on_forgets_its_calls, _RULES, _RULED, "every step is offered what the rules allow"),
-    Mutation(a_call_that_was_turned_away_counts, _RULES, _RULED),
-    Mutation(a_commit_that_failed_is_acknowledged, _FULL, 15),
-    Mutation(a_lost_group_is_not_replayed, _FULL, 15),
-    Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 15),
-    Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 60, "an acknowledged message has its answer"),
-    Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 5, "the mailbox is bounded"),
-    Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 6, "no place of the sandbox is lost"),
-    Mutation(what_a_cell_has_asked_for_goes_on_behind_its_call, _DOORS, 30, "what code asks for ends with its call"),
-    Mutation(a_passport_of_another_call_opens_the_door, _DOORS, 5, "a passport is for its own call"),
-    Mutation(a_passport_is_not_taken_back, _DOORS, 5, "no passport outlives its call"),
-    Mutation(code_may_ask_whom_it_works_for, _DOORS, 5, "a ring is refused|nobody waits for the time-out"),
-    Mutation(everybody_installs_the_same_packages, "tools-made-anew", 5, "a set is installed once"),
-    Mutation(a_new_version_of_a_tool_is_told_to_nobody, "tools-made-anew", 10, "the next call sees the new code"),
-    Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 10, "what code uses is recorded"),
-    Mutation(what_code_is_refused_is_not_recorded, _DOORS, 5, "what code uses is recorded"),
-    Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 10, "a budget is held"),
-    Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 60, "every request is answered"),
-    Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 10),
-    Mutation(history_is_ordered_by_the_clock, "clock-jumps", 15, "the history is read as it was written"),
-    Mutation(edits_are_told_to_nobody, _SHARED, 10, "a prompt is not older than the last edit"),
-    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 60, _STALE),
-    Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 20, "a live agent sees what is stored"),
-    Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 20, "what an SDK repeats is not in the history"),
-    Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 30),
-    Mutation(an_emptied_history_stays_in_memory, _REMOVALS, 20, "an emptied history is out of sight"),
-    Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 10, "what is forbidden is not run"),
-    Mutation(calls_are_not_counted, "permissions-race-calls", 10, "a limit of calls is held"),
-    Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 10, "every call is recorded once"),
-    Mutation(a_kept_result_takes_again_what_it_took, _ALLOWED, 2, "what is used is counted once"),
-    Mutation(results_are_kept_for_an_hour, _ALLOWED, 2, "a result is kept for its time"),
-    Mutation(a_result_is_kept_for_everybody, _ALLOWED, 2, "a result is its agent's own"),
-    Mutation(a_result_is_kept_for_every_version, _ALLOWED, 5, "a result is of the code as it is"),
-    Mutation(an_agents_limits_do_not_reach_its_cells, _ALLOWED, 1, "a limit of memory is held"),
-    Mutation(a_restart_forgets_what_was_used, _ALLOWED, 10, "a limit of calls is held"),
-    Mutation(a_restart_forgets_the_tokens_of_the_hour, _ALLOWED, 10, "a limit of tokens is held"),
-    Mutation(a_stop_is_not_stored, "stop-start-restart", 10, "a stopped agent answers 409"),
-    Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 10, "what has ended lets nobody in"),
-    Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 10, "what has ended lets nobody in"),
-    Mutation(the_fence_is_not_looked_at, "two-servers-one-disk", 10),
+    Mutation(the_listener_is_not_told_of_a_failure, _STORAGE, 0, 10),
+    Mutation(recovery_is_tried_once, _STORAGE, 0, 10, "every run ends"),
+    Mutation(what_nobody_works_on_is_told_cancelled_and_stays, "cancel-races-everything", 0, 10),
+    Mutation(a_cancelled_turn_goes_on, "cancel-races-everything", 0, 10, "cancelled"),
+    Mutation(what_waits_is_forgotten_with_the_process, _WAITING, 0, 5),
+    Mutation(calls_are_denied_in_half_their_time, _EXPIRING, 0, 3, "nothing is denied before its time"),
+    Mutation(a_denial_that_came_to_nothing_is_not_made_up_for, _EXPIRING, 4, 20, "nothing waits for ever"),
+    Mutation(calls_after_a_pause_are_made, "pauses-and-clocks", 0, 5, "a pause ends the turn at once"),
+    Mutation(nothing_is_recovered, _CRASH, 5, _POINTS, "every run ends"),
+    Mutation(a_context_keeps_the_results_that_healed_it, _CRASH, 15, _POINTS, "a prompt is a sound chat"),
+    Mutation(an_interrupted_outside_call_is_run_again, _CRASH, 18, _POINTS, "an outside tool never runs twice"),
+    Mutation(those_who_ask_each_other_wait, _AGENTS, 0, 5, "nobody waits for the time-out"),
+    Mutation(
+        the_work_of_a_companion_is_counted_and_not_written, _AGENTS, 0, 5, "a companion works after every nth turn"
+    ),
+    Mutation(a_turn_that_goes_on_forgets_its_calls, _RULES, 7, _RULED, "every step is offered what the rules allow"),
+    Mutation(a_call_that_was_turned_away_counts, _RULES, 11, _RULED),
+    Mutation(a_commit_that_failed_is_acknowledged, _FULL, 0, 15),
+    Mutation(a_lost_group_is_not_replayed, _FULL, 0, 15),
+    Mutation(a_failure_of_the_model_is_taken_for_an_answer, "llm-faults", 0, 15),
+    Mutation(a_stream_that_was_cut_is_taken_for_whole, "llm-faults", 2, 60, "an acknowledged message has its answer"),
+    Mutation(the_mailbox_has_no_bound, "many-messages-one-agent", 0, 5, "the mailbox is bounded"),
+    Mutation(a_cell_that_ran_out_of_memory_keeps_its_place, "tools-in-cells", 3, 6, "no place of the sandbox is lost"),
+    Mutation(what_a_cell_has_asked_for_goes_on_behind_its_call, _DOORS, 2, 30, "what code asks for ends with its call"),
+    Mutation(a_passport_of_another_call_opens_the_door, _DOORS, 0, 5, "a passport is for its own call"),
+    Mutation(a_passport_is_not_taken_back, _DOORS, 0, 5, "no passport outlives its call"),
+    Mutation(code_may_ask_whom_it_works_for, _DOORS, 1, 5, "a ring is refused|nobody waits for the time-out"),
+    Mutation(everybody_installs_the_same_packages, "tools-made-anew", 0, 5, "a set is installed once"),
+    Mutation(a_new_version_of_a_tool_is_told_to_nobody, "tools-made-anew", 1, 10, "the next call sees the new code"),
+    Mutation(a_refusal_to_code_is_not_recorded, _DOORS, 1, 10, "what code uses is recorded"),
+    Mutation(what_code_is_refused_is_not_recorded, _DOORS, 0, 5, "what code uses is recorded"),
+    Mutation(what_a_step_has_spent_is_not_booked, "budgets-under-crashes", 0, 10, "a budget is held"),
+    Mutation(what_waits_is_forgotten_when_an_agent_is_put_away, "many-agents", 13, 60, "every request is answered"),
+    Mutation(a_client_that_leaves_takes_its_turn_with_it, "clients-slow-or-vanishing", 1, 10),
+    Mutation(history_is_ordered_by_the_clock, "clock-jumps", 0, 15, "the history is read as it was written"),
+    Mutation(edits_are_told_to_nobody, _SHARED, 1, 10, "a prompt is not older than the last edit"),
+    Mutation(a_write_in_doubt_is_told_to_nobody, _DOUBTS, 3, 60, _STALE),
+    Mutation(a_write_whose_caller_is_gone_is_told_to_nobody, _CUT_OFF, 1, 20, "a live agent sees what is stored"),
+    Mutation(a_turn_that_is_cut_off_may_be_sent_again, _CUT_OFF, 1, 20, "what an SDK repeats is not in the history"),
+    Mutation(a_turn_goes_on_without_its_history, _REMOVALS, 0, 30),
+    Mutation(an_emptied_history_stays_in_memory, _REMOVALS, 0, 20, "an emptied history is out of sight"),
+    Mutation(permissions_are_asked_once_a_reply, "permissions-race-calls", 3, 10, "what is forbidden is not run"),
+    Mutation(calls_are_not_counted, "permissions-race-calls", 1, 10, "a limit of calls is held"),
+    Mutation(results_of_a_crash_are_not_recorded, "permissions-race-calls", 2, 10, "every call is recorded once"),
+    Mutation(a_kept_result_takes_again_what_it_took, _ALLOWED, 0, 2, "what is used is counted once"),
+    Mutation(results_are_kept_for_an_hour, _ALLOWED, 0, 2, "a result is kept for its time"),
+    Mutation(a_result_is_kept_for_everybody, _ALLOWED, 0, 2, "a result is its agent's own"),
+    Mutation(a_result_is_kept_for_every_version, _ALLOWED, 1, 5, "a result is of the code as it is"),
+    Mutation(an_agents_limits_do_not_reach_its_cells, _ALLOWED, 0, 1, "a limit of memory is held"),
+    Mutation(a_restart_forgets_what_was_used, _ALLOWED, 0, 10, "a limit of calls is held"),
+    Mutation(a_restart_forgets_the_tokens_of_the_hour, _ALLOWED, 0, 10, "a limit of tokens is held"),
+    Mutation(a_stop_is_not_stored, "stop-start-restart", 0, 10, "a stopped agent answers 409"),
+    Mutation(a_revoked_key_is_remembered, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
+    Mutation(an_expired_token_is_not_looked_at, "keys-under-storage-faults", 0, 10, "what has ended lets nobody in"),
+    Mutation(the_fence_is_not_looked_at, "two-servers-one-disk", 0, 10),
 )

@@ -1,6 +1,7 @@
 """Guards the private parts of asyncio that SimLoop stands on; a new Python that changes them fails here first."""
 
 import asyncio
+import importlib
 import inspect
 from asyncio import base_events, events
 from contextvars import copy_context
@@ -11,6 +12,7 @@ from kelpie.sim.faults import Faults
 from kelpie.sim.loop.errors import NotSimulated
 from kelpie.sim.loop.loop import SimLoop, running
 from kelpie.sim.loop.tasks import SimTask
+from tests.parts import lacks
 
 
 def test_run_forever_still_calls_run_once_and_looks_at_stopping() -> None:
@@ -62,7 +64,10 @@ def test_a_simulated_adapter_refuses_every_other_loop() -> None:
 
 
 def test_uvloop_is_refused() -> None:
-    uvloop = pytest.importorskip("uvloop")
+    try:
+        uvloop = importlib.import_module("uvloop")
+    except ImportError as error:
+        lacks("uvloop", str(error))
 
     async def main() -> None:
         running()

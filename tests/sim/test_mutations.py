@@ -1,21 +1,73 @@
 """The simulation is able to find bugs: cutting one fault, or one propagation of an error, turns it red."""
 
 import re
+import warnings
 
 import pytest
 
 from kelpie.sim.faults import Fault
+from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
+from kelpie.sim.runs.scenario import Scenario, run
 from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.mutations import MUTATIONS, Mutation
 
 
+def turns_red(mutation: Mutation, scenario: Scenario) -> None:
+    """Plays the known seed, and the range only where that seed no longer notices the bug."""
+    known = run(scenario, mutation.seed).broken
+    if known is not None and re.search(mutation.broken, known):
+        return
+    found = search_range(mutation, scenario)
+    warnings.warn(
+        f"{mutation.apply.__name__}: seed {mutation.seed} of {scenario.name} no longer notices it ({known or 'held'}), "
+        f"seed {found} does: write down {found} in tests/sim/mutations.py",
+        stacklevel=2,
+    )
+
+
+def search_range(mutation: Mutation, scenario: Scenario) -> int:
+    """The first seed that notices the bug."""
+    found = search(scenario, range(mutation.seeds)).broken
+    assert found is not None, f"{mutation.seeds} seeds of {scenario.name} did not notice"
+    assert re.search(mutation.broken, found.broken or ""), found.broken
+    return found.seed
+
+
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.apply.__name__)
 def test_a_broken_propagation_turns_its_scenario_red(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.apply(monkeypatch)
-    found = search(SCENARIOS[mutation.scenario], range(mutation.seeds)).broken
-    assert found is not None, f"{mutation.seeds} seeds of {mutation.scenario} did not notice"
-    assert re.search(mutation.broken, found.broken or "")
+    turns_red(mutation, SCENARIOS[mutation.scenario])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.apply.__name__)
+def test_a_broken_propagation_is_found_within_its_range(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.apply(monkeypatch)
+    search_range(mutation, SCENARIOS[mutation.scenario])
+
+
+def test_a_known_seed_that_no_longer_notices_is_replaced() -> None:
+    scenario = counting(races=True)
+    held = next(seed for seed in range(1000) if run(scenario, seed).broken is None)
+    broken = search(scenario, range(RACE_SEEDS)).broken
+    assert broken is not None
+    stale = Mutation(no_change, scenario.name, held, RACE_SEEDS, "no count is lost")
+    with pytest.warns(UserWarning, match=f"seed {held} .* no longer notices it .*: write down {broken.seed} "):
+        turns_red(stale, scenario)
+    with pytest.raises(AssertionError, match="did not notice"):
+        turns_red(stale, counting(races=False))
+
+
+def test_a_known_seed_that_notices_is_the_only_one_played() -> None:
+    scenario = counting(races=True)
+    broken = search(scenario, range(RACE_SEEDS)).broken
+    assert broken is not None
+    turns_red(Mutation(no_change, scenario.name, broken.seed, 0, "no count is lost"), scenario)
+
+
+def no_change(_patch: pytest.MonkeyPatch) -> None:
+    return
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -1,11 +1,10 @@
 """The real server under every kind of fault: a share of the seeds here, a thousand of each under `make soak`.
 
-Each test asserts that every invariant held and that every fault the scenario names fired at its place.
+Where a share begins depends on the commit (tests/sim/shares.py), and a failure says which seed that was. Each test
+asserts that every invariant held and that every fault the scenario names fired at its place.
 """
 
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,46 +14,31 @@ from kelpie.sim.runs.scenario import run
 from kelpie.sim.runs.seed_search import search
 from kelpie.sim.scenarios import SCENARIOS
 from tests.sim.seeds import FOUND, Found
+from tests.sim.shares import HASH_SEED, Elsewhere, commit, elsewhere, first_seed, play, share_of
 
 ROOT = Path(__file__).parents[2]
-SHARE = 12
-SHARE_OF_RARE = 20
-RARE = ("calls-that-wait",)  # whose named faults take more seeds to fire
-SHARE_OF_LONG = 10
-LONG = (
-    "many-agents",
-    "shared-block-edits",
-    "block-history",
-    "two-servers-one-disk",
-    "waits-that-expire",
-    "working-memory-and-checkpoints",
-    "permissions-race-calls",
-    "tools-made-anew",
-)
-SHARE_OF_MEMORY = 6
-MEMORY = (
-    "passages-under-storage-faults",
-    "embedding-faults",
-    "vector-search-fails",
-    "memory-crashes",
-    "storage-corruption",
-    "tools-in-cells",
-    "code-that-calls-back",
-    "limits-and-kept-results",
-)
 SOAK = tuple(range(start, start + 100) for start in range(0, 1000, 100))  # in parts, for several processes
 
 
-def share_of(name: str) -> int:
-    """How many seeds a scenario gets: every plot must have its turn."""
-    shares = ((MEMORY, SHARE_OF_MEMORY), (LONG, SHARE_OF_LONG), (RARE, SHARE_OF_RARE))
-    share = next((share for names, share in shares if name in names), SHARE)
-    return max(share, len(SCENARIOS[name].plots))
+@pytest.fixture(scope="module")
+def other() -> Iterator[Elsewhere]:
+    with elsewhere() as process:
+        yield process
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_invariant_holds_and_every_named_fault_fires(name: str) -> None:
-    assert search(SCENARIOS[name], range(share_of(name))).verdict() is None
+def test_every_invariant_holds_and_every_named_fault_fires(name: str, other: Elsewhere) -> None:
+    """Two processes with different hash seeds, in which different runs came before, agree about the first seed."""
+    first = first_seed(name, commit())
+    other.ask(name, first)
+    played = play(SCENARIOS[name], first, share_of(name), commit())
+    there = other.trace_hash(name, first)
+    assert (told := played.verdict()) is None, told
+    assert played.trace_hash == there, (
+        f"With PYTHONHASHSEED={HASH_SEED} seed {first} of {name} is another run. To see it again, run:\n"
+        f"  PYTHONHASHSEED={HASH_SEED} kelpie sim run --scenario {name} --seed {first}\n"
+        f"  PYTHONHASHSEED=1 kelpie sim run --scenario {name} --seed {first}"
+    )
 
 
 @pytest.mark.soak
@@ -82,25 +66,6 @@ def test_every_scenario_names_faults_and_crashes_are_at_every_journal_point() ->
         for fault in (Fault.crash_before_write, Fault.crash_after_write):
             assert (fault, f"journal.{kind}") in points
     assert {fault for fault, _ in points} == set(CRASHES)
-
-
-def hashes() -> str:
-    """One line per scenario; the same lines in every process."""
-    return "\n".join(f"{name} {run(scenario, 7).trace_hash}" for name, scenario in SCENARIOS.items())
-
-
-def test_two_processes_with_different_hash_seeds_agree() -> None:
-    code = "from tests.sim.test_scenarios import hashes; print(hashes())"
-    elsewhere = subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONHASHSEED": "4242"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    here = hashes()  # in which other runs came before
-    assert elsewhere.communicate()[0].strip() == here
 
 
 def test_the_documentation_names_every_scenario_and_every_fault() -> None:

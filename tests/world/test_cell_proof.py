@@ -18,6 +18,7 @@ from kelpie.world.cells.self_test import prove
 from kelpie.world.isolation import seccomp
 from kelpie.world.isolation.control_group import ControlGroups
 from kelpie.world.isolation.control_group_search import NoGroups
+from tests.parts import lacks
 
 PYTHON = CellPlan(Runner.python)
 
@@ -31,7 +32,7 @@ async def working() -> BubblewrapCells:
     try:
         await (await cells.open(PYTHON)).kill()
     except SandboxUnavailable as error:
-        pytest.skip(str(error))
+        lacks("sandbox", str(error))
     return cells
 
 

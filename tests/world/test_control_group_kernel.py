@@ -10,6 +10,7 @@ import pytest
 from kelpie.core.tools.confinement import MEGABYTE, Confinement
 from kelpie.world.isolation.control_group import ControlGroups, Group
 from kelpie.world.isolation.control_group_search import NoGroups, find
+from tests.parts import lacks
 
 LITTLE = Confinement(memory_bytes=48 * MEGABYTE, processes=4, cpu_share=0.1)
 FORKS = """
@@ -31,7 +32,7 @@ BUSY = "import time\nend = time.process_time() + 0.05\nwhile time.process_time()
 def groups() -> Iterator[ControlGroups]:
     found = find()
     if isinstance(found, NoGroups):
-        pytest.skip(f"no control groups: {found.seen}")
+        lacks("groups", found.seen)
     yield found
     found.close()
     assert not any(top.exists() for top in found.tops), "nothing was left in them"
@@ -70,7 +71,7 @@ def test_what_takes_more_memory_is_ended(group: Group) -> None:
 
 def test_what_takes_more_of_the_processor_is_held_back(group: Group) -> None:
     if not any((each / name).exists() for each in group.directories for name in ("cpu.max", "cpu.cfs_quota_us")):
-        pytest.skip("whoever divides the groups above left the processor out")
+        lacks("groups", "the groups above do not pass on the processor")
     assert run(group, BUSY).returncode == 0
     assert group.was_throttled() and group.cpu_us() >= 50_000
 

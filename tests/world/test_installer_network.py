@@ -1,10 +1,8 @@
 """What installers may reach: a package that names an address inside of our network leads nowhere. With real ones."""
 
 import hashlib
-import importlib.util
 import io
 import json
-import shutil
 import tarfile
 import threading
 import zipfile
@@ -23,8 +21,6 @@ from kelpie.world.packages.store import LocalPackages
 from kelpie.world.processes.processes import ProcessResult, SystemProcesses
 
 _ENV = {"PATH": "/usr/bin", "PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "http://10.0.0.5/simple"}
-needs_pip = pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed")
-needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 
 
 class Web:
@@ -105,7 +101,7 @@ def tarball(told: Mapping[str, Any]) -> bytes:
     return data.getvalue()
 
 
-@needs_pip
+@pytest.mark.needs("pip")
 async def test_pip_fetches_from_its_index_and_not_from_an_address_that_a_wheel_names(
     index: Web, inside: Web, shelf: LocalPackages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +118,7 @@ async def test_pip_fetches_from_its_index_and_not_from_an_address_that_a_wheel_n
     assert inside.asked == []
 
 
-@needs_npm
+@pytest.mark.needs("node")
 async def test_npm_fetches_from_its_registry_and_not_from_an_address_that_a_package_names(
     index: Web, inside: Web, shelf: LocalPackages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,7 +181,7 @@ global.extra-index-url='http://10.0.0.5:3141/root HTTPS://Mirror.Corp./x file://
     assert _named(told) == tuple(EgressEntry(*each) for each in hosts)
 
 
-@needs_pip
+@pytest.mark.needs("pip")
 async def test_the_public_index_may_lie_anywhere() -> None:
     """A network may have a mirror of its own under the names of the public ones."""
     told = await _settings(SystemProcesses(), Index.pip, _ENV)

@@ -20,6 +20,7 @@ from kelpie.core.errors import ModelError
 from kelpie.world.embedding import minilm
 from kelpie.world.embedding.minilm import DIMENSIONS, MiniLm
 from kelpie.world.embedding.sentence_model import WINDOW_TOKENS, WINDOWS_MAX
+from tests.parts import lacks
 
 # The first numbers, and the sum of all times 1, 2, ... 384. Those of the first sentence are the published model's; the
 # others were made here, and keep what is found from moving unseen.
@@ -42,7 +43,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def model(cache: Path) -> AsyncIterator[MiniLm]:
     found = MiniLm(None, cache)
     if why := found.why_not():
-        pytest.skip(why)
+        lacks("model", why)
     yield found
     await found.close()
 
@@ -108,7 +109,7 @@ async def test_the_event_loop_runs_on_while_texts_are_embedded(model: MiniLm) ->
 
 async def test_too_many_waiting_texts_are_refused_at_once(model: MiniLm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minilm, "WAITING_MAX", 3)
-    with pytest.raises(ModelError, match="3 texts wait"):
+    with pytest.raises(ModelError, match="3 texts are already waiting"):
         await model.embed(["a"] * 4)
     assert len(await model.embed(["a"] * 3)) == 3
 
@@ -170,7 +171,7 @@ async def test_many_or_long_texts_are_embedded_in_pieces_and_in_their_order(
 def packaged() -> Path:
     spec = importlib.util.find_spec(minilm.PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        pytest.skip(f"the package {minilm.PACKAGE} is not installed")
+        lacks("model", f"the package {minilm.PACKAGE} is not installed")
     return Path(spec.submodule_search_locations[0]) / "model"
 
 

@@ -1,6 +1,5 @@
 """Packages on the disk: whole or not there, the installer's environment, bounds. No index is asked."""
 
-import importlib.util
 import os
 import sys
 import zipfile
@@ -139,7 +138,7 @@ def _wheel(path: Path, name: str, *metadata: str) -> None:
         wheel.writestr(f"{name}-1.dist-info/RECORD", "")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed")
+@pytest.mark.needs("pip")
 async def test_a_package_that_names_a_source_by_its_address_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

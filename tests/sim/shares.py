@@ -1,0 +1,165 @@
+"""Shares of the seeds that `make test` plays of each scenario.
+
+Where a share begins depends on the commit, so that every commit plays other seeds and one commit always plays the same.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from kelpie.sim.runs.scenario import Report, Scenario, run
+from kelpie.sim.runs.seed_search import Search, search
+from kelpie.sim.scenarios import SCENARIOS
+
+ROOT = Path(__file__).parents[2]
+NO_COMMIT = "no commit"  # where git or the repository is missing: every share begins at 0
+FIRST_MAX = 1_000_000
+FURTHER = 4  # shares more are searched for the seed that fires a named fault
+HASH_SEED = "4242"  # of the other process
+
+SHARE = 12
+SHARE_OF_RARE = 20
+RARE = ("calls-that-wait",)  # whose named faults take more seeds to fire
+SHARE_OF_LONG = 10
+LONG = (
+    "many-agents",
+    "shared-block-edits",
+    "block-history",
+    "two-servers-one-disk",
+    "waits-that-expire",
+    "working-memory-and-checkpoints",
+    "permissions-race-calls",
+    "tools-made-anew",
+)
+SHARE_OF_MEMORY = 6
+MEMORY = (
+    "passages-under-storage-faults",
+    "embedding-faults",
+    "vector-search-fails",
+    "memory-crashes",
+    "storage-corruption",
+    "tools-in-cells",
+    "code-that-calls-back",
+    "limits-and-kept-results",
+)
+
+
+def share_of(name: str) -> int:
+    """How many seeds a scenario gets: every plot must have its turn."""
+    shares = ((MEMORY, SHARE_OF_MEMORY), (LONG, SHARE_OF_LONG), (RARE, SHARE_OF_RARE))
+    share = next((share for names, share in shares if name in names), SHARE)
+    return max(share, len(SCENARIOS[name].plots))
+
+
+@lru_cache(maxsize=1)
+def commit() -> str:
+    """The commit that is checked out, or `NO_COMMIT`."""
+    try:
+        asked = subprocess.run(("git", "rev-parse", "HEAD"), cwd=ROOT, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return NO_COMMIT
+    return asked.stdout.strip() if asked.returncode == 0 else NO_COMMIT
+
+
+def first_seed(name: str, of: str) -> int:
+    """Where the share of a scenario begins at a commit."""
+    if of == NO_COMMIT:
+        return 0
+    return int.from_bytes(hashlib.sha256(f"{of} {name}".encode()).digest()[:8]) % FIRST_MAX
+
+
+@dataclass(frozen=True)
+class Share:
+    """What playing a share found. `last` is beyond the share where a named fault took more seeds to fire."""
+
+    name: str
+    of: str
+    first: int
+    last: int
+    found: Search
+    trace_hash: str  # of the first seed
+
+    def verdict(self) -> str | None:
+        """None when everything held and every named fault fired, else what broke and how to see it again."""
+        told = self.found.verdict()
+        if told is None:
+            return None
+        again = f"kelpie sim search --scenario {self.name} --seeds {self.first}..{self.last}"
+        if self.found.broken is not None:
+            again = f"kelpie sim run --scenario {self.name} --seed {self.found.broken.seed}"
+        return f"{told}\nThe share begins at seed {self.first} ({self.of}). To see it again, run:\n  {again}"
+
+
+def play(scenario: Scenario, first: int, share: int, of: str) -> Share:
+    """Plays a share, and more seeds for as long as a named fault has not fired, up to `FURTHER` shares."""
+    unfired = set(scenario.named)
+    last = first
+    hashes: list[str] = []
+
+    def seeds() -> Iterator[int]:
+        yield from range(first, first + share)
+        for seed in range(first + share, first + share * (1 + FURTHER)):
+            if unfired.intersection(scenario.aims(seed)):
+                yield seed
+
+    def tell(report: Report) -> None:
+        nonlocal last
+        last = report.seed
+        hashes.append(report.trace_hash)
+        unfired.difference_update(aim for aim in scenario.aims(last) if report.fired(aim.fault, aim.place))
+
+    found = search(scenario, seeds(), tell=tell)
+    return Share(scenario.name, of, first, last, found, hashes[0])
+
+
+class Elsewhere:
+    """Another process with another PYTHONHASHSEED, which plays what it is asked for."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def ask(self, name: str, seed: int) -> None:
+        """Has it play a seed of a scenario meanwhile."""
+        assert self._process.stdin is not None
+        print(name, seed, file=self._process.stdin, flush=True)
+
+    def trace_hash(self, name: str, seed: int) -> str:
+        """The trace hash of a seed that was asked for."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(f"{name} {seed} "):
+                return line.split()[-1]
+        raise AssertionError(f"the other process ended with {self._process.wait()} and no trace hash")
+
+
+@contextmanager
+def elsewhere() -> Iterator[Elsewhere]:
+    """Another process, which is gone at the end."""
+    code = "from tests.sim.shares import answer; answer()"
+    environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        try:
+            yield Elsewhere(process)
+        finally:
+            process.kill()
+
+
+def answer() -> None:
+    """Plays what the lines of standard input name and prints the trace hashes: the other process."""
+    for line in sys.stdin:
+        name, seed = line.split()
+        print(name, seed, run(SCENARIOS[name], int(seed)).trace_hash, flush=True)

@@ -1,0 +1,71 @@
+"""A share begins at a seed of its commit, waits for its faults within bounds, and says how to see a failure again."""
+
+import pytest
+
+from kelpie.sim.faults import Aim, Fault
+from kelpie.sim.runs.machine import Machine
+from kelpie.sim.runs.planted_bugs import RACE_SEEDS, counting
+from kelpie.sim.runs.scenario import Scenario, run
+from kelpie.sim.scenarios import SCENARIOS
+from tests.sim import shares, shop
+from tests.sim.shares import FIRST_MAX, FURTHER, NO_COMMIT, first_seed, play, share_of
+
+RARE = Aim(Fault.storage_latency, "database.write", rate=0.2)
+NEVER = Aim(Fault.crash_before_write, "database.begin", nth=1000)
+
+
+async def _write(machine: Machine) -> None:
+    await machine.client().request("POST", "/notes", {"text": "a"})
+
+
+def scenario(*faults: Aim) -> Scenario:
+    return Scenario("rare", _write, shop.boot, shop.schema, faults=faults, quiet_s=1.0)
+
+
+def test_every_commit_and_every_scenario_has_its_own_first_seed() -> None:
+    firsts = {first_seed(name, of) for name in SCENARIOS for of in ("a" * 40, "b" * 40)}
+    assert len(firsts) == 2 * len(SCENARIOS)
+    assert all(0 <= first < FIRST_MAX for first in firsts)
+    assert [first_seed(name, "a" * 40) for name in SCENARIOS] == [first_seed(name, "a" * 40) for name in SCENARIOS]
+
+
+def test_without_a_commit_every_share_begins_at_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    shares.commit.cache_clear()
+    try:
+        assert shares.commit() == NO_COMMIT
+    finally:
+        shares.commit.cache_clear()
+    assert {first_seed(name, NO_COMMIT) for name in SCENARIOS} == {0}
+
+
+def test_every_plot_has_its_turn_wherever_a_share_begins() -> None:
+    for name, each in SCENARIOS.items():
+        first = first_seed(name, "a" * 40)
+        aims = {aim for seed in range(first, first + share_of(name)) for aim in each.aims(seed)}
+        assert aims == set(each.named)
+
+
+def test_a_share_goes_on_until_its_faults_have_fired() -> None:
+    rare = scenario(RARE)
+    silent = next(seed for seed in range(1000) if not run(rare, seed).fired(RARE.fault, RARE.place))
+    fired = next(seed for seed in range(silent, 1000) if run(rare, seed).fired(RARE.fault, RARE.place))
+    assert play(rare, silent, 1, NO_COMMIT).last == min(fired, silent + FURTHER)
+    assert play(rare, fired, 3, NO_COMMIT).last == fired + 2
+
+
+def test_a_fault_that_never_fires_ends_a_share_with_the_command_to_search_it() -> None:
+    share = play(scenario(NEVER), 7, 2, NO_COMMIT)
+    told = share.verdict() or ""
+    assert share.found.runs == 2 * (1 + FURTHER) and "never fired: CrashBeforeWrite at database.begin" in told
+    assert f"kelpie sim search --scenario rare --seeds 7..{6 + share.found.runs}" in told
+
+
+def test_a_broken_seed_is_told_with_the_first_seed_and_the_command_to_run_it() -> None:
+    racy = counting(races=True)
+    share = play(racy, 3000, RACE_SEEDS, "c" * 40)
+    assert share.found.broken is not None
+    told = share.verdict() or ""
+    assert "no count is lost" in told and f"begins at seed 3000 ({'c' * 40})" in told
+    assert f"kelpie sim run --scenario {racy.name} --seed {share.found.broken.seed}" in told
+    assert share.trace_hash == run(racy, 3000).trace_hash
