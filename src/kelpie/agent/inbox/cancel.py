@@ -162,7 +162,7 @@ class Cancellations:
 
         closed = await self._world.database.transact(write)
         if closed.said:
-            self._dispatcher.tell(agent_id, Activation.forget_context)
+            self._dispatcher.notify(agent_id, Activation.forget_context)
         for run_id in closed.ids:
             self._broadcast.news(run_id)
         for work in unborn:

@@ -193,7 +193,7 @@ class Agents:
         view = await self._world.database.transact(write)
         self.touched((agent_id,))
         if "message_ids" in changes:
-            self._dispatcher.tell(agent_id, Activation.forget_context)
+            self._dispatcher.notify(agent_id, Activation.forget_context)
         return self.with_status(view)
 
     async def _changed_model(self, agent_id: AgentId, changes: Mapping[str, Any]) -> ModelChoice | None:
@@ -223,12 +223,12 @@ class Agents:
     def touched(self, ids: Iterable[AgentId]) -> None:
         """Tells live agents that something they hold was changed, before whoever changed it is answered."""
         for agent_id in ids:
-            self._dispatcher.tell(agent_id, Activation.touch)
+            self._dispatcher.notify(agent_id, Activation.touch)
 
     def forgotten(self, ids: Iterable[AgentId]) -> None:
         """Tells live agents that somebody changed what their models see of the history."""
         for agent_id in ids:
-            self._dispatcher.tell(agent_id, Activation.forget_context)
+            self._dispatcher.notify(agent_id, Activation.forget_context)
 
     # --- life ----------------------------------------------------------------------------------------------------
 
