@@ -1,1 +1,1 @@
-"""Everything that speaks SQL: the schema, and one module per aggregate whose functions run inside a transaction."""
+"""All SQL of the product: the schema, and one module per aggregate whose functions run inside a transaction."""

@@ -1,4 +1,4 @@
-"""Brings a database to the schema of this Kelpie: creates a new one, migrates an older one, refuses a newer one.
+"""Migration of a database to the schema of this Kelpie: creates a new one, migrates an older one, refuses a newer one.
 
 A new database is made directly from `tables`, and one that is up to date costs one small read; Alembic is imported only
 to migrate. A test proves that both ways give the same schema. It must never migrate before a copy was made.
@@ -28,7 +28,7 @@ _SET_VERSION = insert(version_row)
 
 @dataclass(frozen=True, slots=True)
 class Revisions:
-    """The revisions a database may be at, oldest first, and the folders their scripts lie in."""
+    """The known revisions of a database, oldest first, and the folders of their scripts."""
 
     known: tuple[str, ...]
     locations: tuple[str, ...]

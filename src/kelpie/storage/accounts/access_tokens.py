@@ -1,4 +1,4 @@
-"""Access tokens as rows. One that has expired is as good as gone, and is removed when the next one is made."""
+"""Access tokens as rows. An expired one counts as absent, and is deleted when the next one is created."""
 
 from typing import Any
 

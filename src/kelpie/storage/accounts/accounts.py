@@ -51,7 +51,7 @@ _DELETE_USER = sa.delete(users).where(users.c.id == sa.bindparam("of_user"))
 _DELETE_KEYS = sa.delete(api_keys).where(api_keys.c.user_id == sa.bindparam("of_user"))
 _DELETE_TOKENS = sa.delete(access_tokens).where(access_tokens.c.user_id == sa.bindparam("of_user"))
 
-# The tools that come with an organisation go with it; nobody made them.
+# The built-in tools of an organisation are deleted with it; no client created them.
 _BUILT_IN = tools.c.tool_type.in_([kind.value for kind in ToolType if kind is not ToolType.custom])
 _DELETE_BUILT_IN = sa.delete(tools).where(tools.c.organization_id == sa.bindparam("of_organization"), _BUILT_IN)
 
@@ -62,7 +62,7 @@ def _left_in(table: sa.Table) -> sa.Select[Any]:
     return (found.where(~_BUILT_IN) if table is tools else found).limit(1)
 
 
-# Every table that says whose its rows are, whichever room it belongs to.
+# Every table with an organisation column, whichever package it belongs to.
 _LEFT = tuple(
     _left_in(table)
     for table in sorted(metadata.tables.values(), key=lambda each: each.name)
@@ -82,7 +82,7 @@ def _user(row: sa.Row[Any]) -> User:
 
 
 def ensure_defaults(tx: Tx, now: Micros) -> None:
-    """Makes the organisation and the user that everything belongs to when nobody says otherwise."""
+    """Creates the default organisation and user, which own everything when a client names no others."""
     if tx.execute(_ORGANIZATION, {"of_organization": DEFAULT_ORGANIZATION}).first() is None:
         insert_organization(tx, Organization(DEFAULT_ORGANIZATION, DEFAULT_ORGANIZATION_NAME, False, now, now))
     if find_user(tx, DEFAULT_USER) is None:
@@ -131,13 +131,13 @@ def update_organization(tx: Tx, changed: Organization) -> None:
 
 
 def left_in(tx: Tx, organization: OrganizationId) -> Sequence[str]:
-    """The kinds of things that are still in the organisation, built-in tools aside."""
+    """The kinds of rows that still belong to the organisation, built-in tools aside."""
     found = (tx.execute(statement, {"of_organization": organization}).scalar() for statement in _LEFT)
     return [name for name in found if name is not None]
 
 
 def delete_organization(tx: Tx, organization: OrganizationId) -> None:
-    """Removes an empty organisation and the tools that came with it."""
+    """Deletes an empty organisation and its built-in tools."""
     scope_removal.discard_scope(tx, "tool", organization)
     tx.execute(_DELETE_BUILT_IN, {"of_organization": organization})
     tx.execute(_DELETE_ORGANIZATION, {"of_organization": organization})
@@ -195,11 +195,11 @@ def update_user(tx: Tx, changed: User) -> None:
 
 
 def end_credentials(tx: Tx, user_id: UserId) -> None:
-    """Removes the user's keys and tokens."""
+    """Deletes the user's keys and tokens."""
     tx.execute(_DELETE_KEYS, {"of_user": user_id})
     tx.execute(_DELETE_TOKENS, {"of_user": user_id})
 
 
 def delete_user(tx: Tx, user_id: UserId) -> None:
-    """Removes the user, and with it the user's keys and tokens."""
+    """Deletes the user, with the user's keys and tokens."""
     tx.execute(_DELETE_USER, {"of_user": user_id})

@@ -1,4 +1,4 @@
-"""API keys as rows. What is stored of a secret is its digest; it leaves this module only to be compared."""
+"""API keys as rows. A secret is stored as its digest; it leaves this module only to be compared."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -93,6 +93,6 @@ def delete(tx: Tx, key_id: KeyId) -> None:
 
 
 def record_use(tx: Tx, times: Mapping[KeyId, Micros]) -> None:
-    """Notes when each of these keys was used last; one that is gone meanwhile is left out."""
+    """Records the last use of each of these keys; deleted ones are skipped."""
     if times:
         tx.execute(_USED, [{"of_key": key_id, "new_used_at": at} for key_id, at in times.items()])

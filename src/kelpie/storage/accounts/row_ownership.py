@@ -1,5 +1,6 @@
-"""Whose a row is. A door asks here before it touches a row by its id: what belongs to another organisation is, to
-whoever asks, not there at all."""
+"""Ownership of rows. An API checks here before it touches a row by its id: a row of another organisation does not exist
+for the caller.
+"""
 
 from collections.abc import Callable
 
@@ -14,7 +15,7 @@ Require = Callable[[Tx, OrganizationId, str], None]
 
 
 def owned(statement: Select[tuple[str]], what: str) -> Require:
-    """A check that the row of an id belongs to an organisation. `statement` finds whose it is by `of_id`."""
+    """A check that the row of an id belongs to an organisation. `statement` finds its owner by `of_id`."""
 
     def require(tx: Tx, organization: OrganizationId, row_id: str) -> None:
         if tx.execute(statement, {"of_id": row_id}).scalar() != organization:
@@ -24,7 +25,7 @@ def owned(statement: Select[tuple[str]], what: str) -> Require:
 
 
 def owner_of(table: Table) -> Select[tuple[str]]:
-    """Finds whose a row is, in a table that says so itself."""
+    """A statement that finds the owner of a row, in a table with an organisation column."""
     return select(table.c.organization_id).where(table.c.id == bindparam("of_id"))
 
 

@@ -78,7 +78,7 @@ def _from_rows(tx: Tx, rows: Sequence[Row[Any]]) -> list[Agent]:
 
 
 class Versions(NamedTuple):
-    """Of the agent's settings, of each of its blocks, and of its organisation's policy (0: there is none)."""
+    """Versions of the agent's settings, of each of its blocks, and of its organisation's policy (0: there is none)."""
 
     settings: int
     blocks: dict[str, int]
@@ -103,7 +103,7 @@ _VERSIONS = (
 
 
 def versions(tx: Tx, agent_id: AgentId) -> Versions | None:
-    """The versions of all that an agent goes by, in one statement; None when it is gone."""
+    """The versions of everything that an agent depends on, in one statement; None when it is gone."""
     rows = tx.execute(_VERSIONS, {"of_agent": agent_id}).all()
     if not rows:
         return None
@@ -151,7 +151,7 @@ _TOUCH_VERSION = update(agents).where(agents.c.id == bindparam("of_agent")).valu
 
 
 def bump(tx: Tx, agent_id: AgentId) -> None:
-    """Marks that something that hangs on the agent (its tools) changed."""
+    """Marks that a relation of the agent (its tools) changed."""
     tx.execute(_TOUCH_VERSION, {"of_agent": agent_id})
 
 
@@ -167,7 +167,7 @@ _RECORD_RUN = (
 
 
 def record_run(tx: Tx, agent_id: AgentId, at: Micros, duration_ms: int, reason: StopReason) -> None:
-    """Notes on the agent how its last run went; not a change of its configuration."""
+    """Records the result of the agent's last run; not a change of its configuration."""
     tx.execute(_RECORD_RUN, {"of_agent": agent_id, "at": at, "duration_ms": duration_ms, "reason": reason.value})
 
 
@@ -179,7 +179,7 @@ _PAUSE = (
 
 
 def pause(tx: Tx, agent_id: AgentId, at: Micros, until: Micros) -> None:
-    """Notes a rest that the agent asked for, in the place of one before."""
+    """Records a pause that the agent asked for, replacing an earlier one."""
     tx.execute(_PAUSE, {"of_agent": agent_id, "at": at, "until": until})
 
 
@@ -187,7 +187,7 @@ _DELETE = delete(agents).where(agents.c.id == bindparam("of_agent"))
 
 
 def remove(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes an agent and all that is only its own. Raises NotFound."""
+    """Deletes an agent and everything that belongs to it alone. Raises NotFound."""
     if tx.execute(_DELETE, {"of_agent": agent_id}).rowcount != 1:
         raise NotFound("Agent", agent_id)
 
@@ -196,7 +196,7 @@ _EXISTING = select(agents.c.id).where(agents.c.id.in_(bindparam("ids", expanding
 
 
 def existing(tx: Tx, ids: Sequence[AgentId]) -> frozenset[str]:
-    """Those of the agents that are there, whoever's they are."""
+    """Those of the agents that exist, in any organisation."""
     return frozenset(tx.execute(_EXISTING, {"ids": list(ids)}).scalars())
 
 
@@ -229,7 +229,7 @@ _BY_IDS = _ALL.where(agents.c.id.in_(bindparam("ids", expanding=True)))
 
 
 def count(tx: Tx, organization: OrganizationId, query: AgentQuery) -> int:
-    """How many agents match, on all pages together."""
+    """Number of agents that match, on all pages together."""
     conditions, bound = matching(query)
     return int(tx.execute(_counting(conditions), bound | {"organization": organization}).scalar_one())
 

@@ -1,4 +1,4 @@
-"""Finding agents to write to by their tags."""
+"""Search for the recipients of an agent's message by their tags."""
 
 from functools import lru_cache
 from typing import Any
@@ -35,7 +35,7 @@ def _tagged(every: bool, some: bool) -> Select[Any]:
 def tagged(
     tx: Tx, organization: OrganizationId, sender: AgentId, every: tuple[str, ...], some: tuple[str, ...], at_most: int
 ) -> list[AgentId]:
-    """Agents other than the sender that have every one of these tags and some of those, oldest first."""
+    """Agents other than the sender that have all tags of the first list and any of the second, oldest first."""
     bound: dict[str, Any] = {"of_organization": organization, "sender": sender, "at_most": at_most}
     wanted = sorted(set(every))
     bound |= {"every": wanted, "every_count": len(wanted)} if wanted else {}

@@ -1,4 +1,4 @@
-"""Between an agent and the columns of its row, and between what it chooses and the JSON that this is stored as."""
+"""Conversion between an agent and the columns of its row, and between its settings and their stored JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which agents match a query: the conditions, built once, and what is bound in them."""
+"""Filters of a list of agents: the conditions, built once, and their parameters."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ CONDITIONS: dict[str, ColumnElement[bool]] = {
 
 
 def matching(query: AgentQuery) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The names of the conditions a query asks for, and their values."""
+    """The names of the conditions of a query, and their values."""
     names: list[str] = []
     bound: dict[str, Any] = {}
     plain = (

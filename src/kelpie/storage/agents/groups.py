@@ -1,4 +1,4 @@
-"""Groups as rows, with their members and shared blocks in the order they were given."""
+"""Groups as rows, with their members and shared blocks in the order the client gave."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -33,7 +33,7 @@ _BLOCKS_OF = (
 
 
 def manager_columns(manager: Manager) -> dict[str, Any]:
-    """How a group is led, as columns."""
+    """The manager of a group, as columns."""
     return {
         "manager_type": manager.type.value,
         "manager_agent_id": manager.agent_id,
@@ -101,7 +101,7 @@ def _from_row(row: Row[Any], members: Sequence[str], shared: Sequence[str]) -> G
 
 
 def _whole(tx: Tx, rows: Sequence[Row[Any]]) -> list[Group]:
-    """Groups with what hangs on them, however many, in two more statements."""
+    """Groups with their relations, however many, in two more statements."""
     members: dict[str, list[str]] = {}
     shared: dict[str, list[str]] = {}
     if rows:
@@ -127,7 +127,7 @@ _LED_BY = (
 
 
 def led_by(tx: Tx, leaders: Sequence[AgentId]) -> dict[AgentId, Group]:
-    """The group each of these agents leads, the newest if there are several; those who lead none are left out."""
+    """The group that each of these agents manages, the newest if there are several; agents without one are left out."""
     found = _whole(tx, tx.execute(_LED_BY, {"leaders": list(leaders)}).all())
     return {group.manager.agent_id: group for group in found if group.manager.agent_id is not None}
 
@@ -165,7 +165,7 @@ _COMPANIONS = (
 
 
 def companions_of(tx: Tx, agent_id: AgentId) -> list[AgentId]:
-    """The agents that look after the memory of this one."""
+    """The agents that maintain the memory of this one in the background."""
     return [AgentId(row.agent_id) for row in tx.execute(_COMPANIONS, {"leader": agent_id})]
 
 
@@ -173,7 +173,7 @@ _COUNT_WITH = select(func.count()).select_from(group_agents).where(group_agents.
 
 
 def count_with(tx: Tx, agent_id: AgentId) -> int:
-    """How many groups an agent is in."""
+    """Number of groups that an agent is in."""
     return int(tx.execute(_COUNT_WITH, {"of_agent": agent_id}).scalar_one())
 
 
@@ -220,7 +220,7 @@ _DELETE = delete(groups).where(_C.id == bindparam("of_group"))
 
 
 def set_agents(tx: Tx, group_id: GroupId, agent_ids: Sequence[AgentId]) -> None:
-    """Makes these the members and no others."""
+    """Makes these the only members."""
     tx.execute(_CLEAR_AGENTS, {"of_group": group_id})
     if agent_ids:
         rows = [{"group_id": group_id, "agent_id": a, "position": i} for i, a in enumerate(dict.fromkeys(agent_ids))]
@@ -228,7 +228,7 @@ def set_agents(tx: Tx, group_id: GroupId, agent_ids: Sequence[AgentId]) -> None:
 
 
 def set_blocks(tx: Tx, group_id: GroupId, block_ids: Sequence[BlockId]) -> None:
-    """Makes these the shared blocks and no others."""
+    """Makes these the only shared blocks."""
     tx.execute(_CLEAR_BLOCKS, {"of_group": group_id})
     if block_ids:
         rows = [{"group_id": group_id, "block_id": b, "position": i} for i, b in enumerate(dict.fromkeys(block_ids))]

@@ -1,6 +1,6 @@
 """Identities as rows, and the agents and blocks linked to them.
 
-A key is there once per organisation and project. Links vanish with either end.
+A key is unique per organisation and project. Links are deleted with either end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,7 +96,7 @@ def get(tx: Tx, organization: OrganizationId, identity_id: IdentityId) -> Identi
 
 
 def by_key(tx: Tx, organization: OrganizationId, key: str, project_id: str | None) -> Identity | None:
-    """The identity with this key, if there is one."""
+    """The identity with this key, if it exists."""
     row = tx.execute(_BY_KEY, {"of_organization": organization, "of_key": key, "of_project": project_id or ""}).first()
     return None if row is None else _from_row(row)
 
@@ -123,7 +123,7 @@ def update(tx: Tx, identity: Identity, changes: Mapping[str, Any], now: Micros, 
 
 
 def delete(tx: Tx, organization: OrganizationId, identity_id: IdentityId) -> None:
-    """Removes the identity; its agents and blocks stay. Raises NotFound."""
+    """Deletes the identity; its agents and blocks stay. Raises NotFound."""
     require(tx, organization, identity_id)
     tx.execute(_DELETE, {"of_identity": identity_id})
 
@@ -146,7 +146,8 @@ def _filtered(names: tuple[str, ...]) -> sa.Select[Any]:
 
 
 def select(tx: Tx, organization: OrganizationId, query: IdentityQuery) -> list[Identity]:
-    """The identities that match, on the page asked for. Raises NotFound for a cursor that names none of ours."""
+    """The identities that match, on the requested page. Raises NotFound for a cursor that is not of this
+    organisation."""
     for cursor in (query.page.after, query.page.before):
         if cursor is not None:
             require(tx, organization, cursor)
@@ -164,7 +165,7 @@ def select(tx: Tx, organization: OrganizationId, query: IdentityQuery) -> list[I
 
 
 class Links:
-    """Which identities hang on which rows of one kind: agents, or blocks."""
+    """Links of identities to rows of one kind: agents, or blocks."""
 
     def __init__(self, links: sa.Table, column: str) -> None:
         self._column = column
@@ -185,7 +186,7 @@ class Links:
         )
 
     def add(self, tx: Tx, row_ids: Sequence[str], ids: Sequence[IdentityId]) -> None:
-        """Links each of the rows with each of the identities; what is linked already stays so."""
+        """Links each of the rows with each of the identities; existing links stay."""
         wanted = dict.fromkeys((row_id, one) for row_id in row_ids for one in ids)
         if not wanted:
             return
@@ -196,19 +197,19 @@ class Links:
             tx.execute(self._insert, [{self._column: row_id, "identity_id": one} for row_id, one in wanted])
 
     def change(self, tx: Tx, row_id: str, identity_id: IdentityId, *, attach: bool) -> None:
-        """Links an identity to a row, or takes it off; what is so already stays so."""
+        """Links an identity to a row, or removes the link; does nothing if it is so already."""
         if attach:
             self.add(tx, (row_id,), (identity_id,))
         else:
             tx.execute(self._drop, {"of_row": row_id, "of_identity": identity_id})
 
     def replace(self, tx: Tx, row_id: str, ids: Sequence[IdentityId]) -> None:
-        """Makes these the identities of the row and no others."""
+        """Makes these the only identities of the row."""
         tx.execute(self._clear, {"of_row": row_id})
         self.add(tx, (row_id,), ids)
 
     def replace_rows(self, tx: Tx, identity_id: IdentityId, row_ids: Sequence[str]) -> None:
-        """Makes these the rows of the identity and no others."""
+        """Makes these the only rows of the identity."""
         tx.execute(self._clear_identity, {"of_identity": identity_id})
         self.add(tx, row_ids, (identity_id,))
 
@@ -231,7 +232,7 @@ _KNOWN = sa.select(identities.c.id).where(
 
 
 def require_all(tx: Tx, organization: OrganizationId, ids: Sequence[IdentityId]) -> None:
-    """Raises Conflict naming the first id that is no identity of the organisation."""
+    """Raises Conflict naming the first id that is not an identity of the organisation."""
     if not ids:
         return
     known = {row[0] for row in tx.execute(_KNOWN, {"of_organization": organization, "ids": list(ids)})}

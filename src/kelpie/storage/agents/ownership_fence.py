@@ -1,4 +1,4 @@
-"""The fence. One narrow row per agent says who owns it; every journal commit moves it first, or fails.
+"""The fence. One narrow row per agent names its owner; every journal commit moves it first, or fails.
 
 Ownership is per node and incarnation, never per agent: a node that comes back has a new incarnation, so everything it
 owned before is free to be claimed again.
@@ -28,7 +28,7 @@ NOBODY = Node("", 0)  # who runs what has not begun
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to write for one agent, as long as nobody claims it after us."""
+    """The right to write for one agent, until another node claims it."""
 
     agent_id: AgentId
     epoch: int
@@ -44,7 +44,7 @@ _REJOIN = (
 
 
 def join(tx: Tx, node_id: str, address: str, expires_at: Micros) -> Node:
-    """Enters this node into the membership with a new incarnation."""
+    """Registers this node as a member with a new incarnation."""
     if tx.execute(_NODE, {"node_id": node_id}).scalar() is None:
         tx.execute(insert(nodes), {"id": node_id, "incarnation": 1, "address": address, "expires_at": expires_at})
         return Node(node_id, 1)
@@ -76,7 +76,7 @@ _CLAIM = (
 
 
 def claim(tx: Tx, agent_id: AgentId, node: Node) -> Claim:
-    """Takes the agent over, unless another live node owns it. Raises NotFound, or Fenced when it is owned."""
+    """Claims the agent, unless another live node owns it. Raises NotFound, or Fenced when it is owned."""
     taken = tx.execute(
         _CLAIM, {"of_agent": agent_id, "node_id": node.id, "node_incarnation": node.incarnation}
     ).rowcount

@@ -1,4 +1,6 @@
-"""Permissions and limits as they are stored: of agents in their rows, of organisations in rows of their own."""
+"""Permissions and limits as they are stored: those of agents in their rows, those of organisations in rows of their
+own.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +52,7 @@ _UPDATE = (
 
 
 def policy_of(tx: Tx, organization: OrganizationId) -> Policy:
-    """What an organisation has set for all of its agents."""
+    """The policy of an organisation for all of its agents."""
     row = tx.execute(_OF, {"of_organization": organization}).first()
     if row is None:
         return NO_POLICY
@@ -58,7 +60,7 @@ def policy_of(tx: Tx, organization: OrganizationId) -> Policy:
 
 
 def set_policy(tx: Tx, organization: OrganizationId, policy: Policy, user: UserId, now: Micros) -> Policy:
-    """Sets it in the place of what there was; its version is the next one."""
+    """Replaces the policy; its version is the next one."""
     version = policy_of(tx, organization).version + 1
     permits, quota = patterns_to_json(policy.permits), quota_to_json(policy.quota)
     if version == 1:

@@ -1,4 +1,4 @@
-"""The secrets of agents: values that their tools may read and nobody is shown unasked."""
+"""The secrets of agents: values that their tools may read and that are shown only on request."""
 
 from collections.abc import Sequence
 

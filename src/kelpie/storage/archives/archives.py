@@ -1,7 +1,8 @@
-"""Archives as rows, and which agent uses which.
+"""Archives as rows, and their use by agents.
 
-An agent has at most one archive: the one it writes to and searches. It is made when the agent first stores something,
-unless one was attached before. An archive that was made that way and that nobody else uses goes with its agent.
+An agent has at most one archive: the one it writes to and searches. It is created when the agent first stores
+something, unless one was attached before. An archive that was created that way and that no other agent uses is deleted
+with its agent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,7 +106,7 @@ def _filtered(named: bool, used: bool) -> sa.Select[Any]:
 
 
 def select(tx: Tx, organization: OrganizationId, query: ArchiveQuery) -> list[Archive]:
-    """The archives that match, on the page asked for. Raises NotFound for a cursor that names none of ours."""
+    """The archives that match, on the requested page. Raises NotFound for a cursor that is not of this organisation."""
     for cursor in (query.page.after, query.page.before):
         if cursor is not None:
             require(tx, organization, cursor)
@@ -115,7 +116,7 @@ def select(tx: Tx, organization: OrganizationId, query: ArchiveQuery) -> list[Ar
     return [from_row(row) for row in rows]
 
 
-# --- which agent uses which -----------------------------------------------------------------------------------------
+# --- use by agents ---------------------------------------------------------------------------------------------------
 
 _ARCHIVE_OF = sa.select(agent_archives.c.archive_id).where(agent_archives.c.agent_id == sa.bindparam("of_agent"))
 _OUR_ARCHIVE_OF = _ARCHIVE_OF.join(archives, archives.c.id == agent_archives.c.archive_id).where(
@@ -147,9 +148,9 @@ def archive_of(tx: Tx, agent_id: AgentId, organization: OrganizationId | None = 
 
 
 def ensure(tx: Tx, agent_id: AgentId, new_id: ArchiveId, now: Micros) -> ArchiveId:
-    """The agent's archive; made with `new_id` when it has none. Raises NotFound for an unknown agent.
+    """The agent's archive; created with `new_id` when it has none. Raises NotFound for an unknown agent.
 
-    Raises StorageBusy when somebody else made one at the same moment: trying again finds it.
+    Raises StorageBusy when another transaction created one at the same moment: trying again finds it.
     """
     there = archive_of(tx, agent_id)
     if there is not None:
@@ -178,7 +179,7 @@ def ensure(tx: Tx, agent_id: AgentId, new_id: ArchiveId, now: Micros) -> Archive
 
 
 def attach(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
-    """Lets the agent use the archive; nothing happens if it does. Raises Conflict when it has another one."""
+    """Lets the agent use the archive; does nothing if it does already. Raises Conflict when it has another one."""
     there = archive_of(tx, agent_id)
     if there == archive_id:
         return
@@ -200,6 +201,6 @@ def detach(tx: Tx, agent_id: AgentId, archive_id: ArchiveId) -> None:
 
 
 def agents_page(tx: Tx, organization: OrganizationId, archive_id: ArchiveId, page: Page) -> list[AgentId]:
-    """The agents that use the archive, in the order and on the page asked for."""
+    """The agents that use the archive, in the requested order and on the requested page."""
     rows = paging.page(tx, _USERS, agents, page, {"of_archive": archive_id}, within={"organization_id": organization})
     return [AgentId(row[0]) for row in rows]

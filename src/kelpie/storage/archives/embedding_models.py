@@ -1,6 +1,6 @@
-"""Which embedding model is meant for what: an archive's own choice, an agent's, or the server's.
+"""Selection of embedding models: an archive's own choice, an agent's, or the server's.
 
-What a scope is searched by while its vectors change from one model to another is the business of `search.vectors`.
+`search.vector_rows` decides which model a scope is searched by while its vectors change from one model to another.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ _CHANGING_OF = {
 
 
 def meant_for(tx: Tx, kind: Kind, scopes: Sequence[str], default: str | None) -> dict[str, str]:
-    """The model that is meant for each of these archives, agents or, for tools, organisations, which choose none."""
+    """The selected model of each of these archives, agents or, for tools, organisations, which choose none."""
     if kind == "tool":
         return {} if default is None else dict.fromkeys(scopes, default)
     statement = _OF_ARCHIVES if kind == "passage" else _OF_AGENTS
@@ -79,7 +79,7 @@ def of_organization(tx: Tx, organization: OrganizationId) -> dict[str, str]:
 
 def of_new(tx: Tx, agent_id: AgentId, default: str | None) -> tuple[str | None, ...]:
     """The models that a new passage of an agent needs vectors of: the one its archive is searched by, and the one that
-    is meant for it; without an archive, the agent's own."""
+    is selected for it; without an archive, the agent's own."""
     row = tx.execute(_OF_AGENT, {"of_agent": agent_id}).first()
     if row is None:
         return ()
@@ -89,8 +89,8 @@ def of_new(tx: Tx, agent_id: AgentId, default: str | None) -> tuple[str | None, 
 
 
 def changing(tx: Tx, kind: Kind, default: str | None, most: int) -> dict[str, str]:
-    """Scopes that are searched by another model than is meant for them, or have vectors of several, with the one that
-    is meant; without any, the one that they are searched by."""
+    """Scopes that are searched by another model than the selected one, or have vectors of several, with the selected
+    model; if none is selected, the one that they are searched by."""
     statement = _CHANGING_TOOLS if kind == "tool" else _CHANGING_OF[kind]
     rows = tx.execute(statement, {"default_model": default, "most": most})
     return {row.scope: row.model for row in rows if row.model is not None}

@@ -1,7 +1,7 @@
-"""Passages as they are found: by words, by meaning, by both, or without any of them by age.
+"""Search for passages: by words, by meaning, by both, or without any of them by age.
 
-Every search names an archive or an organisation, and that is a condition in SQL, as are tags and dates: what lies
-outside is neither shown nor counted among the best.
+Every search names an archive or an organisation, and that is a condition in SQL, as are tags and dates: passages
+outside are neither shown nor ranked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _MANY = _ALL.where(passages.c.id.in_(sa.bindparam("ids", expanding=True)))
 
 @dataclass(frozen=True, slots=True)
 class FoundPassages:
-    """A passage, and how it was found; without words to look for there is no hit."""
+    """A passage and its hit; without words to look for there is no hit."""
 
     passage: Passage
     hit: Hit | None = None
@@ -45,7 +45,7 @@ class _Shape:
 
     @property
     def filters(self) -> bool:
-        """Whether it asks for more than a place to look in."""
+        """True if it has more conditions than the archive or organisation."""
         return bool(self.tags) or self.since or self.until
 
 
@@ -54,8 +54,8 @@ def search(
 ) -> list[FoundPassages]:
     """The best passages of an archive or of a whole organisation that pass the filters; without text by age.
 
-    `near` are those that `nearest` has found, with the same query. Passages that are lost are among them, so that
-    whoever asked can be told.
+    `near` is the result of `nearest` for the same query. Lost passages are included, so that the caller can report
+    them.
     """
     shape, bound = _shape(place, query)
     if not query.text.strip():
@@ -64,7 +64,7 @@ def search(
     scope = place if isinstance(place, ArchiveId) else None
     only = Only(_same_row(shape), bound, _ARCHIVES) if shape.filters or scope is None else None
     hits = items.find(tx, "passage", scope, _wanted(query), only, near)
-    # What is near was found before; whether it may be seen is asked again, here.
+    # The nearest were found before; access to them is checked again here.
     found = tx.execute(_these(shape), {**bound, "ids": [hit.id for hit in hits]}).all() if hits else ()
     rows = {row.id: row for row in found}
     return [FoundPassages(from_row(rows[hit.id]), hit) for hit in hits if hit.id in rows]
@@ -80,7 +80,7 @@ def nearest(
 ) -> list[Near]:
     """The passages nearest in meaning, of these archives, each with the model its vectors are of.
 
-    The archives are those of the place; whether a passage may be seen is asked again when it is looked up.
+    The archives are those of the search; access to a passage is checked again when it is looked up.
     """
     shape, bound = _shape(place, query)
     only = Only(_same_row(shape), bound) if shape.filters else None
@@ -120,7 +120,7 @@ _STILL_THERE = sa.exists(
 
 @lru_cache(maxsize=64)
 def _same_row(shape: _Shape) -> sa.ColumnElement[bool]:
-    """That the item of a text match is a passage which passes the filters."""
+    """The condition that the item of a text match is a passage which passes the filters."""
     return sa.exists(sa.select(sa.literal(1)).where(passages.c.id == ITEM_ID, *_conditions(shape)))
 
 
@@ -137,8 +137,8 @@ def _aged(shape: _Shape, oldest_first: bool) -> sa.Select[Any]:
 
 
 def _conditions(shape: _Shape, *, known: bool = False) -> list[sa.ColumnElement[bool]]:
-    """`known` says that the rows are looked up by their ids: then no index of all rows of an archive may tempt the
-    planner, which took 28 ms for ten of 100,000."""
+    """The conditions of a query. `known` means that the rows are looked up by their ids: then no index of all rows of
+    an archive may tempt the planner, which took 28 ms for ten of 100,000."""
     c = passages.c
     owner = c.archive_id if shape.by_archive else c.organization_id
     owned = (owner.concat("") if known else owner) == sa.bindparam(

@@ -1,5 +1,4 @@
-"""Passages as rows, each with its tags, its text index entry and its vectors. How they are found is in
-`passage_finding`."""
+"""Passages as rows, each with its tags, its text index entry and its vectors. `passage_search` finds them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -34,7 +33,7 @@ _DELETE = sa.delete(passages).where(
 
 
 def from_row(row: sa.Row[Any]) -> Passage:
-    """The passage; one whose row is damaged is `lost`, and that is put into the log."""
+    """The passage; one whose row is damaged is `lost`, and that is logged."""
     lost = row.checksum is not None and row.checksum != checksum(row.text, row.tags, row.metadata)
     if lost:
         report("passage", row.id)
@@ -56,12 +55,12 @@ Vectors = Mapping[str, tuple[Vector, ...]]  # of a text, in the space of one mod
 
 
 def insert(tx: Tx, passage: Passage, vectors: tuple[Vector, ...] = ()) -> None:
-    """Writes a passage and makes it findable."""
+    """Writes a passage and indexes it."""
     insert_many(tx, (passage,), {passage.text: vectors})
 
 
 def insert_many(tx: Tx, made: Sequence[Passage], vectors: Vectors | None = None) -> None:
-    """Writes passages and makes them findable: by their words, and where their text has vectors, by meaning."""
+    """Writes passages and indexes them: by their words, and if their text has vectors, by meaning."""
     if not made:
         return
     tx.execute(_INSERT, [_to_row(passage) for passage in made])
@@ -83,13 +82,13 @@ def _to_row(passage: Passage) -> dict[str, Any]:
 
 
 def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
-    """What these passages say; those that do not exist, or are lost, are left out."""
+    """The texts of these passages; missing or lost ones are left out."""
     found = map(from_row, tx.execute(_MANY, {"ids": list(ids)})) if ids else ()
     return {passage.id: passage.text for passage in found if not passage.lost}
 
 
 def delete(tx: Tx, archive_id: ArchiveId | None, passage_id: PassageId) -> None:
-    """Removes a passage of this archive, its tags and its index entry. Raises NotFound."""
+    """Deletes a passage of this archive, its tags and its index entry. Raises NotFound."""
     if tx.execute(_DELETE, {"of_passage": passage_id, "of_archive": archive_id}).rowcount == 0:
         raise NotFound("Passage", passage_id)
     items.remove_many(tx, "passage", (passage_id,))
@@ -104,12 +103,12 @@ _COUNT_OF_AGENT = (
 
 
 def count_of_agent(tx: Tx, agent_id: AgentId) -> int:
-    """How many passages an agent's archives hold."""
+    """Number of passages in an agent's archives."""
     return int(tx.execute(_COUNT_OF_AGENT, {"of_agent": agent_id}).scalar_one())
 
 
 def select(tx: Tx, archive_id: ArchiveId, page: Page, containing: str | None = None) -> list[Passage]:
-    """The passages of an archive on the page asked for; with `containing`, those whose text has that part in it."""
+    """The passages of an archive on the requested page; with `containing`, those whose text contains that part."""
     bound = {"of_archive": archive_id} | ({"part": pattern(containing)} if containing else {})
     statement = _CONTAINING if containing else _IN_ARCHIVE
     rows = paging.page(tx, statement, passages, page, bound, within={"archive_id": archive_id})

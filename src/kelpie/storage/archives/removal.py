@@ -1,6 +1,6 @@
-"""Archives taken away with all they hold.
+"""Deletion of archives with all their contents.
 
-A large archive is removed at once for everybody and swept up in small pieces afterwards: nobody waits for it.
+A large archive disappears at once for every client, and is deleted in small pieces afterwards, so that no client waits.
 """
 
 import sqlalchemy as sa
@@ -32,7 +32,7 @@ _OWNED_ALONE = (
 
 
 def delete(tx: Tx, organization: OrganizationId, archive_id: ArchiveId) -> None:
-    """Removes the archive, its passages and their text index; its agents have none from then on. Raises NotFound."""
+    """Deletes the archive, its passages and their text index, and detaches its agents. Raises NotFound."""
     rows.require(tx, organization, archive_id)
     _delete(tx, archive_id)
 
@@ -47,12 +47,12 @@ def _delete(tx: Tx, archive_id: str) -> None:
 
 
 def needs_cleanup(tx: Tx) -> bool:
-    """Whether there is something left of a removed archive."""
+    """Checks whether rows of a deleted archive remain."""
     return tx.execute(_REMOVED).scalar() is not None
 
 
 def clean_up(tx: Tx) -> None:
-    """Deletes a piece of what a removed archive has left, and with its last the archive."""
+    """Deletes a piece of what remains of a deleted archive, and with the last piece the archive."""
     archive_id = tx.execute(_REMOVED).scalar()
     if archive_id is None:
         return
@@ -76,6 +76,6 @@ def _delete_whole(tx: Tx, archive_id: str, passage_ids: list[str]) -> None:
 
 
 def remove_owned(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes the archive that is only this agent's own, with its passages and their text index."""
+    """Deletes the archive that belongs to this agent alone, with its passages and their text index."""
     for (archive_id,) in tx.execute(_OWNED_ALONE, {"of_agent": agent_id}).all():
         _delete(tx, archive_id)

@@ -1,7 +1,7 @@
-"""Which agents carry which blocks, seen from either side.
+"""Attachments of blocks to agents, seen from either side.
 
 The label is part of the key of an attachment: an agent never has two blocks of one label, and a relabel moves the
-attachments along. A conversation may have copies of its own, which stand before the agent's blocks of their labels.
+attachments along. A conversation may have copies of its own, which replace the agent's blocks of their labels.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ _CARRIER_AGENTS = (
 
 
 def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
-    """Hangs the block on the agent; False when it hung there already.
+    """Attaches the block to the agent; False when it was attached already.
 
     Raises NotFound for an unknown block or agent, and Conflict when the agent has another block of that label.
     """
@@ -71,7 +71,8 @@ def attach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> bool:
 
 
 def share(tx: Tx, block_id: BlockId, agent_ids: Sequence[AgentId]) -> tuple[AgentId, ...]:
-    """Hangs a block that exists on agents as well, but for those that have another of its label; gives the others."""
+    """Attaches an existing block to more agents, except those that have another of its label; returns those
+    attached."""
     label = tx.execute(_LABEL, {"of_block": block_id}).scalar()
     free = [a for a in agent_ids if tx.execute(_HOLDER_OF_LABEL, {"of_agent": a, "of_label": label}).first() is None]
     for agent_id in free:
@@ -80,36 +81,36 @@ def share(tx: Tx, block_id: BlockId, agent_ids: Sequence[AgentId]) -> tuple[Agen
 
 
 def attach_new(tx: Tx, agent_id: AgentId, made: Sequence[Block]) -> None:
-    """Hangs new blocks, all of different labels, on an agent that was just made."""
+    """Attaches new blocks, all of different labels, to an agent that was just created."""
     if made:
         tx.execute(_ATTACH, [{"agent_id": agent_id, "label": block.label, "block_id": block.id} for block in made])
 
 
 def detach(tx: Tx, agent_id: AgentId, block_id: BlockId) -> None:
-    """Takes the block off the agent; the block itself stays. Raises NotFound when it does not hang there."""
+    """Detaches the block from the agent; the block itself stays. Raises NotFound when it is not attached."""
     if tx.execute(_DETACH, {"of_agent": agent_id, "of_block": block_id}).rowcount == 0:
         raise NotFound("Block", block_id)
 
 
 def replace_for_agent(tx: Tx, agent_id: AgentId, block_ids: Sequence[BlockId]) -> None:
-    """Makes these the blocks of the agent and no others. Raises what `attach` raises."""
+    """Makes these the only blocks of the agent. Raises what `attach` raises."""
     tx.execute(_CLEAR, {"of_agent": agent_id})
     for block_id in dict.fromkeys(block_ids):
         attach(tx, agent_id, block_id)
 
 
 def agents_with(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
-    """Every agent that carries the block."""
+    """Every agent with the block attached."""
     return tuple(AgentId(row[0]) for row in tx.execute(_CARRIERS, {"of_block": block_id}))
 
 
 def agents_seeing(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
-    """Every agent that carries the block, or sees it in one of its conversations."""
+    """Every agent that has the block attached, or sees it in one of its conversations."""
     return tuple(AgentId(row[0]) for row in tx.execute(_SEEING, {"of_block": block_id}))
 
 
 def agents_page(tx: Tx, organization: OrganizationId, block_id: BlockId, page: Page) -> list[AgentId]:
-    """The agents that carry the block, in the order and on the page asked for."""
+    """The agents with the block attached, in the requested order and on the requested page."""
     bound = {"of_block": block_id, "of_organization": organization}
     rows = paging.page(tx, _CARRIER_AGENTS, agents, page, bound, within={"organization_id": organization})
     return [AgentId(row[0]) for row in rows]
@@ -132,7 +133,7 @@ _LABEL_TAKEN = (
 
 
 def relabel(tx: Tx, block_id: BlockId, label: str) -> None:
-    """Moves the attachments of a block to its new label. Raises Conflict when a carrier has another of that label."""
+    """Moves the attachments of a block to its new label. Raises Conflict when an agent has another of that label."""
     taken = tx.execute(_LABEL_TAKEN, {"of_block": block_id, "new_label": label}).scalar()
     if taken is not None:
         raise _label_conflict(taken, label)
@@ -146,7 +147,7 @@ def _label_conflict(agent: str, label: str) -> Conflict:
     return Conflict(f"{agent} already has a block with the label '{label}'; detach that one or use another label")
 
 
-# --- the blocks that are carried ----------------------------------------------------------------------------------
+# --- attached blocks ------------------------------------------------------------------------------------------------
 
 _ATTACHED = (
     sa.select(agent_blocks.c.agent_id, blocks, TAGS)
@@ -172,7 +173,7 @@ def of_agent(tx: Tx, agent_id: AgentId) -> list[Block]:
 
 
 def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Block]]:
-    """The blocks of many agents in one query; every agent asked for is in the answer."""
+    """The blocks of many agents in one query; every requested agent is in the answer."""
     found: dict[AgentId, list[Block]] = {agent_id: [] for agent_id in agent_ids}
     wanted = list(found)
     for start in range(0, len(wanted), _ID_CHUNK):
@@ -184,8 +185,8 @@ def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Block]
 def seen(tx: Tx, agent_id: AgentId, conversation: str) -> tuple[list[Block], list[Block]]:
     """The blocks that a conversation of an agent sees, and those of the agent that it does not.
 
-    Its own copies stand in the places of the blocks they were copied from; a copy whose original the agent no longer
-    carries comes last.
+    Its own copies are listed in the positions of the blocks they were copied from; a copy whose original is no longer
+    attached to the agent comes last.
     """
     own = {row.under: from_row(row) for row in tx.execute(_OF_THREAD, {"of_conversation": conversation})}
     carried, hidden, shown = of_agent(tx, agent_id), list[Block](), list[Block]()
@@ -198,12 +199,12 @@ def seen(tx: Tx, agent_id: AgentId, conversation: str) -> tuple[list[Block], lis
 
 
 def shown(tx: Tx, agent_id: AgentId, conversation: str | None) -> list[Block]:
-    """The blocks that stand in the prompt of a conversation; None is the one that every agent has."""
+    """The blocks in the prompt of a conversation; None is the agent's default conversation."""
     return seen(tx, agent_id, conversation)[0] if conversation else of_agent(tx, agent_id)
 
 
 def own_by_label(tx: Tx, conversation: str, label: str) -> Block | None:
-    """The copy with this label that only the conversation sees, held until the transaction ends, if there is one."""
+    """The copy with this label that only the conversation sees, locked until the transaction ends, if it exists."""
     row = tx.execute(_OWN_BY_LABEL_LOCKED, {"of_conversation": conversation, "of_label": label}).first()
     return None if row is None else from_row(row)
 

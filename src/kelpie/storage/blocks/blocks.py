@@ -1,6 +1,6 @@
-"""Memory blocks as rows. Everything that makes or changes one goes through here, and with it into the history.
+"""Memory blocks as rows. All creations and changes go through here, and with it into the history.
 
-A block may hang on many agents, so whoever changes one gets back every agent that must see the change.
+A block may be attached to many agents, so every change returns the agents that must see it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def insert(tx: Tx, made: Sequence[Block], by: Author) -> None:
 
 
 def give_to_new(tx: Tx, agent_id: AgentId, made: Sequence[Block], by: Author) -> None:
-    """Writes new blocks, all of different labels, and hangs them on an agent that was just made."""
+    """Writes new blocks, all of different labels, and attaches them to an agent that was just created."""
     insert(tx, made, by)
     block_attachments.attach_new(tx, agent_id, made)
 
@@ -60,7 +60,7 @@ def _add_tags(tx: Tx, block_id: BlockId, tags: Sequence[str]) -> None:
 
 
 def get(tx: Tx, block_id: BlockId, *, lock: bool = False) -> Block:
-    """The block; with `lock`, nobody else may change it until the transaction ends. Raises NotFound."""
+    """The block; with `lock`, no other transaction may change it until this one ends. Raises NotFound."""
     row = tx.execute(_ONE_LOCKED if lock else _ONE, {"of_block": block_id}).first()
     if row is None:
         raise NotFound("Block", block_id)
@@ -75,12 +75,12 @@ def require_whole(block: Block) -> Block:
 
 
 def count(tx: Tx, organization: OrganizationId, query: BlockQuery) -> int:
-    """How many blocks match, on all pages together."""
+    """Number of blocks that match, on all pages together."""
     return int(tx.execute(_COUNT.where(*matching(query)), {"of_organization": organization}).scalar_one())
 
 
 def select(tx: Tx, organization: OrganizationId, query: BlockQuery) -> list[Block]:
-    """The blocks that match every filter given, on the page asked for."""
+    """The blocks that match every filter, on the requested page."""
     found = _ALL.where(blocks.c.organization_id == organization, *matching(query))
     return [
         from_row(row) for row in paging.page(tx, found, blocks, query.page, within={"organization_id": organization})
@@ -99,10 +99,10 @@ def _update_statement(names: tuple[str, ...]) -> sa.Update:
 def update(
     tx: Tx, block_id: BlockId, changes: Mapping[str, Any], change: Change, *, expected: int | None = None
 ) -> tuple[Block, bool, tuple[AgentId, ...]]:
-    """Applies changes by field name; gives the block, whether anything changed, and every agent that sees it.
+    """Applies changes by field name; returns the block, whether anything changed, and every agent that sees it.
 
     Raises NotFound, InvalidInput for an unknown field, Conflict when an agent has the new label already, or when the
-    block is not of the version that is expected, and Damaged when it is lost and is given no new value.
+    block is not of the expected version, and Damaged when it is lost and gets no new value.
     """
     for name in changes:
         if name not in _CHANGEABLE:
@@ -118,7 +118,7 @@ def update(
         if "value" not in given:
             require_whole(before)
         real = {name: getattr(before, name) for name in SUMMED} | given
-    # Also when nothing changes: an edit whose answer was lost is sent again, and the carriers have not heard of it yet.
+    # Also when nothing changes: a client repeats an edit whose answer was lost, and the agents are not notified yet.
     affected = block_attachments.agents_seeing(tx, block_id)
     if not real:
         return before, False, affected
@@ -144,7 +144,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def delete(tx: Tx, block_id: BlockId) -> tuple[AgentId, ...]:
-    """Removes the block from everywhere and gives the agents that saw it. Raises NotFound."""
+    """Deletes the block and its attachments, and returns the agents that saw it. Raises NotFound."""
     get(tx, block_id, lock=True)
     affected = block_attachments.agents_seeing(tx, block_id)
     tx.execute(_DELETE, {"of_block": block_id})

@@ -1,4 +1,4 @@
-"""The filters of a list of blocks as SQL. Text that people search for is escaped: `%` and `_` mean themselves."""
+"""The filters of a list of blocks as SQL. Search text from clients is escaped: `%` and `_` mean themselves."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from kelpie.storage.tables import agent_blocks, block_identities, block_tags, bl
 
 
 def matching(query: BlockQuery) -> list[sa.ColumnElement[bool]]:
-    """The conditions a block must meet to be in the answer."""
+    """The conditions of a query."""
     c = blocks.c
     exact = ((c.label, query.label), (c.template_name, query.name), (c.project_id, query.project_id))
     parts = (

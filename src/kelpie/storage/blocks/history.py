@@ -1,7 +1,7 @@
 """The history of blocks as rows: each version of a block once, written in the transaction that makes it.
 
-`blocks` writes here and nobody else does, so no change of a block can go by unrecorded. Old versions are deleted a few
-at a time; what is read is cut to the bound exactly.
+Only `blocks` writes here, so every change of a block is recorded. Old versions are deleted a few at a time; what is
+read is cut to the bound exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,25 +36,25 @@ _ONE = sa.select(block_history, sa.func.length(_H.value).label("chars")).where(
 
 
 def begin(tx: Tx, made: Sequence[Block], by: Author) -> None:
-    """Records blocks as they were made."""
+    """Records new blocks."""
     tx.execute(_INSERT, [_row(block, _initial_fields(block), by, block.created_at) for block in made])
 
 
 def record(tx: Tx, block: Block, fields: Mapping[str, Any], change: Change) -> None:
-    """Records a block as it is after a change of these fields beside its value."""
+    """Records a block after a change of these fields beside its value."""
     tx.execute(_INSERT, _row(block, fields, change.by, change.at, change.restores))
     if block.version % _SWEEP_EVERY == 0 and block.version > change.kept:
         tx.execute(_SWEEP, {"of_block": block.id, "up_to": block.version - change.kept})
 
 
 def select(tx: Tx, block: Block, kept: int, before: int | None, limit: int) -> list[BlockVersion]:
-    """The versions that are kept, the newest first and without their values, from before a version if one is named."""
+    """The stored versions, the newest first and without their values; with a version, only those before it."""
     bound = {"oldest": block.version - kept, "before": before or block.version + 1, "most": limit}
     return [_from_row(row) for row in tx.execute(_LISTED, {"of_block": block.id, **bound})]
 
 
 def get(tx: Tx, block: Block, version: int, kept: int) -> BlockVersion:
-    """One version with its value. Raises NotFound, also for one that is not kept any more, or Damaged."""
+    """One version with its value. Raises NotFound, also for one that is no longer stored, or Damaged."""
     row = tx.execute(_ONE, {"of_block": block.id, "of_version": version}).first()
     if row is None or version <= block.version - kept:
         raise NoSuchVersion(block.id, version, max(1, block.version - kept + 1), block.version)
@@ -65,7 +65,7 @@ def get(tx: Tx, block: Block, version: int, kept: int) -> BlockVersion:
 
 
 def is_whole(row: Any) -> bool:
-    """Whether a row is as it was written, its value included."""
+    """Checks whether a row, its value included, matches its checksum."""
     return _is_recorded(row) and row.value_checksum in (None, checksum(row.value))
 
 
@@ -74,7 +74,7 @@ def _is_recorded(row: Any) -> bool:
 
 
 def _initial_fields(block: Block) -> dict[str, Any]:
-    """What a new block says of itself beside its value and what is a matter of course."""
+    """The fields of a new block beside its value that differ from the defaults."""
     names = ("label", "limit", "description", "read_only", "metadata", "tags", "hidden", "project_id", "template_name")
     return {name: value for name in names if (value := getattr(block, name)) not in (None, False, (), {})}
 

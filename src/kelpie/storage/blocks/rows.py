@@ -1,5 +1,7 @@
-"""Memory blocks between rows and values: the columns, and the tags beside them. A block whose row is damaged is `lost`,
-and that is put into the log."""
+"""Conversion of memory blocks between rows and values: the columns, and the tags beside them.
+
+A block whose row is damaged is `lost`, and that is logged.
+"""
 
 from dataclasses import fields
 from typing import Any

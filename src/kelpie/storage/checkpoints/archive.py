@@ -1,8 +1,8 @@
 """Archival memory in a checkpoint: the archive an agent uses, and the passages in it.
 
-A passage that is still there as it was is not touched and keeps its vectors; one that is written again is found by its
-words at once, and by meaning when it was embedded in the background. An archive that other agents use too is not
-changed, unless that is asked for.
+A passage that still exists unchanged is not touched and keeps its vectors; a rewritten one is found by its words at
+once, and by meaning once it is embedded in the background. An archive that other agents use too is not changed, unless
+the caller asks for that.
 """
 
 from collections.abc import Mapping
@@ -74,8 +74,8 @@ class ArchiveSection:
 
 
 def take(tx: Tx, agent_id: AgentId) -> dict[str, Any] | None:
-    """The archive as the document has it, or nothing. Raises Damaged: what is not whole must not be kept as if it
-    were."""
+    """The archive in the form of the document, or nothing. Raises Damaged: a damaged row must not be saved as if it
+    were whole."""
     found = tx.execute(_USED, {"of_agent": agent_id}).first()
     if found is None:
         return None
@@ -100,13 +100,13 @@ def _checksum(values: Mapping[str, Any]) -> int:
 
 
 def size(tx: Tx, agent_id: AgentId) -> int:
-    """About how many characters it has."""
+    """Approximate number of characters."""
     archive_id = archives.archive_of(tx, agent_id)
     return 0 if archive_id is None else int(tx.execute(_SIZE, {"of_archive": archive_id}).scalar_one())
 
 
 def read(memory: Mapping[str, Any]) -> ArchiveSection | None:
-    """Raises InvalidInput."""
+    """The archive of a document. Raises InvalidInput."""
     where = "memory.archive"
     if memory.get("archive") is None:
         return None
@@ -131,7 +131,8 @@ def _passage(data: Any, where: str) -> dict[str, Any]:
 
 
 def put(tx: Tx, target: Target, wanted: ArchiveSection | None) -> tuple[list[UnchangedItem], int]:
-    """Makes this the agent's archive; gives what was left alone and how many passages it has. Raises Conflict."""
+    """Makes this the agent's archive; returns what was left unchanged and the number of its passages. Raises
+    Conflict."""
     agent_id, used = target.agent_id, archives.archive_of(tx, target.agent_id)
     if wanted is None:
         if used is not None:

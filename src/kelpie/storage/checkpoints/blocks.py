@@ -1,6 +1,6 @@
-"""Memory blocks in a checkpoint: those an agent carries, and the copies that only its conversations see.
+"""Memory blocks in a checkpoint: those attached to an agent, and the copies that only its conversations see.
 
-A block that other agents carry too is hung back on but not changed, unless that is asked for.
+A block that is attached to other agents too is attached again but not changed, unless the caller asks for that.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _COPIES = sa.select(conversation_blocks.c.block_id).where(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Whose memory is restored, by whom, and whether what others share is changed with it."""
+    """The agent whose memory is restored, the author, and whether items shared with other agents are changed too."""
 
     agent_id: AgentId
     organization: OrganizationId
@@ -44,7 +44,7 @@ class Target:
 
 
 def take(block: Block) -> dict[str, Any]:
-    """A block as the document has it. Raises Damaged: what is not whole must not be kept as if it were."""
+    """A block in the form of the document. Raises Damaged: a damaged row must not be saved as if it were whole."""
     blocks.require_whole(block)
     return {name: value for name, value in to_row(block).items() if name in _COLUMNS} | {"tags": list(block.tags)}
 
@@ -72,9 +72,9 @@ def read_all(memory: Mapping[str, Any]) -> list[Block]:
 
 
 def put_all(tx: Tx, target: Target, wanted: Sequence[Block]) -> tuple[list[UnchangedItem], list[AgentId]]:
-    """Makes these the agent's blocks; gives what was left alone, and every agent that must look again.
+    """Makes these the agent's blocks; returns what was left unchanged, and every agent that must reload.
 
-    Raises Conflict for a label or an id that something else has.
+    Raises Conflict for a label or an id that is taken.
     """
     left, touched = list[UnchangedItem](), [target.agent_id]
     own = {target.agent_id, *groups.companions_of(tx, target.agent_id)}
@@ -92,7 +92,7 @@ def put_all(tx: Tx, target: Target, wanted: Sequence[Block]) -> tuple[list[Uncha
 
 
 def put(tx: Tx, target: Target, block: Block) -> Sequence[AgentId]:
-    """Writes a block as it was, anew if it is gone; gives every agent that sees it. Raises Conflict."""
+    """Writes a block as it was, anew if it is gone; returns every agent that sees it. Raises Conflict."""
     try:
         row_ownership.block(tx, target.organization, block.id)
     except NotFound:
@@ -110,7 +110,7 @@ def _make(tx: Tx, target: Target, block: Block) -> Sequence[AgentId]:
 
 
 def put_copies(tx: Tx, target: Target, conversation: str, wanted: Mapping[str, Block]) -> None:
-    """Makes these the copies that only the conversation sees, by the label that each stands for. Raises Conflict."""
+    """Makes these the copies that only the conversation sees, by the label that each replaces. Raises Conflict."""
     there = {each[0] for each in tx.execute(_COPIES, {"of_conversation": conversation})}
     for block_id in sorted(there - {block.id for block in wanted.values()}):
         blocks.delete(tx, BlockId(block_id))

@@ -1,7 +1,7 @@
-"""Facts in a checkpoint: what an agent has learnt, the things it is about, and how far its history was looked at.
+"""Facts in a checkpoint: the facts of an agent, their entities, and the progress of extraction.
 
-A fact that is still there as it was is not touched and keeps its vectors. Whether facts are extracted is a setting of
-the agent and not memory; how far that had come is, because what was looked at before is not to be learnt twice.
+A fact that still exists unchanged is not touched and keeps its vectors. Whether facts are extracted is a setting of the
+agent and not memory; the progress of extraction is memory, because nothing may be learnt twice.
 """
 
 from collections.abc import Mapping
@@ -81,7 +81,7 @@ def _entity(data: Any, where: str) -> Entity:
 
 
 def put(tx: Tx, agent_id: AgentId, wanted: FactsSection) -> int:
-    """Makes this what the agent has learnt; gives how many facts there are. Raises Conflict."""
+    """Makes these the agent's facts; returns their number. Raises Conflict."""
     there = {fact.id: fact for fact in facts.every(tx, agent_id)}
     meant = {fact.id: fact for fact in wanted.facts}
     facts.erase(tx, [fact_id for fact_id, fact in there.items() if meant.get(fact_id) != fact])

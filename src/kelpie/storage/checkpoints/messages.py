@@ -1,4 +1,4 @@
-"""Messages of a checkpoint, checked part by part: a history with a part that nobody can read would break its agent."""
+"""Messages of a checkpoint, checked part by part: a history with an unreadable part would break its agent."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -36,7 +36,7 @@ def _each(check: _Check) -> _Check:
 
 
 def _shape(needed: Mapping[str, _Check], further: Mapping[str, _Check] | None = None) -> _Check:
-    """An object with these members and perhaps those."""
+    """A check for an object with these required members and those optional ones."""
     known = {**needed, **(further or {})}
 
     def check(value: Any) -> bool:

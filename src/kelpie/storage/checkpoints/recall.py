@@ -1,7 +1,7 @@
-"""Recall in a checkpoint: every message with its id and its place, the conversations, what the model sees of each, and
-which of them wait for somebody's word.
+"""Recall in a checkpoint: every message with its id and its position, the conversations, the context of each, and the
+pending approvals.
 
-A message that is still there as it was is not touched and keeps its vectors; what was said since goes.
+A message that still exists unchanged is not touched and keeps its vectors; newer messages are deleted.
 """
 
 from collections.abc import Mapping
@@ -103,12 +103,12 @@ class RecallSection:
 
 
 def size(tx: Tx, agent_id: AgentId) -> int:
-    """About how many characters it has."""
+    """Approximate number of characters."""
     return int(tx.execute(_SIZE, {"of_agent": agent_id}).scalar_one())
 
 
 def take(tx: Tx, agent_id: AgentId) -> dict[str, Any]:
-    """The sections as the document has them. Raises Damaged: what is not whole must not be kept as if it were."""
+    """The sections in the form of the document. Raises Damaged: a damaged row must not be saved as if it were whole."""
     of_agent = {"of_agent": agent_id}
     threads = taken(_THREAD, tx.execute(_THREADS, of_agent))
     copies, shares = tx.execute(_COPIES, of_agent).all(), tx.execute(_SHARES, of_agent).all()

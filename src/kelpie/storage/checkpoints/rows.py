@@ -1,6 +1,6 @@
-"""Rows of a checkpoint as they are read from its JSON: checked against the columns of their table, value by value.
+"""Rows of a checkpoint, read from its JSON and checked against the columns of their table, value by value.
 
-Nothing is believed because the checksum was right. Whatever does not fit raises InvalidInput with the place it is at.
+A correct checksum is not enough to trust a value. Anything invalid raises InvalidInput with its location.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,12 +26,12 @@ _FIRST, _LAST = (from_datetime(each) for each in (datetime.min + _DAY, datetime.
 
 
 def columns_of(table: Table, *without: str) -> tuple[str, ...]:
-    """The names of a table's columns but for these, as plain texts: a document has no other keys."""
+    """The names of a table's columns except these, as plain texts: a document has no other keys."""
     return tuple(str(name) for name in table.c.keys() if name not in without)  # noqa: SIM118
 
 
 def taken(names: Sequence[str], rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """Rows as a document has them."""
+    """Rows in the form of a document."""
     return [dict(zip(names, each, strict=True)) for each in rows]
 
 
@@ -119,7 +119,7 @@ def _require(holds: bool, where: str, wanted: str) -> None:
 
 
 def plain(value: Any, where: str, depth: int = 0) -> None:
-    """JSON that any database can hold and anybody can write again. Raises InvalidInput."""
+    """JSON that any database can store and any client can write again. Raises InvalidInput."""
     if depth > DEPTH_MAX:
         raise InvalidInput(where, f"is nested deeper than {DEPTH_MAX} levels")
     if isinstance(value, str):

@@ -1,5 +1,5 @@
-"""Working memory in a checkpoint. An end is a moment, not a span: what is over by the time of the restore stays gone,
-and a version that was given away is not given again.
+"""Working memory in a checkpoint. An expiry is a moment, not a span: an entry that has expired by the time of the
+restore is not restored, and a version that was used is not used again.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _UNBOUND = WorkingMemoryLimits(value_bytes=2**31)  # what was stored under large
 
 
 def take(tx: Tx, agent_id: AgentId, now: Micros) -> list[dict[str, Any]]:
-    """The entries that are not over, as the document has them."""
+    """The entries that have not expired, in the form of the document."""
     found = rows.every(tx, agent_id)
     return [asdict(entry) for entry in found if entry.expires_at is None or entry.expires_at > now]
 
@@ -43,7 +43,7 @@ def read(memory: Mapping[str, Any]) -> list[tuple[WorkingMemoryEntry, str]]:
 
 
 def put(tx: Tx, agent_id: AgentId, wanted: list[tuple[WorkingMemoryEntry, str]], now: Micros) -> tuple[int, int]:
-    """Makes these the entries; gives how many there are and how many were over."""
+    """Makes these the entries; returns how many there are and how many had expired."""
     live = [each for each in wanted if each[0].expires_at is None or each[0].expires_at > now]
     rows.clear(tx, agent_id)
     rows.insert_many(tx, agent_id, live)

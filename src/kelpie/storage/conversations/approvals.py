@@ -1,4 +1,4 @@
-"""Which conversations wait for somebody's word, as rows. A row goes with the request it is about."""
+"""Pending approvals: the conversations that wait for a client's answer, as rows. A row is deleted with its request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,18 +35,18 @@ _REQUESTS = (
 
 
 def get(tx: Tx, agent_id: AgentId, conversation: str) -> PendingCalls | None:
-    """What this conversation waits for, if it does."""
+    """The pending calls of this conversation, if any."""
     row = tx.execute(_ONE, {"of_agent": agent_id, "of_conversation": conversation}).first()
     return None if row is None else _from_row(row)
 
 
 def of_agent(tx: Tx, agent_id: AgentId) -> list[PendingCalls]:
-    """What all the conversations of an agent wait for."""
+    """The pending calls of all conversations of an agent."""
     return [_from_row(row) for row in tx.execute(_OF_AGENT, {"of_agent": agent_id})]
 
 
 def move(tx: Tx, before: PendingCalls | None, after: PendingCalls | None) -> bool:
-    """Makes a conversation wait, or wait for less, or no longer; False when it no longer stands as it did before."""
+    """Sets, reduces or clears the pending calls of a conversation; False when they are no longer as expected."""
     if before is None:
         if after is not None:
             tx.execute(_INSERT, _to_row(after))
@@ -58,12 +58,13 @@ def move(tx: Tx, before: PendingCalls | None, after: PendingCalls | None) -> boo
 
 
 def due(tx: Tx, before: Micros, most: int) -> list[PendingCalls]:
-    """Those that have waited since then or longer, the longest first, at most so many; stopped agents go on waiting."""
+    """Approvals that have waited since then or longer, the longest first, up to a limit; those of stopped agents are
+    left out."""
     return [_from_row(row) for row in tx.execute(_DUE, {"before": before, "most": most})]
 
 
 def requests_of(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[str, Message]:
-    """What the default conversations of these agents wait for, by agent."""
+    """The pending requests of the default conversations of these agents, by agent."""
     return {row.agent_id: from_row(row) for row in tx.execute(_REQUESTS, {"ids": list(agent_ids)})}
 
 

@@ -1,4 +1,4 @@
-"""Contexts: which messages the model of a conversation sees, and in which order. The default conversation is ''."""
+"""Contexts: the messages that the model of a conversation sees, in order. The default conversation is ''."""
 
 from collections.abc import Iterator, Sequence
 from typing import cast
@@ -37,7 +37,7 @@ def _joined(of_agent: ColumnElement[str]) -> Select[str]:
         .order_by(context.c.position)
         .subquery()
     )
-    # As a parameter the separator would be put into the statement anew each time.
+    # As a parameter the separator would be added to the statement anew each time.
     separator = cast("str", literal_column(f"'{_SEPARATOR}'", String()))
     return select(func.aggregate_strings(ordered.c.message_id, separator))
 
@@ -57,8 +57,8 @@ _IDS_OF = select(agents.c.id, _joined(literal_column("agents.id")).scalar_subque
 
 
 def insert_at(tx: Tx, agent_id: AgentId, new: Sequence[MessageId], conversation: str, first: int) -> None:
-    """Puts messages into a context from this position on. The sequence number of a message is always a free position
-    at the end: a context never holds more messages than the agent ever had."""
+    """Adds messages to a context from this position on. The sequence number of a message is always a free position at
+    the end: a context never holds more messages than the agent ever had."""
     tx.execute(
         _INSERT,
         [
@@ -97,17 +97,17 @@ _OF_AGENT = select(context.c.conversation_id).where(context.c.agent_id == bindpa
 
 
 def of_agent(tx: Tx, agent_id: AgentId) -> list[str]:
-    """The conversations that an agent has a context of; the default one is the empty string."""
+    """The conversations of an agent that have a context; the default one is the empty string."""
     return sorted(tx.execute(_OF_AGENT, {"of_agent": agent_id}).scalars())
 
 
 def newest(tx: Tx, agent_id: AgentId, conversation: str, most: int) -> list[Message]:
-    """The newest messages of a context, at most so many, oldest first."""
+    """The newest messages of a context, up to a limit, oldest first."""
     return next(pages(tx, agent_id, conversation, most), list[Message]())
 
 
 def pages(tx: Tx, agent_id: AgentId, conversation: str, size: int) -> Iterator[list[Message]]:
-    """The messages of a context in pages, the newest page first, each oldest first; read only as far as is asked."""
+    """The messages of a context in pages, the newest page first, each oldest first; read only as far as requested."""
     bound = {"of_agent": agent_id, "of_conversation": conversation, "most": size}
     rows = tx.execute(_NEWEST, bound).all()
     while rows:
@@ -121,5 +121,5 @@ _CLEAR_ALL = delete(context).where(context.c.agent_id == bindparam("of_agent"))
 
 
 def clear_all(tx: Tx, agent_id: AgentId) -> None:
-    """Empties every context of an agent, instructions included; they must be set anew."""
+    """Empties every context of an agent, instructions included; the caller must write them anew."""
     tx.execute(_CLEAR_ALL, {"of_agent": agent_id})

@@ -1,6 +1,6 @@
 """Conversations as rows, and the blocks that only they see.
 
-A deleted conversation stays as a row that nobody is shown: the agent's history keeps what was said in it.
+A deleted conversation stays as a row that is never shown: the agent's history keeps its messages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ def add(tx: Tx, conversation: Conversation, organization: OrganizationId, isolat
 
 
 def share(tx: Tx, conversation_id: ConversationId, message_ids: Sequence[MessageId]) -> None:
-    """Lets a fork show messages that were said elsewhere."""
+    """Lets a fork show messages of another conversation."""
     if message_ids:
         tx.execute(_INSERT_SHARE, [{"conversation_id": conversation_id, "message_id": m} for m in message_ids])
 
@@ -120,7 +120,8 @@ def _matching(names: tuple[str, ...]) -> Select[Any]:
 
 
 def select_conversations(tx: Tx, organization: OrganizationId, query: ConversationQuery) -> list[Conversation]:
-    """Raises NotFound for a cursor that is none of the organisation's conversations."""
+    """The conversations that match. Raises NotFound for a cursor that is not one of the organisation's
+    conversations."""
     if query.page.after is not None:
         get(tx, organization, query.page.after)
     given: dict[str, Any] = {
@@ -156,7 +157,7 @@ _RECORD_RUN = (
 
 
 def record_run(tx: Tx, conversation_id: str, at: Micros) -> None:
-    """Notes when a turn of the conversation ended: nothing that a turn goes by."""
+    """Records the end of the conversation's last turn; not a change that a turn depends on."""
     tx.execute(_RECORD_RUN, {"of_conversation": conversation_id, "at": at})
 
 
@@ -183,7 +184,7 @@ _IS_LIVE = select(_C.id).where(_C.id == bindparam("of_conversation"), _C.deleted
 
 
 def is_live(tx: Tx, conversation_id: str) -> bool:
-    """Whether there is such a conversation and it was not deleted."""
+    """Checks whether the conversation exists and was not deleted."""
     return tx.execute(_IS_LIVE, {"of_conversation": conversation_id}).first() is not None
 
 
@@ -207,7 +208,7 @@ _DROP_CONTEXT = delete(context).where(
 
 
 def remove(tx: Tx, conversation: Conversation, at: Micros) -> None:
-    """Takes a conversation away with its own blocks and its context; what was said in it stays with the agent."""
+    """Deletes a conversation with its own blocks and its context; its messages stay with the agent."""
     wanted = {"of_conversation": conversation.id}
     tx.execute(_DROP_BLOCKS, wanted)
     tx.execute(_DROP_SHARES, wanted)
@@ -216,5 +217,6 @@ def remove(tx: Tx, conversation: Conversation, at: Micros) -> None:
 
 
 def remove_blocks_of_agent(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes the blocks that only conversations of the agent see, before the agent goes and its conversations go."""
+    """Deletes the blocks that only conversations of the agent see, before the agent and its conversations are
+    deleted."""
     tx.execute(_DROP_BLOCKS_OF_AGENT, {"of_agent": agent_id})

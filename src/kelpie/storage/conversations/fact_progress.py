@@ -1,7 +1,7 @@
-"""How far the extraction of facts has come, for each agent that has it switched on, and who is due next.
+"""Progress of fact extraction, for each agent that has it switched on, and the queue of agents that are due.
 
-Every change moves the version and asks for the one that was read: so what was found in a piece of a conversation is
-written once, however often it was tried, and never after the history it came from was deleted.
+Every change moves the version and checks the one that was read: so the facts of a piece of a conversation are written
+once, however often it was tried, and never after its history was deleted.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ _OPEN = [status.value for status in UNFINISHED]
 
 
 def follow(tx: Tx, agent_id: AgentId, settings: FactSettings | None) -> None:
-    """Carries out what the agent's settings say. What was said before facts were wanted is not looked at."""
+    """Applies the agent's settings. Messages from before facts were switched on are not read."""
     if settings is None or not settings.enabled:
         tx.execute(_REMOVE, {"of_agent": agent_id})
     elif tx.execute(_EVERY, {"of_agent": agent_id, "new_every": settings.every_turns}).rowcount == 0:
@@ -39,7 +39,7 @@ def follow(tx: Tx, agent_id: AgentId, settings: FactSettings | None) -> None:
 
 
 def rewind(tx: Tx, agent_id: AgentId) -> None:
-    """The history was deleted: its numbers begin anew."""
+    """Resets the progress after the history was deleted: its numbers start anew."""
     tx.execute(_AGAIN, {"of_agent": agent_id})
 
 
@@ -51,7 +51,7 @@ _THROUGH = (
 
 
 def set_through(tx: Tx, agent_id: AgentId, through: int | None) -> None:
-    """The history is another one: it was looked at up to here; None is all of it."""
+    """Sets the progress for a replaced history: extraction is done up to here; None is all of it."""
     last = int(tx.execute(_LAST_SEQ, {"of_agent": agent_id}).scalar_one())
     tx.execute(_THROUGH, {"of_agent": agent_id, "new_through": last if through is None else min(through, last)})
 
@@ -70,7 +70,7 @@ _CHANGE = (
 
 
 def change(tx: Tx, old: FactState, new: FactState) -> bool:
-    """Writes a state in the place of the one that was read; False when that is no longer there."""
+    """Replaces the state that was read; False when that is no longer current."""
     bound = {f"new_{name}": getattr(new, name) for name in _CHANGED}
     was = {"of_agent": old.agent_id, "old_version": old.version, "old_through": old.through}
     return tx.execute(_CHANGE, {**was, **bound}).rowcount == 1
@@ -82,7 +82,7 @@ def _from_row(row: Row[Any]) -> FactState:
     return FactState(**values)
 
 
-# --- what is to be done ---------------------------------------------------------------------------------------------
+# --- due work ---------------------------------------------------------------------------------------------------------
 
 _TURNS = (
     select(func.count(_M.run_id.distinct()))
@@ -106,12 +106,12 @@ _PIECE = (
 
 
 def due(tx: Tx, now: Micros, most: int) -> list[FactState]:
-    """Those whose agents have had enough turns since the last look; the longest waiting first."""
+    """The agents with enough turns since the last extraction, the longest waiting first."""
     return [_from_row(row) for row in tx.execute(_DUE, {"now": now, "most": most})]
 
 
 def said_since(tx: Tx, state: FactState, most: int) -> list[Message]:
-    """What was said after what was looked at, oldest first, up to the first turn that is still going on."""
+    """The messages after the extracted ones, oldest first, up to the first turn that is still running."""
     found: list[Message] = []
     for row in tx.execute(_PIECE, {"of_agent": state.agent_id, "after": state.through, "most": most}):
         if row.run_status in _OPEN:

@@ -1,4 +1,4 @@
-"""Messages as columns and back. The form of the JSON is ours and stable: it is what lies on people's disks."""
+"""Conversion of messages to columns and back. The stored JSON format is stable: operators' databases contain it."""
 
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
@@ -135,7 +135,7 @@ def to_row(message: Message, seq: int) -> dict[str, Any]:
 
 
 def rewritten(content: Iterable[Part]) -> dict[str, Any]:
-    """The columns of a system message that says something else now."""
+    """The columns of a system message with new text."""
     told = content_to_json(content)
     return {"content": told, "checksum": checksum(Role.system.value, told, [], [], None)}
 
@@ -166,7 +166,7 @@ _ROLES = {role.value: role for role in Role}
 
 
 def from_row(row: Row[Any]) -> Message:
-    """The message; one whose row is damaged is `lost`, and that is put into the log."""
+    """The message; one whose row is damaged is `lost`, and that is logged."""
     told = (row.role, row.content, row.tool_calls, row.tool_returns, row.answers)
     if row.checksum is not None and row.checksum != checksum(*told):
         return _lost(row)
@@ -192,7 +192,7 @@ def from_row(row: Row[Any]) -> Message:
 
 
 def is_whole(row: Mapping[str, Any]) -> bool:
-    """Whether a row, by its columns, is as it was written."""
+    """Checks whether a row matches its checksum."""
     told = (row["role"], row["content"], row["tool_calls"], row["tool_returns"], row["answers"])
     return row["checksum"] is None or row["checksum"] == checksum(*told)
 
@@ -213,7 +213,7 @@ def _lost(row: Row[Any]) -> Message:
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """A message by value, for what must not change when the history does."""
+    """A message by value, for records that must not change when the history does."""
     return to_row(message, message.seq)
 
 

@@ -1,6 +1,6 @@
 """The messages of every agent of an organisation: listed in the order of time, and searched by words and meaning.
 
-Messages of one agent stand in the order they were said; between agents, time decides.
+Messages of one agent keep the order in which they were written; between agents, time decides.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from kelpie.storage.tables import agents, context, messages
 from kelpie.world.database import Tx
 
 _M = messages.c
-# Asked of each message, not of all agents at once: a list then walks the messages by time and stops when it has enough.
+# Checked for each message, not for all agents at once: a list then reads messages by time and stops when it is full.
 _OF_ORGANIZATION = exists(
     select(literal(1)).where(agents.c.id == _M.agent_id, agents.c.organization_id == bindparam("organization"))
 )
@@ -66,7 +66,7 @@ def _listing(names: tuple[str, ...], cursors: tuple[str, ...], descending: bool)
 def select_all(
     tx: Tx, organization: OrganizationId, query: MessageQuery, group_id: GroupId | None = None
 ) -> list[Message]:
-    """Messages of all agents, or of one group, oldest first. Raises NotFound for a cursor that is no message."""
+    """Messages of all agents, or of one group, oldest first. Raises NotFound for an unknown cursor."""
     used = _thread(query.conversation_id) | ({} if group_id is None else {"group_id": group_id})
     bound: dict[str, Any] = {"organization": organization, "most": query.limit, **used}
     cursors: list[str] = []
@@ -102,7 +102,7 @@ _JOIN = (
 
 
 def join_group(tx: Tx, run_id: RunId, group_id: GroupId) -> None:
-    """What was asked in a run was asked in a group."""
+    """Assigns the request of a run to a group."""
     tx.execute(_JOIN, {"of_run": run_id, "new_group": group_id})
 
 
@@ -114,7 +114,7 @@ _DELETE = delete(messages).where(_M.id == bindparam("of_message"))
 
 
 def remove_group(tx: Tx, organization: OrganizationId, group_id: GroupId) -> list[AgentId]:
-    """Deletes what was said in a group from histories, contexts and the text index; gives the agents that had it."""
+    """Deletes the messages of a group from histories, contexts and the text index; returns the agents that had them."""
     found = tx.execute(_IN_GROUP, {"organization": organization, "group_id": group_id}).all()
     for message_id, agent_id in found:
         tx.execute(_FORGET, {"of_message": message_id, "of": agent_id})
@@ -161,7 +161,7 @@ _EVER = 2**62
 def spoken_between(
     tx: Tx, agent_id: AgentId, since: Micros | None, until: Micros | None, skipped: int, most: int
 ) -> list[Message]:
-    """What was said to or by an agent in a stretch of time, oldest first."""
+    """The messages to or by an agent in a span of time, oldest first."""
     bound = {"since": -_EVER if since is None else since, "until": _EVER if until is None else until}
     rows = tx.execute(_BETWEEN, {"of_agent": agent_id, "skipped": skipped, "most": most, **bound})
     return [from_row(row) for row in rows]
@@ -173,7 +173,7 @@ Found = tuple[Message, Hit | None]
 def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Sequence[Near] = ()) -> list[Found]:
     """The best messages, by their words and by meaning as `nearest` has found them; every filter comes before the cut.
 
-    Without words to look for, the newest. Messages that are lost are among them, so that whoever asked can be told.
+    Without words to look for, the newest. Lost messages are included, so that the caller can report them.
     """
     used = _given(wanted)
     bound: Mapping[str, Any] = {"organization": organization, **used}
@@ -182,7 +182,7 @@ def search(tx: Tx, organization: OrganizationId, wanted: MessageSearch, near: Se
         return [(message, None) for message in map(from_row, rows)]
     only = Only(_condition(tuple(used)), bound, _AGENTS)
     hits = items.find(tx, "message", wanted.agent_id, _sought(wanted), only, near)
-    # What is near was found before; whether it may be seen is asked again, here.
+    # The nearest were found before; access to them is checked again here.
     rows = tx.execute(_these(tuple(used)), {**bound, "ids": [hit.id for hit in hits]}) if hits else ()
     found = {row.id: from_row(row) for row in rows}
     return [(found[hit.id], hit) for hit in hits if hit.id in found]

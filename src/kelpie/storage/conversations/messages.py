@@ -1,4 +1,4 @@
-"""Messages: what was ever said. Which of it the model sees is in `contexts`."""
+"""Messages: the whole history. `contexts` selects the part that the model sees."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ _LAST_SEQ = select(func.coalesce(func.max(messages.c.seq), 0)).where(messages.c.
 def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> None:
     """Writes messages of one agent at the end of its history, with their text index.
 
-    With a conversation they also come to the end of what the model sees of it.
+    With a conversation they are also added to the end of its context.
     """
     if not new:
         return
@@ -46,7 +46,7 @@ def append(tx: Tx, new: Sequence[Message], conversation: str | None = None) -> N
 
 
 def begin(tx: Tx, first: Sequence[Message]) -> None:
-    """Writes the first messages of an agent that has none, and makes them what the model sees."""
+    """Writes the first messages of an agent that has none, and makes them its context."""
     _write(tx, first, 1)
     contexts.insert_at(tx, first[0].agent_id, [message.id for message in first], "", 0)
 
@@ -67,7 +67,7 @@ _UPDATE_CONTENT = (
 
 
 def rewrite(tx: Tx, message_id: MessageId, content: Sequence[Part]) -> None:
-    """Replaces what a message says: only the system message is ever rewritten."""
+    """Replaces the text of a message: only the system message is ever rewritten."""
     new = {f"new_{name}": value for name, value in rewritten(content).items()}
     tx.execute(_UPDATE_CONTENT, {"of_message": message_id, **new})
 
@@ -76,7 +76,7 @@ _DELETE_ALL = delete(messages).where(messages.c.agent_id == bindparam("of_agent"
 
 
 def remove_all(tx: Tx, agent_id: AgentId) -> None:
-    """Deletes an agent's whole history with its text index; the contexts must be set anew."""
+    """Deletes an agent's whole history with its text index; the caller must write the contexts anew."""
     tx.execute(_DELETE_ALL, {"of_agent": agent_id})
     contexts.clear_all(tx, agent_id)
     items.remove_scope(tx, "message", agent_id)
@@ -101,7 +101,7 @@ _MANY = select(messages).where(messages.c.id.in_(bindparam("ids", expanding=True
 
 
 def get_many(tx: Tx, ids: Sequence[str]) -> list[Message]:
-    """The messages with these ids, in the order asked for; ids that do not exist, or are lost, are left out."""
+    """The messages with these ids, in the requested order; missing or lost ones are left out."""
     found: dict[str, Message] = {}
     for start in range(0, len(ids), _ID_CHUNK):
         rows = tx.execute(_MANY, {"ids": list(ids[start : start + _ID_CHUNK])})
@@ -151,7 +151,7 @@ _COUNT = select(func.count()).select_from(messages).where(messages.c.agent_id ==
 
 
 def count_of_agent(tx: Tx, agent_id: AgentId) -> int:
-    """How many messages an agent has, in its context or not."""
+    """Number of an agent's messages, in its context or not."""
     return int(tx.execute(_COUNT, {"of_agent": agent_id}).scalar_one())
 
 
@@ -163,7 +163,7 @@ _SOME_OF_RUN = select(messages.c.id).where(messages.c.run_id == bindparam("of_ru
 
 
 def has_run(tx: Tx, run_id: RunId) -> bool:
-    """Whether anything that a run said is in the history."""
+    """Checks whether the history contains any message of a run."""
     return tx.execute(_SOME_OF_RUN, {"of_run": run_id}).scalar() is not None
 
 
@@ -176,12 +176,12 @@ _ANSWERING = (
 
 
 def answering(tx: Tx, agent_id: AgentId, most: int) -> list[Message]:
-    """The newest rows of an agent that answer calls which waited, the newest first."""
+    """The newest rows of an agent that answer pending calls, the newest first."""
     return [from_row(row) for row in tx.execute(_ANSWERING, {"of_agent": agent_id, "most": most})]
 
 
 def of_runs(tx: Tx, run_ids: Sequence[RunId]) -> list[Message]:
-    """What the runs of one turn have said, one run after the other."""
+    """The messages of the runs of one turn, one run after the other."""
     return [row for run_id in run_ids for row in of_run(tx, run_id)]
 
 

@@ -1,4 +1,4 @@
-"""The messages of a conversation: what was said in it, and what a fork took over from elsewhere."""
+"""The messages of a conversation: its own, and those that a fork shares with another conversation."""
 
 from functools import lru_cache
 from typing import Any
@@ -21,7 +21,7 @@ _IN_THREAD = or_(
         )
     ),
 )
-# The instructions stand first although a fork wrote them after what it took over; they belong to no run.
+# The instructions come first although a fork wrote them after the shared messages; they belong to no run.
 _PLACE = case((and_(_M.role == "system", _M.run_id.is_(None)), 0), else_=_M.seq)
 _THREAD = select(messages).where(_IN_THREAD)
 _PLACE_OF = select(_PLACE).where(_M.id == bindparam("of_message"), _IN_THREAD)
@@ -40,7 +40,7 @@ def _thread(names: tuple[str, ...], descending: bool) -> Select[Any]:
 
 
 def read(tx: Tx, conversation_id: ConversationId, query: ThreadQuery) -> list[Message]:
-    """The messages of a conversation in the order asked for; an unknown cursor is ignored."""
+    """The messages of a conversation in the requested order; an unknown cursor is ignored."""
     given: dict[str, Any] = {
         "after": _place_of(tx, conversation_id, query.after),
         "before": _place_of(tx, conversation_id, query.before),

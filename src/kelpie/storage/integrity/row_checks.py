@@ -1,6 +1,6 @@
-"""Rows with checksums, looked through a page at a time: how many there are, and which are not as they were written.
+"""Check of rows with checksums, a page at a time: their number, and those that do not match.
 
-It changes nothing and tells no row's content. Where a row is read for use, the reader finds out for itself.
+It changes nothing and reports no row's content. Code that reads a row for use checks it itself.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ _WRONG = "Restore a backup. If the disk is healthy, this is a bug in Kelpie: ple
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Rows of one table: how a page of them is read, which are whole, and what to do about those that are not."""
+    """Rows of one table: how a page of them is read and checked, and the remedy for damaged ones."""
 
     name: str
     statement: sa.Select[Any]
@@ -42,7 +42,7 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class RowCheckResult:
-    """A page that was looked through; `last` is where the next one begins, None after the last."""
+    """Result for one page; `last` is where the next one starts, None after the last."""
 
     rows: int
     damaged: list[str]
@@ -111,7 +111,7 @@ KINDS = (
 
 
 def look(tx: Tx, kind: Kind, after: tuple[Any, ...] | None) -> RowCheckResult:
-    """Looks through the page of rows after this key, or through the first one."""
+    """Checks the page of rows after this key, or the first one."""
     keys = (None,) * len(kind.keys) if after is None else after
     bound = {f"after_{name}": key for name, key in zip(kind.keys, keys, strict=True)}
     rows = tx.execute(kind.statement, {"from_start": after is None, "most": kind.page, **bound}).all()
@@ -125,10 +125,10 @@ WRONG_REMEDY = _WRONG
 
 
 def is_known(tx: Tx) -> bool:
-    """Whether the connections between rows can be looked at in this database."""
+    """Checks whether references between rows can be checked in this database."""
     return tx.dialect.name == "sqlite"
 
 
 def count_wrong(tx: Tx, what: str) -> int:
-    """How many rows do not hang together in this way, one of `WRONGS`."""
+    """Number of rows with this broken reference, one of `WRONGS`."""
     return int(tx.exec_driver_sql(f"SELECT count(*) FROM ({search_index_checks.WRONGS[what]})").scalar_one())

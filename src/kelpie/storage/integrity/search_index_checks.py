@@ -1,7 +1,7 @@
-"""Whether what can be searched hangs together: a row, its entry, its text and its vectors, none without the others.
+"""Consistency check of the search index: a row, its entry, its text and its vectors, none without the others.
 
-They are written in one transaction, so whatever is found here is damage, or a bug. It reads whole tables and changes
-nothing; the SQL is written out, so that it does not inherit a mistake of the code it checks. SQLite only.
+They are written in one transaction, so any finding is damage or a bug. It reads whole tables and changes nothing; the
+SQL is written out, so that it does not inherit a mistake of the code it checks. SQLite only.
 """
 
 import struct
@@ -96,7 +96,7 @@ _LENGTHS = "SELECT model, count(DISTINCT length(vector)) FROM search_vectors GRO
 
 
 def wrongs(query: Query) -> dict[str, list[Any]]:
-    """What does not hang together, by what is wrong with it; `query` runs a statement on the database."""
+    """The inconsistencies, by kind; `query` runs a statement on the database."""
     return {what: found for what, found in _found(query) if found}
 
 

@@ -1,4 +1,4 @@
-"""What facts are about: people, places and things, each under one name, with the others it goes by."""
+"""Entities that facts are about: people, places and things, each under one name, with its other names."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ _CHANGE = (
 
 
 def of_agent(tx: Tx, agent_id: AgentId) -> list[Entity]:
-    """Everything the agent's facts are about, what was spoken of last first."""
+    """The entities of an agent's facts, the last mentioned first."""
     return [_from_row(row) for row in tx.execute(_ALL, {"of_agent": agent_id})]
 
 
@@ -36,14 +36,14 @@ def page(tx: Tx, agent_id: AgentId, limit: int, offset: int) -> list[Entity]:
 
 
 def names(tx: Tx, agent_id: AgentId, name: str) -> frozenset[str]:
-    """The names that mean the same as this one, as they are compared."""
+    """The names of the same entity as this one, in the form in which they are compared."""
     wanted = key(name)
     same = (entity.keys for entity in of_agent(tx, agent_id) if wanted in entity.keys)
     return frozenset({wanted}).union(*same)
 
 
 def record_mention(tx: Tx, agent_id: AgentId, known: Sequence[Entity], new: Entity) -> Entity:
-    """Notes that something was spoken of; what is known by one of its names is the same. Gives it as it is known."""
+    """Records that an entity was mentioned; one with a known name is the same entity. Returns the stored entity."""
     same = next((entity for entity in known if entity.keys & new.keys), None)
     if same is None:
         if len(known) < ENTITIES_MAX:

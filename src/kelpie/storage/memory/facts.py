@@ -1,4 +1,4 @@
-"""Facts and the things they are about, as rows with their text index and vectors. Each belongs to one agent."""
+"""Facts as rows with their text index and vectors. Each belongs to one agent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,7 +43,7 @@ _DROP_SOURCES = delete(fact_sources).where(_S.fact_id == bindparam("of_fact"))
 
 
 def add(tx: Tx, fact: Fact, vectors: Sequence[Vector] = ()) -> None:
-    """Writes a fact with its sources, and makes it findable."""
+    """Writes a fact with its sources, and indexes it."""
     tx.execute(_INSERT, _to_row(fact))
     _add_sources(tx, fact)
     items.put_many(tx, "fact", fact.agent_id, [Item(fact.id, fact.statement, tuple(vectors))])
@@ -93,7 +93,7 @@ _COUNT = select(func.count()).select_from(facts).where(_OWN)
 
 
 def learn(tx: Tx, told: StatedFact, vectors: Sequence[Vector] = ()) -> None:
-    """Puts what was told into its place among what is known: a new fact, or one that is confirmed."""
+    """Adds a stated fact to its timeline: a new fact, or a confirmed one."""
     fact = told.fact
     known = _of_attribute(tx, fact)
     if known:  # whether there can be several values at once was decided by the first that was told
@@ -119,7 +119,7 @@ _REMOVE = delete(facts).where(_F.id == bindparam("of_fact"))
 
 
 def remove(tx: Tx, agent_id: AgentId, fact_id: FactId) -> None:
-    """Deletes a fact; what it had replaced is true again. Raises NotFound."""
+    """Deletes a fact; the one it had replaced is true again. Raises NotFound."""
     gone = get(tx, agent_id, fact_id)
     for changed in after_deletion(_of_attribute(tx, gone), gone):
         _change(tx, changed)
@@ -131,7 +131,7 @@ _ERASE = delete(facts).where(_F.id.in_(bindparam("ids", expanding=True)))
 
 
 def erase(tx: Tx, ids: Sequence[FactId]) -> None:
-    """Takes facts out as if they had never been learnt; what is linked with them is not looked at."""
+    """Deletes facts as if they had never been learnt, without looking at their links."""
     for start in range(0, len(ids), _CHUNK):
         piece = list(ids[start : start + _CHUNK])
         items.remove_many(tx, "fact", piece)
@@ -167,13 +167,13 @@ _EVERY = select(facts).where(_OWN).order_by(_F.recorded_at, _F.id)
 
 
 def every(tx: Tx, agent_id: AgentId) -> list[Fact]:
-    """All that the agent has learnt, oldest first."""
+    """All facts of the agent, oldest first."""
     rows = tx.execute(_EVERY, {"of_agent": agent_id}).all()
     return [fact for start in range(0, len(rows), _CHUNK) for fact in _read(tx, rows[start : start + _CHUNK])]
 
 
 def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
-    """What facts say, for their vectors."""
+    """The texts of facts, for their vectors."""
     return {row.id: row.statement for row in tx.execute(_TEXTS, {"ids": list(ids)})}
 
 
@@ -217,14 +217,14 @@ def nearest(
     scopes: Mapping[str, str],
     meanings: Mapping[str, Vector],
 ) -> list[Near]:
-    """The agent's facts nearest in meaning; `scopes` tells the model its vectors are of."""
+    """The agent's facts nearest in meaning; `scopes` names the model of its vectors."""
     sought = ItemQuery(wanted.text, wanted.limit, wanted.mode, meanings)
     return items.nearest(tx, finder, "fact", scopes, sought, _only(agent_id, wanted))
 
 
 def search(tx: Tx, agent_id: AgentId, wanted: FactSearch, now: Micros, near: Sequence[Near] = ()) -> list[FoundFact]:
-    """The best facts by words and meaning. None stands before the one that has taken its place since: that one comes
-    first, also when it was not found itself. With a time, only what was true then."""
+    """The best facts by words and meaning. A fact that was replaced never comes before its successor: that one comes
+    first, even if it did not match. With a time, only facts that were true then."""
     sought = ItemQuery(wanted.text, wanted.limit, wanted.mode)
     hits = {hit.id: hit for hit in items.find(tx, "fact", agent_id, sought, _only(agent_id, wanted), near)}
     found = {fact.id: fact for fact in get_many(tx, agent_id, list(hits))}
@@ -241,7 +241,7 @@ _STEPS_MAX = 32  # how far what took a fact's place is followed
 
 
 def _newest_first(tx: Tx, agent_id: AgentId, found: dict[FactId, Fact]) -> list[FactId]:
-    """The order in which what was found is shown; what took the place of others is added to it."""
+    """The order of the found facts; successors of found facts are added to it."""
     order: dict[FactId, None] = {}
     for fact in list(found.values()):
         chain = [fact]

@@ -1,5 +1,5 @@
-"""Working memory as rows. Whoever looks takes out first what has lapsed: an entry that somebody was told is gone never
-comes back, even when the clock goes back.
+"""Working memory as rows. Every read deletes expired entries first: an entry that was reported as gone never comes
+back, even when the clock goes back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,17 +65,17 @@ def _from_row(row: sa.Row[Any]) -> WorkingMemoryEntry:
 
 
 def has_lapsed(tx: Tx, agent_id: AgentId, now: Micros) -> bool:
-    """Whether something of the agent is over and not taken out yet."""
+    """Checks whether the agent has expired entries."""
     return tx.execute(_HAS_LAPSED, {"of_agent": agent_id, "now": now}).first() is not None
 
 
 def drop_lapsed(tx: Tx, agent_id: AgentId, now: Micros) -> None:
-    """Takes out what is over."""
+    """Deletes expired entries."""
     tx.execute(_DROP_LAPSED, {"of_agent": agent_id, "now": now})
 
 
 def next_version(tx: Tx, agent_id: AgentId) -> int:
-    """The number of a write, which no other write of the agent has; others wait until the transaction ends."""
+    """The number of a write, unique for the agent; other writers wait until the transaction ends."""
     if tx.execute(_NEXT_NUMBER, {"of_agent": agent_id}).rowcount == 0:
         tx.execute(_FIRST_NUMBER, {"agent_id": agent_id, "version": 1})
     return int(tx.execute(_NUMBER, {"of_agent": agent_id}).scalar_one())
@@ -92,13 +92,13 @@ def every(tx: Tx, agent_id: AgentId) -> list[WorkingMemoryEntry]:
 
 
 def used(tx: Tx, agent_id: AgentId, key: str) -> tuple[int, int, int]:
-    """How many entries there are, how many bytes they have, and how many of these are of this key."""
+    """The number of entries, their bytes, and the bytes of this key."""
     count, size, own = tx.execute(_USED, {"of_agent": agent_id, "of_key": key}).one()
     return int(count), int(size), int(own)
 
 
 def insert_many(tx: Tx, agent_id: AgentId, entries: Sequence[tuple[WorkingMemoryEntry, str]]) -> None:
-    """Writes entries that are not there, each with its value as JSON."""
+    """Writes new entries, each with its value as JSON."""
     if entries:
         tx.execute(_INSERT, [_to_row(agent_id, entry, text) for entry, text in entries])
 
@@ -117,24 +117,24 @@ def _to_row(agent_id: AgentId, entry: WorkingMemoryEntry, text: str) -> dict[str
 
 
 def replace(tx: Tx, agent_id: AgentId, entry: WorkingMemoryEntry, text: str) -> None:
-    """Gives an entry that is there a new value and a new end."""
+    """Gives an existing entry a new value and a new expiry."""
     row = _to_row(agent_id, entry, text)
     names = ("value", "bytes", "version", "updated_at", "expires_at")
     tx.execute(_REPLACE, {"of_agent": agent_id, "of_key": entry.key} | {f"new_{name}": row[name] for name in names})
 
 
 def remove(tx: Tx, agent_id: AgentId, key: str) -> bool:
-    """False when there is no such entry."""
+    """Deletes an entry; False when there is no such entry."""
     return tx.execute(_DROP, {"of_agent": agent_id, "of_key": key}).rowcount == 1
 
 
 def clear(tx: Tx, agent_id: AgentId) -> int:
-    """Removes everything and tells how much that was."""
+    """Deletes everything and returns how much that was."""
     return tx.execute(_CLEAR, {"of_agent": agent_id}).rowcount
 
 
 def raise_version(tx: Tx, agent_id: AgentId, least: int) -> None:
-    """Lets no later write have a number up to this one."""
+    """Ensures that later writes get higher numbers than this one."""
     next_version(tx, agent_id)
     tx.execute(_RAISE_NUMBER, {"of_agent": agent_id, "least": least})
 
@@ -162,7 +162,7 @@ class _Shape:
 
 
 def select(tx: Tx, agent_id: AgentId, query: EntryQuery) -> list[WorkingMemoryEntry]:
-    """The entries on the page asked for. Raises NotFound for a cursor that is gone, unless the order is by key."""
+    """The entries on the requested page. Raises NotFound for a cursor that is gone, unless the order is by key."""
     page = query.page
     given: dict[str, Any] = {
         "prefix": query.prefix or None,
@@ -215,7 +215,7 @@ def _past(shape: _Shape, side: str) -> sa.ColumnElement[bool]:
     return sa.or_(column > time if up else column < time, sa.and_(column == time, beyond_key))
 
 
-# --- sweeping -------------------------------------------------------------------------------------------------------
+# --- cleanup --------------------------------------------------------------------------------------------------------
 
 _UNSWEPT = sa.select(sa.literal(1)).select_from(working_memory).where(_LAPSED).limit(1)
 _OLDEST = sa.select(_C.agent_id, _C.key).where(_LAPSED).order_by(_C.expires_at).limit(PIECE)
@@ -223,12 +223,12 @@ _DROP_ONE_LAPSED = sa.delete(working_memory).where(_OF_KEY, _LAPSED)
 
 
 def needs_cleanup(tx: Tx, now: Micros) -> bool:
-    """Whether anything of any agent is over."""
+    """Checks whether any agent has expired entries."""
     return tx.execute(_UNSWEPT, {"now": now}).first() is not None
 
 
 def clean_up(tx: Tx, now: Micros) -> None:
-    """Takes out a piece of what is over, the longest first."""
+    """Deletes a piece of the expired entries, the longest expired first."""
     found = tx.execute(_OLDEST, {"now": now}).all()
     if found:
         tx.execute(_DROP_ONE_LAPSED, [{"of_agent": row.agent_id, "of_key": row.key, "now": now} for row in found])

@@ -1,7 +1,7 @@
 """Moves a database from one schema revision to another with Alembic, inside the caller's transaction.
 
-Only `storage.schema` imports this room, and only when a database is not at the newest revision, because Alembic is slow
-to import. A revision, once released, is never edited. SQLite's DDL is transactional, so a migration that fails midway
+Only `storage.schema` imports this package, and only when a database is not at the newest revision: Alembic is slow to
+import. A revision, once released, is never edited. SQLite's DDL is transactional, so a migration that fails midway
 changes nothing. Foreign keys stay on while it runs: a revision must never drop or rebuild a table others point to,
 because the rows that point to it would be deleted with it.
 """

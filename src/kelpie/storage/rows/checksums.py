@@ -1,7 +1,7 @@
-"""Checksums of rows that are told as truth: what a disk has changed behind our back is reported and never shown.
+"""Checksums of rows that clients see: a change by the disk is reported, and the changed value is never shown.
 
-SQLite checks the form of its pages and not what is in them. A row that does not match its checksum is *lost*: it keeps
-its place and its id, and what it said is replaced by a sentence that says so.
+SQLite checks the form of its pages and not their content. A row that does not match its checksum is *lost*: it keeps
+its position and its id, and its content is replaced by a sentence that says so.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ _log = logs.get("storage")
 
 
 def checksum(*values: Any) -> int:
-    """Of what a row says, whatever its columns are."""
+    """Checksum of a row's content, whatever its columns are."""
     return crc32(orjson.dumps(values))
 
 
 def report(what: str, key: str) -> None:
-    """Puts into the log that a row is damaged."""
+    """Logs that a row is damaged."""
     _log.error(
         "row_damaged",
         "Stored row is damaged and is not returned; restore it from a backup or delete it",
@@ -33,7 +33,7 @@ def report(what: str, key: str) -> None:
 
 
 class ChecksummedJson(TypeDecorator[Any]):
-    """JSON of a row that has a checksum: what is no JSON any more is None, for the checksum to find out."""
+    """JSON of a row that has a checksum: invalid JSON becomes None, so that the checksum does not match."""
 
     impl = JSON
     cache_ok = True

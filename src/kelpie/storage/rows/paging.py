@@ -24,7 +24,8 @@ _Position = tuple[int | None, str]
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Everything about a page that changes the text of its statement; `null` says the cursor's row has no value."""
+    """Everything about a page that changes the text of its statement; `null` means that the cursor's row has no
+    value."""
 
     order_by: str
     descending: bool
@@ -35,7 +36,7 @@ class _Shape:
 
     @property
     def backwards(self) -> bool:
-        """Read from the `before` cursor towards the start, and turned round afterwards."""
+        """True if the page is read from the `before` cursor towards the start, and reversed afterwards."""
         return self.before and not self.after
 
 
@@ -55,7 +56,7 @@ class Paging:
         *,
         within: Mapping[str, str],
     ) -> Sequence[Row[Any]]:
-        """What `page` gives. Raises InvalidInput as it does, and for an `order_by` that was not named."""
+        """The result of `page`. Raises InvalidInput as it does, and for an `order_by` that was not named."""
         if wanted.order_by not in self._order_columns:
             raise InvalidInput(
                 "order_by", f"'{wanted.order_by[:80]}' is unknown; use one of {', '.join(self._order_columns)}"
@@ -72,10 +73,10 @@ def page(
     *,
     within: Mapping[str, str],
 ) -> Sequence[Row[Any]]:
-    """The rows of `statement` (over `table`, without an order of its own) on this page, in the order asked for.
+    """The rows of `statement` (over `table`, without an order of its own) on this page, in the requested order.
 
-    `within` are columns and values that say whose rows may be cursors; nothing, where everybody may see everything.
-    Raises InvalidInput for an unknown `order_by`, a negative `limit`, or a `before` that comes ahead of `after`.
+    `within` are columns and values that limit which rows may be cursors; empty where all clients see all rows. Raises
+    InvalidInput for an unknown `order_by`, a negative `limit`, or a `before` that comes ahead of `after`.
     """
     column = table.c.get(wanted.order_by)
     if column is None or not isinstance(column.type, Integer):
@@ -151,7 +152,7 @@ def _past(
 
 
 def _crossed(after: _Position, before: _Position, descending: bool) -> bool:
-    """Whether `before` comes ahead of `after`, so that nothing can lie between them."""
+    """Checks whether `before` comes ahead of `after`, so that nothing can lie between them."""
     if (after[0] is None) != (before[0] is None):
         return after[0] is None
     late, early = (after[0] or 0, after[1]), (before[0] or 0, before[1])

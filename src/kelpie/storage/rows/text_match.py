@@ -1,7 +1,7 @@
-"""Looking for a part of a text. What people type is escaped: `%` and `_` mean themselves.
+"""Substring search. Text from clients is escaped: `%` and `_` mean themselves.
 
-Case does not matter as far as the database knows letters: SQLite's are those of ASCII. Both sides are folded by the
-database, never one of them by Python, which knows more letters and would then look for what no column can show.
+Case is ignored as far as the database knows letters: SQLite's are those of ASCII. The database folds both sides, never
+Python, which knows more letters and would then look for text that no column can contain.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, bindparam, func
 
 
 def inside(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
-    """That the text has a part in it; the parameter `name` is its `pattern`."""
+    """The condition that the text contains a part; the parameter `name` is its `pattern`."""
     return func.lower(column).like(func.lower(bindparam(name)), escape="\\")
 
 

@@ -1,6 +1,6 @@
-"""Callbacks that are owed: which ended runs have an address to be told at, when the next try is due, what became of it.
+"""Scheduled callbacks: ended runs with an address to notify, the time of the next attempt, and its result.
 
-A callback is owed from the commit that ends its run, so none is sent before and none is forgotten by a crash.
+A callback is scheduled by the commit that ends its run, so none is sent before and none is lost in a crash.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from kelpie.world.database import Tx
 
 @dataclass(frozen=True, slots=True)
 class DueCallback:
-    """One callback, and how often it was tried."""
+    """One callback, and the number of its attempts."""
 
     run_id: RunId
     url: str
@@ -43,12 +43,12 @@ _TRIED = (
 
 
 def schedule(tx: Tx, run_id: RunId, at: Micros) -> None:
-    """From now on the run's address is to be told."""
+    """Schedules the callback of a run."""
     tx.execute(_OWE, {"of_run": run_id, "due": at})
 
 
 def due(tx: Tx, now: Micros, most: int) -> list[DueCallback]:
-    """Callbacks whose time has come, the longest due first."""
+    """Callbacks that are due, the longest due first."""
     rows = tx.execute(_DUE, {"now": now, "most": most})
     return [DueCallback(RunId(row.id), row.callback_url, row.callback_attempts) for row in rows]
 
@@ -56,5 +56,5 @@ def due(tx: Tx, now: Micros, most: int) -> list[DueCallback]:
 def record_attempt(
     tx: Tx, run_id: RunId, at: Micros, status: int | None, error: str | None, again_at: Micros | None
 ) -> None:
-    """Records a try; without `again_at` it was the last."""
+    """Records an attempt; without `again_at` it was the last."""
     tx.execute(_TRIED, {"of_run": run_id, "due": again_at, "tried_at": at, "new_code": status, "new_error": error})

@@ -1,4 +1,4 @@
-"""Which run answers a message that its client gave an id of its own: how a send that comes again is known."""
+"""Client ids of messages and the runs that answer them: by these a repeated send is recognised."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ _RUNS = (
 
 
 def add(tx: Tx, agent_id: AgentId, run_id: RunId, otids: Iterable[str]) -> None:
-    """Notes the ids of a run's messages."""
+    """Records the client ids of a run's messages."""
     new = [{"agent_id": agent_id, "otid": otid, "run_id": run_id} for otid in dict.fromkeys(otids)]
     if new:
         tx.execute(_INSERT, new)

@@ -1,7 +1,7 @@
-"""The events of background runs as rows, in the order in which they were told. A row is a batch and never changes.
+"""The events of background runs as rows, in the order in which they were emitted. A row is a batch and never changes.
 
-An append says which piece of its segment it brings; what is in already is left out, so a batch whose commit was in
-doubt can simply be written again. Only the owner of the agent appends, behind the fence.
+An append names the piece of its segment that it brings; stored events are skipped, so a batch whose commit was in doubt
+can simply be written again. Only the owner of the agent appends, behind the fence.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def append(
     at: Micros,
     closing: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Adds the events of a segment from its `first` on, without those that are in; `closing` ends the segment."""
+    """Adds the events of a segment from its `first` on, without the stored ones; `closing` ends the segment."""
     last = tx.execute(_LAST, {"of_run": run_id}).first()
     known = last.upto if last is not None and last.segment == segment else 0
     new = [*events[max(0, known - first) :], *closing]
@@ -101,7 +101,7 @@ _DELETE = delete(run_events).where(
 
 
 def needs_cleanup(tx: Tx, before: Micros) -> bool:
-    """Whether there are events of runs that ended before this time."""
+    """Checks whether there are events of runs that ended before this time."""
     return tx.execute(_EXPIRED, {"before": before, "most": 1}).first() is not None
 
 

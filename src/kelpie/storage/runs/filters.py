@@ -46,14 +46,14 @@ def _matching(names: tuple[str, ...]) -> Select[Any]:
 
 @lru_cache(maxsize=256)
 def _ended(names: tuple[str, ...]) -> tuple[Select[Any], Select[Any]]:
-    """How many of the runs have a duration, and the durations from the shortest on, one at a place."""
+    """The number of runs with a duration, and the durations, the shortest first, one per position."""
     where = (_OF_ORGANIZATION, _C.total_duration_ns.is_not(None), *(_FILTERS[name] for name in names))
     place = select(_C.total_duration_ns).where(*where).order_by(_C.total_duration_ns)
     return select(func.count()).select_from(runs).where(*where), place.limit(1).offset(bindparam("place"))
 
 
 def matching(tx: Tx, organization: OrganizationId, query: RunQuery) -> tuple[Select[Any], Mapping[str, Any]]:
-    """The runs asked for, without page and order, and the parameters of the statement."""
+    """The requested runs, without page and order, and the parameters of the statement."""
     used = _given(query)
     if query.duration_percentile is not None:
         bound = {"organization": organization, **used}

@@ -1,4 +1,4 @@
-"""What a run was asked to do, kept with it until it has ended: enough to begin it again after a crash."""
+"""Input of a run, stored until the run has ended: enough to start it again after a crash."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from kelpie.storage.runs.turn_overrides import override_from_json, override_to_j
 
 @dataclass(frozen=True, slots=True)
 class RunInput:
-    """What a run was asked to do: enough to begin it again after a crash."""
+    """Input of a run: enough to start it again after a crash."""
 
     messages: tuple[NewMessage, ...]
     max_steps: int
@@ -41,7 +41,7 @@ class RunInput:
 
 
 def run_input_to_json(given: RunInput) -> dict[str, Any]:
-    """What a run was asked to do, as it is stored with it."""
+    """The stored form of a run's input."""
     stored = [
         {
             "role": m.role.value,
@@ -58,7 +58,7 @@ def run_input_to_json(given: RunInput) -> dict[str, Any]:
 
 
 def _optional_to_json(given: RunInput) -> dict[str, Any]:
-    """What only some turns have: answers to calls that waited, tools of the client's own, other agents behind it."""
+    """Fields that only some turns have: answers to pending calls, tools of the client, the chain of agents."""
     found: dict[str, Any] = {}
     if given.answers:
         found["answers"], found["partial"] = answers_to_json(given.answers), given.partial
@@ -78,7 +78,7 @@ def _optional_to_json(given: RunInput) -> dict[str, Any]:
 
 
 def run_input_from_json(data: Mapping[str, Any]) -> RunInput:
-    """The same, read back."""
+    """A run's input from its stored form."""
     messages = tuple(
         NewMessage(
             Role(m["role"]), content_from_json(m["content"]), m["name"], m["otid"], m["sender_id"], m["group_id"]

@@ -70,7 +70,7 @@ def remove(tx: Tx, job_id: JobId) -> None:
 
 
 def end(tx: Tx, job_id: JobId, status: JobStatus, at: Micros, by: str | None) -> bool:
-    """Ends a job that is under way; False when it had ended before."""
+    """Ends a running job; False when it had ended before."""
     bound = {"of_job": job_id, "new_status": status.value, "at": at, "by": by}
     return tx.execute(_END, bound).rowcount == 1
 

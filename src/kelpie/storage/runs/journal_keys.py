@@ -1,6 +1,6 @@
-"""The keys of the journal: one row for each commit of a turn, which is what makes a commit happen once and findable.
+"""The keys of the journal: one row for each commit of a turn, which makes a commit happen once and findable.
 
-Once a turn has ended and nobody can be in doubt about it any more, its keys serve nothing and are deleted.
+Once a turn has ended and no commit of it can be in doubt any more, its keys are useless and are deleted.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _ENTRY = select(journal.c.epoch).where(
 
 
 def has(tx: Tx, agent_id: AgentId, turn_id: RunId, step: int) -> bool:
-    """Whether this commit of the turn is in: how an unknown commit is resolved."""
+    """Checks whether this commit of the turn is stored: this resolves a commit in doubt."""
     found = tx.execute(_ENTRY, {"of_agent": agent_id, "of_turn": turn_id, "of_step": step}).scalar()
     return found is not None
 
@@ -57,12 +57,12 @@ _LAST_ENTRY = (
 
 
 def length(tx: Tx, agent_id: AgentId, turn_id: RunId) -> int:
-    """How many commits the turn has."""
+    """Number of commits of the turn."""
     last = tx.execute(_LAST_ENTRY, {"of_agent": agent_id, "of_turn": turn_id}).scalar()
     return 0 if last is None else int(last) + 1
 
 
-# There is no index on the time: every turn would pay for it, and what is old stands at the beginning of the table.
+# There is no index on the time: every turn would pay for it, and old rows are at the beginning of the table.
 _OLD = (
     select(journal.c.agent_id, journal.c.turn_id)
     .join(runs, runs.c.id == journal.c.turn_id, isouter=True)

@@ -1,4 +1,4 @@
-"""Runs as rows: what was asked, how far it came, how it ended, and which of them a crash cut short."""
+"""Runs as rows: their input, progress and end, including those that a crash cut short."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -65,7 +65,7 @@ _TAKE_UP = (
 
 
 def take_up(tx: Tx, run_id: RunId, node: Node) -> bool:
-    """A lane begins, or goes on, with a run. False when it has ended in the meantime."""
+    """Records that a lane starts or resumes a run. False when it has ended in the meantime."""
     values = {"of_run": run_id, "node_id": node.id, "node_incarnation": node.incarnation}
     return tx.execute(_TAKE_UP, values).rowcount == 1
 
@@ -74,7 +74,7 @@ _REGIVE = update(runs).where(runs.c.id == bindparam("of_run")).values(input=bind
 
 
 def regive(tx: Tx, run_id: RunId, given: RunInput) -> None:
-    """Keeps what a run is to do as it was understood when its lane took it up."""
+    """Replaces a run's input with the one its lane resolved when it started."""
     tx.execute(_REGIVE, {"of_run": run_id, "new_input": run_input_to_json(given)})
 
 
@@ -102,7 +102,7 @@ _FINISH = (
 
 
 def progress(tx: Tx, run: Run) -> None:
-    """Records usage and steps so far. Raises RunOver when it has ended: somebody cancelled it."""
+    """Records usage and steps so far. Raises RunOver when it has ended: a client cancelled it."""
     moved = tx.execute(
         _UPDATE_PROGRESS,
         {
@@ -117,7 +117,7 @@ def progress(tx: Tx, run: Run) -> None:
 
 
 def finish(tx: Tx, run: Run) -> None:
-    """Records how a run ended. Raises RunOver when it had ended before: somebody cancelled it."""
+    """Records the end of a run. Raises RunOver when it had ended before: a client cancelled it."""
     check_run_move(RunStatus.running, run.status)
     ended = tx.execute(
         _FINISH,
@@ -194,7 +194,7 @@ _DELETE_RUN = delete(runs).where(runs.c.id == bindparam("of_run"))
 
 
 def remove(tx: Tx, run_id: RunId) -> None:
-    """Deletes the record of a run; what it said stays in the history. Raises NotFound."""
+    """Deletes the record of a run; its messages stay in the history. Raises NotFound."""
     if tx.execute(_DELETE_RUN, {"of_run": run_id}).rowcount != 1:
         raise NotFound("Run", run_id)
 
@@ -214,5 +214,5 @@ _COUNT_CREATED = (
 
 
 def count_created(tx: Tx, agent_id: AgentId) -> int:
-    """How many runs of an agent have not begun yet."""
+    """Number of an agent's runs that have not started yet."""
     return int(tx.execute(_COUNT_CREATED, {"of_agent": agent_id}).scalar_one())

@@ -1,4 +1,4 @@
-"""Steps as rows: one call of the model each, with what it used."""
+"""Steps as rows: one model call each, with its usage."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -20,7 +20,7 @@ _INSERT = insert(steps)
 
 
 def usage_to_json(usage: Usage) -> dict[str, Any]:
-    """Tokens as they are stored, of a step and of a whole run."""
+    """The stored form of token counts, of a step and of a whole run."""
     return {name: getattr(usage, name) for name in Usage.__slots__}
 
 
@@ -97,8 +97,8 @@ _COST = func.coalesce(func.sum(steps.c.usage["cost_micros"].as_integer()), 0)
 
 
 def _spent() -> Select[Any, Any, Any]:
-    """Added up by the database, a row per hour and model. The index begins with the organisation, so it is gone
-    through from one organisation to the next: what is older than `since` is never read."""
+    """A sum by the database, one row per hour and model. The index starts with the organisation, so it is read one
+    organisation after the other: rows older than `since` are never read."""
     first = select(func.min(steps.c.organization_id).label("id")).cte("owners", recursive=True)
     after = select(func.min(steps.c.organization_id)).where(steps.c.organization_id > first.c.id).scalar_subquery()
     owners = first.union_all(select(after).where(first.c.id.is_not(None)))
@@ -114,7 +114,7 @@ _SPENT = _spent()
 
 
 def spent_since(tx: Tx, since: Micros) -> list[tuple[str, Micros, int]]:
-    """What the models have cost since then: handle, the hour's end and the millionths of a dollar, oldest first."""
+    """The cost of models since then: handle, the hour's end and the millionths of a dollar, oldest first."""
     rows = tx.execute(_SPENT, {"since": since})
     return [(row.model_handle or "", (row.hour + 1) * _SPENT_EVERY, int(row.micros)) for row in rows]
 
@@ -128,13 +128,13 @@ _SPENT_BY = select(
 
 
 def spent_by(tx: Tx, agent_id: AgentId, since: Micros = 0) -> SpentAmount:
-    """What the steps of an agent have used since then."""
+    """The usage of an agent's steps since then."""
     row = tx.execute(_SPENT_BY, {"of_agent": agent_id, "since": since}).one()
     return SpentAmount(int(row.micros), int(row.tokens), int(row.calls), int(row.unpriced_calls))
 
 
 def spent_in(step: Step) -> SpentAmount:
-    """What one step has used, as `spent_by` counts it."""
+    """The usage of one step, as `spent_by` counts it."""
     usage = step.usage
     return SpentAmount(usage.cost_micros, usage.total_tokens, 1, usage.unpriced_calls)
 
@@ -179,7 +179,7 @@ def select_steps(tx: Tx, organization: OrganizationId, query: StepQuery) -> list
     return [_from_row(row) for row in rows]
 
 
-# --- what people say of a step --------------------------------------------------------------------------------------
+# --- feedback on steps ------------------------------------------------------------------------------------------------
 
 _SET_FEEDBACK = update(steps).where(steps.c.id == bindparam("of_step")).values(feedback=bindparam("new_feedback"))
 _SET_TAGS = update(steps).where(steps.c.id == bindparam("of_step")).values(tags=bindparam("new_tags"))
@@ -190,7 +190,7 @@ _ADD_TAGS = insert(step_tags)
 
 
 def set_feedback(tx: Tx, step_id: StepId, feedback: str | None, tags: Sequence[str] | None) -> None:
-    """Sets what a person thinks of a step; `tags` None leaves the tags as they are."""
+    """Sets a person's feedback on a step; `tags` None leaves the tags unchanged."""
     tx.execute(_SET_FEEDBACK, {"of_step": step_id, "new_feedback": feedback})
     if tags is None:
         return
@@ -205,5 +205,5 @@ def set_transaction(tx: Tx, step_id: StepId, transaction_id: str) -> None:
 
 
 def set_stop(tx: Tx, step_id: StepId, reason: StopReason) -> None:
-    """Tells why the turn ended with a step that was written before that was known."""
+    """Records why the turn ended, on a step that was written before that was known."""
     tx.execute(_SET_STOP, {"of_step": step_id, "new_reason": reason.value})

@@ -1,4 +1,4 @@
-"""The record of tool calls as rows, and what is added up from them."""
+"""The record of tool calls as rows, and sums over them."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,7 +21,7 @@ _RAN = _C.outcome.in_([outcome.value for outcome in RAN])
 
 
 def add(tx: Tx, records: Sequence[CallRecord]) -> None:
-    """Writes down calls, in one statement."""
+    """Records calls, in one statement."""
     if records:
         tx.execute(_INSERT, [_to_row(record) for record in records])
 
@@ -73,7 +73,7 @@ _USED = select(
 
 
 def used_by(tx: Tx, agent_id: AgentId, since: Micros) -> QuotaUse:
-    """What the calls of an agent have used since then."""
+    """The resources used by an agent's calls since then."""
     row = tx.execute(_USED, {"of_agent": agent_id, "since": since}).one()
     return QuotaUse(int(row.calls), int(row.cpu), int(row.peak))
 
@@ -102,7 +102,7 @@ _FILTERS: dict[str, ColumnElement[bool]] = {
 
 @lru_cache(maxsize=64)
 def _query(filters: tuple[str, ...]) -> Select[Any]:
-    # Of a run nothing but its calls is read, and of an agent nothing but its: no index of more may tempt the planner.
+    # Only the calls of a run, or of an agent, are read: no index of more may tempt the planner.
     of_run, of_agent = "run_id" in filters, "agent_id" in filters
     whose = _C.organization_id.concat("") if of_run or of_agent else _C.organization_id
     chosen = select(tool_calls).where(whose == bindparam("organization"))
@@ -158,7 +158,7 @@ _USAGE = (
 
 
 def usage(tx: Tx, organization: OrganizationId, since: Micros) -> list[ToolUsage]:
-    """How each tool of an organisation has been used since then."""
+    """Usage of each tool of an organisation since then."""
     return [
         ToolUsage(
             row.name,
@@ -186,10 +186,10 @@ _DROP = delete(tool_calls).where(_C.number.in_(_OLD))
 
 
 def has_manual_calls(tx: Tx, until: Micros) -> bool:
-    """Whether there are calls that belong to no run and were made before then."""
+    """Checks whether there are calls without a run that clients made before then."""
     return tx.execute(_OLD, {"until": until, "most": 1}).first() is not None
 
 
 def delete_manual_calls(tx: Tx, until: Micros, most: int) -> None:
-    """Removes the oldest of them."""
+    """Deletes the oldest of them."""
     tx.execute(_DROP, {"until": until, "most": most})

@@ -1,6 +1,6 @@
-"""What steps exchanged with their providers: the newest so many, each bounded in bytes, the rest forgotten.
+"""Traces: requests of steps to their providers and the responses. Only the newest are stored, each bounded in bytes.
 
-A trace is written by the commit of its step, so it adds nothing to what a turn waits for. The oldest are dropped in
+A trace is written by the commit of its step, so it adds nothing that a turn waits for. The oldest are deleted in
 batches, by number, without being read.
 """
 
@@ -19,7 +19,7 @@ DROP_EVERY = 64
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """How many traces are kept, and how many bytes of a request or a response."""
+    """The number of stored traces, and the limit in bytes of a request or a response."""
 
     kept: int
     bytes_max: int
@@ -27,7 +27,7 @@ class Tracing:
 
 @dataclass(frozen=True, slots=True)
 class NewTrace:
-    """What a step exchanged, and how much of it is to be kept."""
+    """The exchange of a step, and how much of it to store."""
 
     tracing: Tracing
     request: bytes
@@ -40,7 +40,7 @@ _ONE = select(step_traces).where(step_traces.c.step_id == bindparam("of_step"))
 
 
 def add(tx: Tx, new: NewTrace, step_id: StepId, at: Micros) -> None:
-    """Keeps what a step exchanged. Up to DROP_EVERY more than `kept` stay for a while."""
+    """Stores the exchange of a step. Up to DROP_EVERY more than `kept` stay for a while."""
     most, request, response = new.tracing.bytes_max, new.request, new.response
     written = tx.execute(
         _INSERT,
@@ -60,7 +60,7 @@ def add(tx: Tx, new: NewTrace, step_id: StepId, at: Micros) -> None:
 
 
 def find(tx: Tx, step_id: StepId) -> Trace | None:
-    """The trace of a step, if it is still kept."""
+    """The trace of a step, if it is still stored."""
     row = tx.execute(_ONE, {"of_step": step_id}).first()
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""What one send sets for its own turn, as JSON beside its input, so that a turn that is taken up again still has it."""
+"""Overrides of one send, as JSON beside its input, so that a resumed turn still has them."""
 
 from collections.abc import Mapping
 from typing import Any

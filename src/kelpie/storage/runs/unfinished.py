@@ -1,4 +1,4 @@
-"""Runs that have not ended: what a crash cut short, and what waits in the background for its lane."""
+"""Runs that have not ended: those that a crash cut short, and background runs that wait for their lane."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ def agents_with_unfinished(tx: Tx) -> list[AgentId]:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A run that never ended, what it was asked, and which node was running it."""
+    """A run that never ended, its input, and the node that was running it."""
 
     run: Run
     given: RunInput
@@ -56,7 +56,7 @@ def _unfinished_from_row(row: Row[Any]) -> Unfinished:
 
 
 def given(tx: Tx, run_id: RunId) -> RunInput:
-    """What a run was asked. Raises NotFound."""
+    """The input of a run. Raises NotFound."""
     row = tx.execute(_ONE, {"of_run": run_id}).first()
     if row is None:
         raise NotFound("Run", run_id)
@@ -72,7 +72,7 @@ _BACKGROUND = (
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A background run that has not ended, and where it belongs."""
+    """A background run that has not ended, with its agent and conversation."""
 
     run_id: RunId
     agent_id: AgentId

@@ -1,4 +1,6 @@
-"""The schema, once, for every dialect. Times are integers (microseconds UTC); what nobody filters on is JSON."""
+"""The schema, once, for every dialect. Times are integers (microseconds UTC); values that no query filters on are
+JSON.
+"""
 
 from kelpie.search import tables as search
 from kelpie.storage.tables.accounts import access_token_agents, access_tokens, api_keys, organizations, users

@@ -1,6 +1,6 @@
-"""Agents, what belongs to one agent alone, and the nodes that own agents.
+"""Agents, rows that belong to one agent alone, and the nodes that own agents.
 
-Every journal commit first moves `agent_head.version` under the epoch and owner it believes in: the fence.
+Every journal commit first moves `agent_head.version` under the epoch and owner it expects: the fence.
 """
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint

@@ -1,4 +1,4 @@
-"""Archival memory: archives, who uses them, and their passages."""
+"""Archival memory: archives, the agents that use them, and their passages."""
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
 
@@ -24,7 +24,7 @@ archives = Table(
     Index(None, "removed"),
 )
 
-# An agent has one archive at most, so there is never a doubt where it writes to.
+# An agent has one archive at most, so it is always clear where it writes to.
 agent_archives = Table(
     "agent_archives",
     metadata,

@@ -1,4 +1,4 @@
-"""Memory blocks, what they said before, and who carries them."""
+"""Memory blocks, their history, and their attachments to agents."""
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Table, Text
 

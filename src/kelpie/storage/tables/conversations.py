@@ -1,8 +1,8 @@
-"""Conversations: further threads of an agent beside the one it always has.
+"""Conversations: further threads of an agent beside its default one.
 
-Deleting one leaves its row, unseen, because the agent's history still names it. `conversation_shares` holds what a fork
-took over: the rows themselves belong to the thread they were said in. `conversation_blocks` holds copies of blocks that
-only this thread sees.
+Deleting one leaves its row, hidden, because the agent's history still names it. `conversation_shares` holds the
+messages that a fork shares: the rows themselves belong to the original thread. `conversation_blocks` holds copies of
+blocks that only this thread sees.
 """
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Table, Text

@@ -1,10 +1,10 @@
-"""Groups of agents: who is in one, in which order, and which blocks they share."""
+"""Groups of agents: the members in order, and the blocks they share."""
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
 
 from kelpie.storage.tables.metadata import metadata
 
-# A group is nothing without the agent that leads it, so it goes with it.
+# A group is useless without the agent that manages it, so it is deleted with it.
 groups = Table(
     "groups",
     metadata,

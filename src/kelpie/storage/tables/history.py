@@ -1,4 +1,4 @@
-"""What was said and done: messages, what the model sees of them, runs, steps and the journal.
+"""The history of agents: messages, the context of the model, runs, steps and the journal.
 
 `journal` has one row per commit of a turn, so a commit whose outcome is unknown can be looked up.
 """
@@ -21,7 +21,7 @@ from sqlalchemy import (
 from kelpie.storage.rows.checksums import ChecksummedJson
 from kelpie.storage.tables.metadata import metadata
 
-# Most messages belong to no conversation and no group and answer no call that waited; these indexes hold the others.
+# Most messages belong to no conversation and no group and answer no pending call; these indexes hold the others.
 _THREADED = column("conversation_id").is_not(None)
 _GROUPED = column("group_id").is_not(None)
 _DUE = column("callback_due_at").is_not(None)
@@ -57,7 +57,7 @@ messages = Table(
     Index("ix_messages_answering", "agent_id", "seq", sqlite_where=_ANSWERING, postgresql_where=_ANSWERING),
 )
 
-# What the model sees, in order. The default conversation is the empty string, because it is part of the key.
+# The context of the model, in order. The default conversation is the empty string, because it is part of the key.
 context = Table(
     "context",
     metadata,
@@ -67,8 +67,8 @@ context = Table(
     Column("message_id", Text, nullable=False),
 )
 
-# The calls that wait for somebody's word, one row for each conversation whose last turn ended with them. `runs` are
-# those of the turn so far, and `answers` what was said before all of it was.
+# The calls that wait for a client's answer, one row for each conversation whose last turn ended with them. `runs` are
+# those of the turn so far, and `answers` those that arrived before all of them had.
 approvals = Table(
     "approvals",
     metadata,
@@ -156,7 +156,7 @@ step_tags = Table(
     Index(None, "tag"),
 )
 
-# What went to the provider and what came back, byte for byte as far as the bound allows. `number` only ever grows, so
+# Request to the provider and its response, byte for byte up to the size limit. `number` only ever grows, so
 # the oldest are found without looking at any.
 step_traces = Table(
     "step_traces",

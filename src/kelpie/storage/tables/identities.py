@@ -4,7 +4,7 @@ from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Table, Text,
 
 from kelpie.storage.tables.metadata import metadata
 
-# No project is the empty string, because it is part of the key.
+# A missing project is the empty string, because it is part of the key.
 identities = Table(
     "identities",
     metadata,

@@ -30,7 +30,7 @@ working_memory = Table(
     Index("ix_working_memory_ending", "expires_at", sqlite_where=_ENDING, postgresql_where=_ENDING),
 )
 
-# Its row is what writers of one agent wait for each other at, so that together they keep to the bounds.
+# Writers of one agent lock this row, so that together they keep to the limits.
 working_memory_heads = Table(
     "working_memory_heads",
     metadata,
@@ -38,7 +38,7 @@ working_memory_heads = Table(
     Column("version", BigInteger, nullable=False),
 )
 
-# The names of what a fact is about stand here twice: as they were said, and as they are compared.
+# The names of a fact's entity are stored twice: as they were written, and as they are compared.
 facts = Table(
     "facts",
     metadata,
@@ -65,7 +65,7 @@ facts = Table(
     Index(None, "agent_id", "recorded_at", "id"),
 )
 
-# The messages in which a fact was said; one that was deleted since stays named.
+# The messages that state a fact; one that was deleted since stays listed.
 fact_sources = Table(
     "fact_sources",
     metadata,
@@ -85,7 +85,7 @@ entities = Table(
     Column("seen_at", BigInteger, nullable=False),
 )
 
-# One row for each agent that facts are extracted for; agents without one are never looked at.
+# One row for each agent that facts are extracted for; agents without one are never read.
 fact_states = Table(
     "fact_states",
     metadata,

@@ -1,4 +1,4 @@
-"""The one MetaData all tables hang on, and how constraints are named: the same on every dialect."""
+"""The one MetaData of all tables, and the naming of constraints: the same on every dialect."""
 
 from sqlalchemy import MetaData
 

@@ -1,4 +1,4 @@
-"""What organisations permit their agents, and the record of what tools were called."""
+"""Policies of organisations for their agents, and the record of tool calls."""
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, ForeignKey, Index, Integer, Table, Text
 
@@ -16,7 +16,7 @@ tool_policies = Table(
     Column("updated_at", BigInteger, nullable=False),
 )
 
-# One row for every call that was answered; it goes with its run, and those made by hand after a while.
+# One row for every answered call; it is deleted with its run, and a call that a client made directly after a while.
 tool_calls = Table(
     "tool_calls",
     metadata,

@@ -1,10 +1,10 @@
-"""What background runs have told, kept for whoever resumes their streams, and the ids that clients gave their sends."""
+"""Events of background runs, stored for clients that resume their streams, and the client ids of sends."""
 
 from sqlalchemy import JSON, BigInteger, Column, ForeignKey, Index, Integer, Table, Text
 
 from kelpie.storage.tables.metadata import metadata
 
-# One row per batch. `segment` and `upto` say how much of what one life of the turn had to tell is in, so that a batch
+# One row per batch. `segment` and `upto` say how many events of one activation of the turn are stored, so that a batch
 # which is written again adds nothing twice.
 run_events = Table(
     "run_events",
@@ -18,7 +18,7 @@ run_events = Table(
     Index(None, "created_at"),
 )
 
-# The ids that clients gave their messages, by the run that answers them; a send that comes again is found by them.
+# The ids that clients gave their messages, by the run that answers them; a repeated send is found by them.
 run_otids = Table(
     "run_otids",
     metadata,

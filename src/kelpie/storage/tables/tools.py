@@ -34,7 +34,7 @@ tools = Table(
     Index(None, "organization_id", "created_at", "id"),
 )
 
-# The tags once more, to be searched by; `storage.tools.search` keeps the two together.
+# The tags once more, for the search; `storage.tools.search` keeps both in step.
 tool_tags = Table(
     "tool_tags",
     metadata,

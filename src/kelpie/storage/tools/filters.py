@@ -1,4 +1,4 @@
-"""What a list of tools can be narrowed to."""
+"""The filters of a list of tools as SQL."""
 
 import sqlalchemy as sa
 
@@ -10,7 +10,7 @@ _LETTA_TYPES = tuple(kind.value for kind in ToolType if kind.value.startswith("l
 
 
 def matching(query: ToolQuery) -> list[sa.ColumnElement[bool]]:
-    """The conditions of a query; what it leaves open is not asked."""
+    """The conditions of a query, without those it does not set."""
     c = tools.c
     where: list[sa.ColumnElement[bool]] = []
     if query.name is not None:

@@ -104,7 +104,7 @@ def insert(tx: Tx, server: McpServer) -> None:
 
 
 def replace(tx: Tx, server: McpServer) -> None:
-    """Writes every field of a server that is there. Raises Conflict when its new name is taken."""
+    """Writes every field of an existing server. Raises Conflict when its new name is taken."""
     taken = tx.execute(_NAMED, {"of_organization": server.organization_id, "of_name": server.server_name}).first()
     if taken is not None and taken.id != server.id:
         raise _name_conflict(server.server_name)

@@ -1,4 +1,4 @@
-"""Between a tool and its row."""
+"""Conversion between a tool and its row."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -15,7 +15,7 @@ def to_row(tool: Tool) -> dict[str, Any]:
 
 
 def to_column(value: Any) -> Any:
-    """JSON columns hold plain lists and dicts, whatever kind of sequence or mapping was given."""
+    """The value as plain lists and dicts, for a JSON column."""
     if isinstance(value, ToolType):
         return value.value
     if isinstance(value, Mapping):

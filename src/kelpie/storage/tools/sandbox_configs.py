@@ -104,7 +104,7 @@ def of_type(tx: Tx, organization: OrganizationId, kind: SandboxType) -> SandboxC
 
 
 def select(tx: Tx, organization: OrganizationId, page: Page) -> list[SandboxConfig]:
-    """A page of configurations. Raises InvalidInput for a page that cannot be."""
+    """A page of configurations. Raises InvalidInput for an invalid page."""
     rows = paging.page(
         tx, _CONFIGS, sandbox_configs, page, {"of_organization": organization}, within={"organization_id": organization}
     )
@@ -112,7 +112,7 @@ def select(tx: Tx, organization: OrganizationId, page: Page) -> list[SandboxConf
 
 
 def insert(tx: Tx, config: SandboxConfig) -> None:
-    """Raises Conflict when there is one of its kind."""
+    """Writes a configuration. Raises Conflict when there is one of its kind."""
     row = {column.name: getattr(config, column.name) for column in sandbox_configs.c}
     try:
         tx.execute(_INSERT_CONFIG, row | {"type": config.type.value, "config": dict(config.config)})
@@ -121,14 +121,14 @@ def insert(tx: Tx, config: SandboxConfig) -> None:
 
 
 def replace(tx: Tx, config: SandboxConfig) -> None:
-    """Writes what can be changed of a configuration that is there."""
+    """Writes the changeable fields of an existing configuration."""
     new = {"config": dict(config.config)}
     new |= {name: getattr(config, name) for name in ("updated_at", "last_updated_by_id")}
     tx.execute(_CHANGE_CONFIG, {f"new_{name}": value for name, value in new.items()} | {"of_config": config.id})
 
 
 def delete(tx: Tx, organization: OrganizationId, config_id: SandboxConfigId) -> None:
-    """Removes a configuration with its variables. Raises NotFound."""
+    """Deletes a configuration with its variables. Raises NotFound."""
     get(tx, organization, config_id)
     tx.execute(_DELETE_VARIABLES, {"of_config": config_id})
     tx.execute(_DELETE_CONFIG, {"of_config": config_id})
@@ -138,7 +138,7 @@ def delete(tx: Tx, organization: OrganizationId, config_id: SandboxConfigId) -> 
 
 
 def variables(tx: Tx, organization: OrganizationId, config_id: SandboxConfigId, page: Page) -> list[SandboxVariable]:
-    """A page of a configuration's variables. Raises NotFound, or InvalidInput for a page that cannot be."""
+    """A page of a configuration's variables. Raises NotFound, or InvalidInput for an invalid page."""
     get(tx, organization, config_id)
     rows = paging.page(
         tx, _VARIABLES, sandbox_variables, page, {"of_config": config_id}, within={"sandbox_config_id": config_id}
@@ -147,7 +147,7 @@ def variables(tx: Tx, organization: OrganizationId, config_id: SandboxConfigId, 
 
 
 def environment(tx: Tx, organization: OrganizationId) -> dict[str, str]:
-    """The variables that every tool of the organisation finds: those of its local configuration."""
+    """The environment variables of every tool of the organisation: those of its local configuration."""
     return {row.key: row.value for row in tx.execute(_ENVIRONMENT, {"of_organization": organization})}
 
 
@@ -160,14 +160,14 @@ def get_variable(tx: Tx, organization: OrganizationId, variable_id: SandboxVaria
 
 
 def insert_variable(tx: Tx, variable: SandboxVariable) -> None:
-    """Raises NotFound for the configuration, and Conflict when it has a variable of that key."""
+    """Writes a variable. Raises NotFound for the configuration, and Conflict when its key is taken."""
     get(tx, variable.organization_id, variable.sandbox_config_id)
     _check_key(tx, variable)
     tx.execute(_INSERT_VARIABLE, {column.name: getattr(variable, column.name) for column in sandbox_variables.c})
 
 
 def replace_variable(tx: Tx, variable: SandboxVariable) -> None:
-    """Writes what can be changed of a variable that is there. Raises Conflict when its new key is taken."""
+    """Writes the changeable fields of an existing variable. Raises Conflict when its new key is taken."""
     _check_key(tx, variable)
     names = ("key", "value", "description", "updated_at", "last_updated_by_id")
     new = {f"new_{name}": getattr(variable, name) for name in names}

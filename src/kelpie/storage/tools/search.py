@@ -1,4 +1,4 @@
-"""Tools as they are found: by the words of their name, tags, description and parameters, and by meaning.
+"""Search for tools: by the words of their name, tags, description and parameters, and by meaning.
 
 The scope of a tool is its organisation. Text and tags are written in the transaction that changes the tool; a text that
 changed loses its vectors, which are made anew in the background.
@@ -32,7 +32,7 @@ _MANY = sa.select(tools).where(tools.c.id.in_(sa.bindparam("ids", expanding=True
 
 
 def text_of(tool: Tool) -> str:
-    """What a tool is found by."""
+    """The searchable text of a tool."""
     return "\n".join(dict.fromkeys(line for line in map(str.strip, _lines(tool)) if line))
 
 
@@ -50,14 +50,14 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def put_many(tx: Tx, organization: OrganizationId, made: Sequence[Tool]) -> None:
-    """Makes new tools of an organisation findable."""
+    """Indexes new tools of an organisation."""
     if tags := [{"tool_id": tool.id, "tag": tag} for tool in made for tag in dict.fromkeys(tool.tags)]:
         tx.execute(_INSERT_TAG, tags)
     items.put_many(tx, "tool", organization, [Item(tool.id, text_of(tool)) for tool in made])
 
 
 def replace(tx: Tx, before: Tool, after: Tool) -> None:
-    """Makes a tool that changed findable as it is now."""
+    """Indexes a changed tool anew."""
     if after.tags != before.tags:
         tx.execute(_DELETE_TAGS, {"of_tool": after.id})
         if after.tags:
@@ -68,12 +68,12 @@ def replace(tx: Tx, before: Tool, after: Tool) -> None:
 
 
 def remove_many(tx: Tx, ids: Sequence[str]) -> None:
-    """Takes the texts and vectors of tools away; their tags go with their rows."""
+    """Deletes the texts and vectors of tools; their tags are deleted with their rows."""
     items.remove_many(tx, "tool", ids)
 
 
 def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
-    """What these tools are found by; those that do not exist are left out."""
+    """The searchable texts of these tools; missing ones are left out."""
     return {tool.id: text_of(tool) for tool in _many(tx, _MANY, {"ids": list(ids)})} if ids else {}
 
 
@@ -85,7 +85,7 @@ Shape = tuple[bool, bool]  # whether tool types are given, and tags
 def search(tx: Tx, organization: OrganizationId, wanted: ToolSearch, near: Sequence[Near] = ()) -> list[ToolHit]:
     """The best tools, by their words and by meaning as `nearest` has found them; without words, the newest.
 
-    When no tool has a word of the query, those that have it as a part of a word stand first.
+    When no tool has a word of the query, those that have it as a part of a word come first.
     """
     shape, bound = _shape(organization, wanted)
     if not wanted.words.strip():
@@ -93,7 +93,7 @@ def search(tx: Tx, organization: OrganizationId, wanted: ToolSearch, near: Seque
     hits = items.find(tx, "tool", organization, _sought(wanted), _only(shape, bound), near)
     if wanted.mode != "vector" and not any(hit.words_rank for hit in hits):
         hits = _with_part(tx, wanted, shape, bound, hits)[: wanted.limit]
-    # What is near was found before; whether it may be seen is asked again, here.
+    # The nearest were found before; access to them is checked again here.
     found: dict[str, Tool] = {
         tool.id: tool for tool in _many(tx, _these(shape), {**bound, "ids": [hit.id for hit in hits]})
     }

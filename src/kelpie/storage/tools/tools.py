@@ -1,4 +1,4 @@
-"""Tools as rows, and which agents may call them. A tool's name is unique in its organisation."""
+"""Tools as rows, and their attachments to agents. A tool's name is unique in its organisation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -46,13 +46,13 @@ def get(tx: Tx, tool_id: ToolId, *, lock: bool = False) -> Tool:
 
 
 def by_names(tx: Tx, organization: OrganizationId, names: Sequence[str]) -> dict[str, Tool]:
-    """The tools of these names that exist, by name."""
+    """The existing tools of these names, by name."""
     rows = tx.execute(_BY_NAMES, {"of_organization": organization, "names": list(names)})
     return {row.name: from_row(row) for row in rows}
 
 
 def select(tx: Tx, organization: OrganizationId, query: ToolQuery) -> list[Tool]:
-    """The tools that match every filter given, on the page asked for."""
+    """The tools that match every filter, on the requested page."""
     found = _ALL.where(tools.c.organization_id == organization, *matching(query))
     return [
         from_row(row) for row in paging.page(tx, found, tools, query.page, within={"organization_id": organization})
@@ -60,7 +60,7 @@ def select(tx: Tx, organization: OrganizationId, query: ToolQuery) -> list[Tool]
 
 
 def count(tx: Tx, organization: OrganizationId, query: ToolQuery) -> int:
-    """How many tools match the filters, on all pages together."""
+    """Number of tools that match the filters, on all pages together."""
     number = sa.select(sa.func.count()).select_from(tools)
     return int(tx.execute(number.where(tools.c.organization_id == organization, *matching(query))).scalar_one())
 
@@ -97,7 +97,7 @@ def _update_statement(names: tuple[str, ...]) -> sa.Update:
 def update(
     tx: Tx, tool_id: ToolId, changes: Mapping[str, Any], now: Micros, by: str | None
 ) -> tuple[Tool, bool, tuple[AgentId, ...]]:
-    """Applies changes by field name; gives the tool, whether anything changed, and then the agents that have it.
+    """Applies changes by field name; returns the tool, whether anything changed, and then the agents that have it.
 
     Raises NotFound, Conflict when the new name is taken, and InvalidInput for an unknown field.
     """
@@ -121,7 +121,8 @@ def update(
 
 
 def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
-    """Inserts the tool, or gives its settings to the one that has its name; that one keeps its id and its birth."""
+    """Inserts the tool, or copies its settings to the one that has its name; that one keeps its id and creation
+    time."""
     there = by_names(tx, tool.organization_id, [tool.name]).get(tool.name)
     if there is None:
         insert(tx, tool)
@@ -132,7 +133,7 @@ def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
 
 
 def delete(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
-    """Removes the tool, also from its agents, which are given back. Raises NotFound."""
+    """Deletes the tool, also from its agents, which are returned. Raises NotFound."""
     get(tx, tool_id, lock=True)
     affected = agents_with(tx, tool_id)
     tx.execute(_DETACH_ALL, {"of_tool": tool_id})
@@ -141,7 +142,7 @@ def delete(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
     return affected
 
 
-# --- which agents have which tools ----------------------------------------------------------------------------------
+# --- attachments to agents --------------------------------------------------------------------------------------------
 
 _HAS = sa.select(agent_tools.c.position).where(
     agent_tools.c.agent_id == sa.bindparam("of_agent"), agent_tools.c.tool_id == sa.bindparam("of_tool")
@@ -169,7 +170,7 @@ _OF_AGENTS = _ATTACHED.where(agent_tools.c.agent_id.in_(sa.bindparam("of_agents"
 
 
 def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> bool:
-    """Gives the agent the tool, after those it has; False when it had it. Raises NotFound for either."""
+    """Attaches the tool to the agent, after those it has; False when it had it. Raises NotFound for either."""
     get(tx, tool_id)
     agent_rows.require(tx, agent_id)
     if tx.execute(_HAS, {"of_agent": agent_id, "of_tool": tool_id}).scalar() is not None:
@@ -180,7 +181,7 @@ def attach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> bool:
 
 
 def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> bool:
-    """Takes the tool from the agent; False when it did not have it."""
+    """Detaches the tool from the agent; False when it did not have it."""
     return tx.execute(_DETACH, {"of_agent": agent_id, "of_tool": tool_id}).rowcount > 0
 
 
@@ -192,7 +193,7 @@ def replace_for_agent(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> 
 
 
 def give_to_new(tx: Tx, agent_id: AgentId, tool_ids: Sequence[ToolId]) -> None:
-    """Gives an agent that was just made its tools, in this order; the caller knows that they exist."""
+    """Attaches its tools to an agent that was just created, in this order; the caller knows that they exist."""
     if tool_ids:
         tx.execute(
             _ATTACH,
@@ -206,18 +207,18 @@ def agents_with(tx: Tx, tool_id: ToolId) -> tuple[AgentId, ...]:
 
 
 def of_agent(tx: Tx, agent_id: AgentId) -> list[Tool]:
-    """The tools of one agent, in the order they were given to it."""
+    """The tools of one agent, in the order they were attached."""
     return [from_row(row) for row in tx.execute(_OF_AGENT_ORDERED, {"of_agent": agent_id})]
 
 
 def page_of_agent(tx: Tx, organization: OrganizationId, agent_id: AgentId, page: Page) -> list[Tool]:
-    """The tools of one agent, in the order and on the page asked for."""
+    """The tools of one agent, in the requested order and on the requested page."""
     rows = paging.page(tx, _OF_AGENT, tools, page, {"of_agent": agent_id}, within={"organization_id": organization})
     return [from_row(row) for row in rows]
 
 
 def of_agents(tx: Tx, agent_ids: Sequence[AgentId]) -> dict[AgentId, list[Tool]]:
-    """The tools of many agents in one query; every agent asked for is in the answer."""
+    """The tools of many agents in one query; every requested agent is in the answer."""
     found: dict[AgentId, list[Tool]] = {agent_id: [] for agent_id in agent_ids}
     wanted = list(found)
     for start in range(0, len(wanted), _ID_CHUNK):

@@ -1,4 +1,4 @@
-"""Agents as they are shown: the row with the relations that were asked for, in a bounded number of statements."""
+"""Agents as they are shown: the row with the requested relations, in a bounded number of statements."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def one(tx: Tx, agent_id: AgentId, include: Include) -> AgentView:
 
 
 def many(tx: Tx, found: Sequence[Agent], include: Include) -> list[AgentView]:
-    """However many agents: one statement per relation."""
+    """Any number of agents: one statement per relation."""
     ids = [agent.id for agent in found]
     if not ids:
         return []

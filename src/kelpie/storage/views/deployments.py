@@ -1,4 +1,4 @@
-"""What was made for one deployment of a template: rows of several kinds that carry its id."""
+"""Items of one deployment of a template: rows of several kinds that have its id."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ _STATEMENTS = {
 
 
 def select(tx: Tx, organization: OrganizationId, deployment_id: str, kinds: Sequence[str]) -> list[DeployedItem]:
-    """What belongs to the deployment, kind by kind, the oldest first."""
+    """The items of the deployment, kind by kind, the oldest first."""
     given = {"of_organization": organization, "of_deployment": deployment_id}
     return [
         DeployedItem(row.id, kind, row.name, row.description, row.entity_id, row.project_id)

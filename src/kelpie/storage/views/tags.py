@@ -1,4 +1,6 @@
-"""The tags of an organisation's agents and blocks, as one sorted list without doubles. The cursor is the tag itself."""
+"""The tags of an organisation's agents and blocks, as one sorted list without duplicates. The cursor is the tag
+itself.
+"""
 
 from functools import lru_cache
 from typing import Any
@@ -35,7 +37,7 @@ def _statement(after: bool, before: bool, part: bool, down: bool) -> sa.Select[A
 
 
 def select(tx: Tx, organization: OrganizationId, page: Page, part: str | None) -> list[str]:
-    """The tags on this page; with `part`, those that have it in them."""
+    """The tags on this page; with `part`, those that contain it."""
     statement = _statement(page.after is not None, page.before is not None, bool(part), page.descending)
     bound: dict[str, Any] = {
         "of_organization": organization,
