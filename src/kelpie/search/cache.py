@@ -1,7 +1,7 @@
-"""What is held in memory of the index, within a bound: whatever was used longest ago is let go first.
+"""In-memory cache of parts of the index, within a limit: the least recently used value is dropped first.
 
-Reads run on several threads. Each single step on the dictionary is atomic; to lose one costs a read, never the truth,
-because whoever asks says by the key, or finds out by the value, whether it is what the database holds now.
+Reads run on several threads. Each single step on the dictionary is atomic; a lost entry costs a read, never
+correctness, because the caller knows by the key, or checks by the value, whether it matches the database.
 """
 
 from collections.abc import Hashable
@@ -20,7 +20,7 @@ V = TypeVar("V", bound=SizedValue)
 
 
 class SizedCache(Generic[K, V]):
-    """Values by their keys, used last, last; about so many bytes of them, and never less than the last one."""
+    """Values by their keys, in order of use; limited to about so many bytes, but never less than the last value."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -28,14 +28,14 @@ class SizedCache(Generic[K, V]):
         self._bytes = 0  # at least what is held, but for what two threads add at the same moment
 
     def get(self, key: K) -> V | None:
-        """The value, which now is the one used last."""
+        """The value, which is now the most recently used."""
         found = self._held.pop(key, None)
         if found is not None:
             self._held[key] = found
         return found
 
     def put(self, key: K, value: V) -> None:
-        """Holds a value, instead of the one that was held by that key."""
+        """Stores a value, replacing the one under that key."""
         self._held.pop(key, None)
         self._held[key] = value
         self._bytes += value.bytes

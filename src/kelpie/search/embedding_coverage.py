@@ -1,6 +1,6 @@
-"""How far items are embedded: which of them lack a vector, of a model or at all, and how many do not.
+"""Progress of embedding: items that lack a vector, of a model or at all, and counts.
 
-It is told by the item's row, which knows the model of its last vector; the vectors themselves are not looked at.
+It reads the item's row, which has the model of its last vector; the vectors themselves are not read.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _WITHOUT = (
 
 
 def without(tx: Connection, kind: Kind, scope: str, model: str, after: int, most: int) -> list[tuple[int, str]]:
-    """Items of a scope that have no vector of this model yet, with their numbers, those after a number."""
+    """Items of a scope without a vector of this model, with their numbers, those after a number."""
     wanted = {"the_kind": kind, "the_scope": scope, "the_model": model, "after": after, "most": most}
     return [(row.id, row.item_id) for row in tx.execute(_WITHOUT, wanted)]
 
@@ -35,7 +35,7 @@ _BARE = (
 
 
 def bare(tx: Connection, kind: Kind, before: int, most: int) -> list[tuple[int, str, str]]:
-    """Items that have no vector at all, the newest first, before a number: number, scope and id of each."""
+    """Items without any vector, the newest first, before a number: number, scope and id of each."""
     rows = tx.execute(_BARE, {"the_kind": kind, "before": before, "most": most})
     return [(row.id, row.scope, row.item_id) for row in rows]
 
@@ -45,7 +45,7 @@ _MARK = _MARK.values(model=bindparam("new_model"))
 
 
 def mark(tx: Connection, kind: Kind, item_ids: Sequence[str], model: str) -> None:
-    """Items that say nothing which could be embedded count as embedded."""
+    """Marks items without any text to embed as embedded."""
     if item_ids:
         tx.execute(_MARK, {"the_kind": kind, "ids": list(item_ids), "new_model": model})
 
@@ -55,6 +55,6 @@ _PROGRESS = select(func.count(), func.count().filter(_I.model == bindparam("the_
 
 
 def progress(tx: Connection, kind: Kind, scope: str, model: str | None) -> tuple[int, int]:
-    """How many items of a scope have a vector of this model, and how many there are."""
+    """Number of items of a scope with a vector of this model, and of all its items."""
     total, done = tx.execute(_PROGRESS, {"the_kind": kind, "the_scope": scope, "the_model": model}).one()
     return done, total

@@ -1,7 +1,7 @@
-"""Items looked up by their numbers, each once in a search: which are there, where they should be, and may be found.
+"""Lookup of items by their numbers, each once in a search: checks that they exist, are in scope, and may be found.
 
-The scope is a condition in SQL, as is whatever else must be met, and both are asked of every item that is shown,
-however it was found.
+The scope is a condition in SQL, as are all other conditions, and both are checked for every item that is shown, however
+it was found.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _I = search_items.c
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """What a match must meet besides its words: a condition on the row of ITEM_ID, and its parameters.
+    """Conditions on a match besides its words: a condition on the row of ITEM_ID, and its parameters.
 
     `scopes` gives the scopes to look in, for a search without one. Both are part of prepared statements: build them
     once, at import, and not for every search.
@@ -38,24 +38,24 @@ There = tuple[str, int]  # an item that is there: its id, and the checksum of it
 
 
 def inside(scope: ColumnElement[str], scopes: Select[Any] | None) -> ColumnElement[bool]:
-    """That a scope is `the_scope`, or one of those that a statement gives."""
+    """The condition that a scope is `the_scope`, or one of those that a statement gives."""
     return scope == bindparam("the_scope") if scopes is None else scope.in_(scopes)
 
 
 def listed(name: str) -> Select[Any]:
-    """Numbers that are given as one JSON list: hundreds of parameters cost more than the rows they fetch."""
+    """Numbers as one JSON list: hundreds of parameters cost more than the rows they fetch."""
     return select(func.json_each(bindparam(name)).table_valued("value").c.value)
 
 
 class Lookup:
-    """The items of one search. `scopes` and `bound` are for statements that read what may be found."""
+    """The items of one search. `scopes` and `bound` are for statements that read the searchable items."""
 
     def __init__(
         self, tx: Connection, kind: str, scope: str | None, only: Only | None, also: Iterable[int] = ()
     ) -> None:
-        """`also` are numbers that will be asked for: they are looked up with the first that are.
+        """`also` are numbers that will be requested: they are looked up with the first request.
 
-        Raises InvariantBroken without a scope, unless `only` says among whose items, and in which scopes they are.
+        Raises InvariantBroken without a scope, unless `only` limits the owners, and names the scopes.
         """
         if scope is None and (only is None or only.scopes is None):
             raise InvariantBroken("A search needs the owner of the items and their scopes.")
@@ -68,7 +68,7 @@ class Lookup:
         self._also = also
 
     def of(self, numbers: Sequence[int]) -> dict[int, There]:
-        """Those of the items that are there, in scope, and meet the condition."""
+        """Those of the items that exist, are in scope, and meet the condition."""
         known = self._known
         wanted = [number for number in (*numbers, *self._also) if number not in known]
         self._also = ()
@@ -86,7 +86,7 @@ class Lookup:
 
 @lru_cache(maxsize=256)
 def _found(scopes: Select[Any] | None, condition: ColumnElement[bool] | None) -> Executable:
-    # All comes in one row: with each that is fetched, turns beside it would wait for the interpreter once more.
+    # The result is one row: for each further row, concurrent turns would wait for the interpreter once more.
     # Rows are looked up by their numbers: no index of all items of a scope may tempt the planner.
     of_kind, of_scope = _I.kind.concat("") == bindparam("the_kind"), inside(_I.scope.concat(""), scopes)
     found = select(*(func.json_group_array(each) for each in (_I.id, _I.item_id, _I.checksum))).where(

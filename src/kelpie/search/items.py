@@ -1,7 +1,8 @@
-"""What can be searched, whatever it is: a passage, a message, a tool. One way in and one way to find, for every kind.
+"""Searchable items of any kind: passages, messages, tools, facts. One way to index and one way to find, for all of
+them.
 
 An item has a text and may have vectors; row, text index and vectors are written and removed in the caller's
-transaction, so they appear and vanish together. A search is by words, by meaning, or by both made into one ranking;
+transaction, so they appear and vanish together. A search is by words, by meaning, or by both merged into one ranking;
 every condition comes before the cut, and the scope is always a condition in SQL.
 """
 
@@ -36,8 +37,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class ItemQuery:
-    """What to look for. `meanings` is the query in the space of each model; without one of a scope's, only its words
-    count there."""
+    """A search query. `meanings` is the query as a vector of each model; in a scope of another model only its words
+    count."""
 
     words: str
     limit: int
@@ -46,12 +47,14 @@ class ItemQuery:
 
     @property
     def depth(self) -> int:
-        """How many each of two rankings gives to the common one; by meaning alone, a few more than are wanted."""
+        """Number of items that each of two rankings gives to the merged one; by meaning alone, a few more than
+        requested."""
         return self.limit + self.limit // 2 if self.mode == "vector" else max(DEPTH_MIN, DEPTH * self.limit)
 
 
 class NearestItems(Protocol):
-    """What finds by meaning; `nearest.Nearest` is it. It is given, because what it needs is heavy."""
+    """Port to the vector search, implemented by `vector_search.Nearest`. The caller passes it in, because its
+    dependencies are heavy."""
 
     def search(
         self,
@@ -65,26 +68,26 @@ class NearestItems(Protocol):
 
 
 def put_many(tx: Connection, kind: Kind, scope: str, items: Sequence[Item]) -> None:
-    """Makes items findable by their texts and vectors."""
+    """Indexes items by their texts and vectors."""
     fulltext.index_many(tx, kind, scope, {item.id: item.text for item in items})
     if given := {item.id: item.vectors for item in items if item.vectors}:
         vectors.put_many(tx, kind, given)
 
 
 def remove_many(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> None:
-    """Takes those of the items that are there out of the index."""
+    """Removes those of the items that exist from the index."""
     vectors.remove_many(tx, kind, item_ids)
     fulltext.remove_many(tx, kind, item_ids)
 
 
 def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
-    """Takes every item of the scope out of the index."""
+    """Removes every item of the scope from the index."""
     vectors.remove_scope(tx, kind, scope)
     fulltext.remove_scope(tx, kind, scope)
 
 
 def forget_scope(tx: Connection, kind: Kind, scope: str) -> None:
-    """Takes away what is known of a scope that has no items any more, because its owner is gone."""
+    """Deletes the records of a scope that has no items any more, because its owner is gone."""
     vectors.forget_scope(tx, kind, scope)
     segment_queue.forget(tx, kind, scope)
 
@@ -94,8 +97,8 @@ def find(
 ) -> list[Hit]:
     """The best items, best first: by their words, and by meaning as `near` has found them.
 
-    `only` says in SQL which items may be found at all; without a scope it must, and tell the scopes. What holds every
-    word stands first, also when it has no vector yet.
+    `only` is a SQL condition on the items that may be found; without a scope it is required, and names the scopes.
+    Items that contain every word come first, also when they have no vector yet.
     """
     if wanted.mode == "vector":
         found = _found(Lookup(tx, kind, scope, only), near[: wanted.limit])
@@ -128,7 +131,7 @@ def nearest(
 ) -> list[Near]:
     """The items of the scopes nearest in meaning, best first; each scope comes with the model its vectors are of.
 
-    `only` says in SQL which of them may be found; without it, all.
+    `only` is a SQL condition on the items that may be found; without it, all.
     """
     if wanted.mode == "fts":
         return []
@@ -148,7 +151,7 @@ def _matching(condition: ColumnElement[bool], few: bool) -> Select[Any]:
 
 
 def _numbers(tx: Connection, kind: Kind, scopes: Sequence[str], only: Only) -> list[int]:
-    """The items that meet a condition; of a few scopes no others are looked at."""
+    """The items that meet a condition; with a few scopes, only items of those are read."""
     few = len(scopes) <= SCOPES_FEW
     bound = {"the_kind": kind, **only.parameters, **({"scopes": list(scopes)} if few else {})}
     return [row.id for row in tx.execute(_matching(only.condition, few), bound)]

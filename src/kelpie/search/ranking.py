@@ -1,8 +1,8 @@
-"""Two rankings made into one: how near an item comes to the best of each, added up.
+"""Two rankings merged into one: each item's score relative to the best of each ranking, added up.
 
-A BM25 score and a cosine say nothing about each other, so each is measured by its own ranking: the best of it counts 1,
-and what is no better than the worst that could stand there counts 0. Places are not enough: among items that share a
-name with the query and nothing else, somebody is first by an accident of length.
+A BM25 score and a cosine are not comparable, so each is measured by its own ranking: the best of it counts 1, and a
+score no better than the worst possible counts 0. Ranks are not enough: among items that share only a name with the
+query, one is first by an accident of length.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Scopes whose owner is gone, taken out of every index: at once when they are small, else piece by piece later.
+"""Removal of scopes whose owner is gone from every index: at once when they are small, else piece by piece later.
 
-Nobody can find their items meanwhile, because nobody asks for such a scope any more.
+Their items cannot be found meanwhile, because no search asks for such a scope any more.
 """
 
 from sqlalchemy import Connection, Integer, bindparam, delete, insert, select
@@ -25,7 +25,7 @@ _FORGET = delete(search_removed).where(_R.kind == bindparam("the_kind"), _R.scop
 
 
 def discard_scope(tx: Connection, kind: Kind, scope: str) -> None:
-    """The owner of the scope is gone: its items are taken out now, or, when they are many, piece by piece later."""
+    """Removes the items of a scope whose owner is gone: now or, when they are many, piece by piece later."""
     if len(_some_of(tx, kind, scope)) < PIECE:
         items.remove_scope(tx, kind, scope)
         items.forget_scope(tx, kind, scope)
@@ -34,12 +34,12 @@ def discard_scope(tx: Connection, kind: Kind, scope: str) -> None:
 
 
 def needs_cleanup(tx: Connection) -> bool:
-    """Whether there is something left of a scope that was given up."""
+    """Checks whether items of a discarded scope remain."""
     return tx.execute(_GIVEN_UP).first() is not None
 
 
 def clean_up(tx: Connection) -> None:
-    """Takes out a piece of what a given-up scope has left, and with its last the memory of it."""
+    """Removes a piece of what remains of a discarded scope, and with the last piece its records."""
     found = tx.execute(_GIVEN_UP).first()
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""The tables of what can be searched. They stand here because storage builds on search, not the other way."""
+"""The tables of the search index. They are here because storage builds on search, not the other way."""
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text, UniqueConstraint
 
@@ -23,7 +23,7 @@ search_items = Table(
     Index("ix_search_items_kind_model", "kind", "model"),
 )
 
-# Some hundred items of a scope, or some ten thousand, whose words were put in order. It is never changed, but for the
+# Some hundred items of a scope, or some ten thousand, whose words were sorted. It is never changed, except for the
 # number of its items that have been removed since: segments are made, merged into others, and dropped.
 search_segments = Table(
     "search_segments",
@@ -41,7 +41,7 @@ search_segments = Table(
     Index("ix_search_segments_kind_scope", "kind", "scope"),
 )
 
-# Which items of a segment hold which words, and how often; several words to a row.
+# Items of a segment that contain a word, and how often; several words to a row.
 search_postings = Table(
     "search_postings",
     metadata,
@@ -50,7 +50,7 @@ search_postings = Table(
     Column("checksum", BigInteger, nullable=False),
 )
 
-# Scopes whose loose items may be enough for a segment, or whose segments are to be merged.
+# Scopes whose unsealed items may be enough for a segment, or whose segments are to be merged.
 search_unordered = Table(
     "search_unordered",
     metadata,
@@ -59,7 +59,7 @@ search_unordered = Table(
     sqlite_with_rowid=False,
 )
 
-# The signs of each vector's numbers, together by scope and model: all of a scope are read at once to be held in memory.
+# The signs of each vector's numbers, together by scope and model: all of a scope are read at once into memory.
 search_sketches = Table(
     "search_sketches",
     metadata,
@@ -72,7 +72,7 @@ search_sketches = Table(
     sqlite_with_rowid=False,
 )
 
-# The vectors themselves, read only for the few that may be among the nearest. The checksum tells a rotten one.
+# The vectors themselves, read only for the few that may be among the nearest. The checksum reveals a damaged one.
 search_vectors = Table(
     "search_vectors",
     metadata,
@@ -82,7 +82,7 @@ search_vectors = Table(
     Column("checksum", BigInteger, nullable=False),
 )
 
-# What is known of a scope with vectors. The version is moved by every change, so that what is held of it in memory is
+# State of a scope with vectors. Every change moves the version, so that its copy in memory is
 # known to be old.
 search_scopes = Table(
     "search_scopes",
@@ -96,7 +96,7 @@ search_scopes = Table(
     sqlite_with_rowid=False,
 )
 
-# Scopes whose owner is gone, so that nobody finds their items any more; they are swept up in pieces.
+# Scopes whose owner is gone, so that no search finds their items any more; they are deleted in pieces.
 search_removed = Table(
     "search_removed",
     metadata,

@@ -1,8 +1,7 @@
-"""The vectors of the few items that may be nearest: read, checked by their checksums, and compared with the query.
+"""Vectors of the few items that may be nearest: read, checked by their checksums, and compared with the query.
 
-They are read as one row, because with every row that is fetched a thread lets go of the interpreter and asks for it
-again, and a turn that runs beside it waits as often. A vector that does not match its checksum is told and never
-counted.
+They are read as one row, because with every row that is fetched a thread releases and reacquires the interpreter, and a
+concurrent turn waits as often. A vector that does not match its checksum is logged and never counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +27,13 @@ _log = logs.get("search")
 
 
 def products(rows: NDArray[np.float32 | np.uint8], query: Vector) -> NDArray[np.float32]:
-    """Each row times the query. `@` would wake a thread per core, which costs more than it does and is felt by all."""
+    """The product of each row with the query. `@` would wake a thread per core, which costs more than it saves and
+    slows all others."""
     return np.einsum("ij,j->i", rows, np.frombuffer(query.values, "<f4"))
 
 
 def other_numbers(query: Vector) -> StorageError:
-    """What is said when a model gives other vectors under the name that it has always had."""
+    """The error text for a model that gives other vectors under the same name."""
     return StorageError(
         f"{query.model} now returns vectors of {len(query.values) // 4} numbers, but others are stored. Choose "
         "another embedding model and then this one again, so that all texts are embedded again."
@@ -41,7 +41,7 @@ def other_numbers(query: Vector) -> StorageError:
 
 
 class Candidates:
-    """A statement that gives items, their vectors and the checksums of these; it is built once."""
+    """A statement that selects items, their vectors and the checksums of these; it is built once."""
 
     def __init__(self, each: Select[Any, Any, Any] | TextualSelect) -> None:
         found = each.subquery().c
@@ -71,7 +71,7 @@ class Candidates:
         return self._one_by_one(tx, bound, query, limit)
 
     def _one_by_one(self, tx: Connection, bound: Mapping[str, Any], query: Vector, limit: int) -> list[Near]:
-        """The same, when one of them is damaged. Raises StorageError when they are of another length than the query."""
+        """The same, when one of them is damaged. Raises StorageError when their length differs from the query's."""
         items, sound = list[int](), list[bytes]()
         for item, vector, checksum in tx.execute(self._each, bound).all():
             if crc32(vector) == checksum:
@@ -88,21 +88,21 @@ class Candidates:
 
 
 def _ranked(rows: Rows, query: Vector, limit: int) -> tuple[NDArray[np.float32], list[int]]:
-    """How near each is, and which are nearest."""
+    """The similarity of each, and the nearest."""
     scores = products(rows, query)
     return scores, np.argsort(-scores, kind="stable")[:limit].tolist()
 
 
 def _are_sound(rows: Rows, checksums: Sequence[int]) -> bool:
-    """Whether no vector is damaged, asked of all at once; only damage that is the same to the bit in an even number of
-    them is not seen. The checksum of texts of one length that are combined by XOR is that of their checksums, but for
+    """Checks that no vector is damaged, for all at once; only damage that is the same to the bit in an even number of
+    them is missed. The checksum of texts of one length that are combined by XOR is that of their checksums, except for
     the checksum of zeros when they are even in number."""
     combined = np.bitwise_xor.reduce(rows.view("<u4"), axis=0).tobytes()
     zeros = 0 if len(checksums) % 2 else crc32(bytes(len(combined)))
     return crc32(combined) ^ zeros == reduce(xor, checksums)
 
 
-# The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch.
+# The numbers are one JSON list: hundreds of parameters cost more than the rows they fetch.
 NUMBERED = Candidates(
     text(
         "SELECT v.item, v.vector, v.checksum FROM json_each(:numbers) AS n JOIN search_vectors AS v"

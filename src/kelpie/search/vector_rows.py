@@ -1,7 +1,7 @@
 """The vectors of searchable items as rows: written and removed inside the caller's transaction, with the item itself.
 
 Each vector belongs to a model, and models are never mixed: an item may have one of each while its scope changes from
-one to the other. Finding the nearest is the business of `nearest`, which is only imported when something is looked for.
+one to the other. `vector_search` finds the nearest; it is imported only when a search runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _CHUNK = 500  # how many ids go into one IN list
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A text's vector in the space of one model: little-endian 32-bit floats, one long, and the signs of them."""
+    """A text's vector of one model: little-endian 32-bit floats, of length one, and their signs."""
 
     model: str
     values: bytes
@@ -37,7 +37,7 @@ _PUT_SKETCH = insert(search_sketches)
 
 
 def put_many(tx: Connection, kind: Kind, vectors: Mapping[str, Sequence[Vector]]) -> None:
-    """Gives items their vectors; they are in the text index already. One that has a model's vector keeps it."""
+    """Stores the vectors of items, which are in the text index already. An existing vector of a model stays."""
     known = {row.item_id: row for row in _rows(tx, kind, list(vectors))}
     there = _there(tx, [row.id for row in known.values() if row.model is not None])
     new = [
@@ -75,7 +75,7 @@ _THERE = select(_V.item, _V.model).where(_V.item.in_(bindparam("numbers", expand
 
 
 def _there(tx: Connection, numbers: Sequence[int]) -> set[tuple[int, str]]:
-    """Which of these items, some of which have vectors, have one of which model."""
+    """The models of which these items have vectors."""
     found: set[tuple[int, str]] = set()
     for start in range(0, len(numbers), _CHUNK):
         rows = tx.execute(_THERE, {"numbers": list(numbers[start : start + _CHUNK])})
@@ -99,7 +99,7 @@ _DROP_SKETCHES = delete(search_sketches).where(_S.item == bindparam("the_number"
 
 
 def remove_many(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> None:
-    """Takes the vectors of items away; the items must still be in the text index."""
+    """Deletes the vectors of items; the items must still be in the text index."""
     gone = [row for row in _rows(tx, kind, item_ids) if row.model is not None]
     if gone:
         numbers = [{"the_number": row.id} for row in gone]
@@ -116,7 +116,7 @@ _HAS_VECTORS = select(_S.item).where(_IN_SCOPE).limit(1)
 
 
 def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
-    """Takes the vectors of a whole scope away."""
+    """Deletes the vectors of a whole scope."""
     wanted = {"the_kind": kind, "the_scope": scope}
     if tx.execute(_HAS_VECTORS, wanted).scalar() is None:
         return
@@ -126,14 +126,14 @@ def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
 
 
 def remove_numbers(tx: Connection, numbers: Sequence[int]) -> None:
-    """Takes the vectors of the items with these numbers away, whose scope nobody searches any more."""
+    """Deletes the vectors of the items with these numbers, whose scope no search uses any more."""
     wanted = [{"the_number": number} for number in numbers]
     tx.execute(_DROP_VECTORS, wanted)
     tx.execute(_DROP_SKETCHES, wanted)
 
 
 def forget_scope(tx: Connection, kind: Kind, scope: str) -> None:
-    """Takes away what is known of a scope whose owner is gone."""
+    """Deletes the records of a scope whose owner is gone."""
     tx.execute(_FORGET, {"the_kind": kind, "the_scope": scope})
 
 
@@ -146,9 +146,9 @@ _DROP_OF_OTHERS = (
 
 
 def remove_others(tx: Connection, kind: Kind, scope: str, model: str, most: int) -> bool:
-    """Takes some of a scope's vectors that are not of this model away; True when there were no more than that.
+    """Deletes some of a scope's vectors that are not of this model; True when there were no more than that.
 
-    With the last of them the scope is one of a single model, unless it is searched by another one meanwhile.
+    With the last of them the scope has a single model, unless it is searched by another one meanwhile.
     """
     wanted = {"the_kind": kind, "the_scope": scope, "the_model": model}
     if models_of(tx, kind, (scope,)).get(scope) != model or embedding_coverage.without(tx, kind, scope, model, 0, 1):
@@ -184,7 +184,7 @@ def models_of(tx: Connection, kind: Kind, scopes: Sequence[str]) -> dict[str, st
 
 
 def search_by(tx: Connection, kind: Kind, scope: str, model: str) -> None:
-    """From now on the scope is searched by vectors of this model, of which every item has one."""
+    """Sets the model by which the scope is searched; every item has a vector of it."""
     tx.execute(_USE, {"the_kind": kind, "the_scope": scope, "new_model": model})
 
 
@@ -201,7 +201,7 @@ _FORGET = delete(search_scopes).where(_OF_SCOPE)
 
 
 def _changed(tx: Connection, kind: Kind, scope: str, *, rewrites: int, models: Sequence[str] = ()) -> None:
-    """Moves the version of a scope, which begins with its first vector; `models` are those that it was given any of."""
+    """Moves the version of a scope, which starts with its first vector; `models` are those of the new vectors."""
     wanted = {"the_kind": kind, "the_scope": scope}
     moved = tx.execute(_MOVE, {**wanted, "more_rewrites": rewrites}).rowcount
     if not moved and models:

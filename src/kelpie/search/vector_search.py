@@ -1,8 +1,8 @@
-"""The items nearest to a query in meaning: every item's signs first, then the vectors of the few that may be best.
+"""Vector search: the items nearest to a query, by every item's signs first, then by the vectors of the best few.
 
-The signs are looked at twice: all of them against the query's signs, which is fast, and the best of those against its
-numbers, which is sharp; so few vectors must be read, and reading them is what takes the time. Only the signs (48 bytes
-for 384 numbers) stay in memory, for the scopes used last. It runs where the database's reads run, off the event loop.
+The signs are compared twice: all of them with the query's signs, which is fast, and the best of those with its numbers,
+which is precise; so few vectors must be read, and reading them takes the time. Only the signs (48 bytes for 384
+numbers) stay in memory, for the scopes used last. It runs on the database's reader threads, off the event loop.
 """
 
 import json
@@ -23,7 +23,7 @@ from kelpie.search.text.fulltext import Kind
 from kelpie.search.vector_candidates import NUMBERED, Candidates, other_numbers, products
 from kelpie.search.vector_rows import Vector
 
-# How many are kept after each look, and at least how many for each item asked for. With 100,000 vectors of real
+# Items kept after each comparison, and the minimum for each requested item. With 100,000 vectors of real
 # sentences and mixtures of them, and these numbers, 0.990 of the 10 nearest were found (bench/search.py).
 BY_SIGNS, BY_SIGNS_PER_RESULT = 1500, 30
 BY_NUMBERS, BY_NUMBERS_PER_RESULT = 200, 4
@@ -35,7 +35,7 @@ Signs = NDArray[np.uint64]  # a column for each item: going through all of them 
 
 @dataclass(frozen=True, slots=True)
 class _ScopeSigns:
-    """The signs of one scope in the space of one model, as of a version."""
+    """The signs of one scope's vectors of one model, as of a version."""
 
     version: int
     rewrites: int
@@ -68,7 +68,7 @@ _ALL = Candidates(
 
 
 def vector(model: str, values: bytes) -> Vector:
-    """The vector with its signs. Raises ValueError when it has no length or numbers that are none."""
+    """The vector with its signs. Raises ValueError when its length is zero or its numbers are not finite."""
     floats = np.frombuffer(values, "<f4")
     length = float(np.linalg.norm(floats))
     if not np.isfinite(length) or length == 0.0:
@@ -78,7 +78,7 @@ def vector(model: str, values: bytes) -> Vector:
 
 
 class Nearest:
-    """Finds the nearest items; holds the signs of the scopes used last that are not small, within a bound."""
+    """Finds the nearest items; caches the signs of the scopes used last that are not small, within a limit."""
 
     def __init__(self, held_bytes_max: int = HELD_BYTES_MAX) -> None:
         self._held: SizedCache[tuple[str, str, str], _ScopeSigns] = SizedCache(held_bytes_max)
@@ -95,7 +95,7 @@ class Nearest:
         """The numbers of the items of these scopes nearest to the query, with their cosine, best first.
 
         `only` are the numbers of the items that may be found at all; without it, all of the scopes. Raises StorageError
-        when the model gives other vectors than those that are stored.
+        when the model gives other vectors than the stored ones.
         """
         few = max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
         if len(scopes) == 1 and only is None and self._held.get((kind, scopes[0], query.model)) is None:
@@ -119,7 +119,7 @@ class Nearest:
         wanted = {"the_model": query.model, "numbers": str(np.sort(items).tolist())}
         return NUMBERED.nearest(tx, wanted, query, limit) or []
 
-    # --- what is held --------------------------------------------------------------------------------------------
+    # --- cache ----------------------------------------------------------------------------------------------------
 
     def _scopes(self, tx: Connection, kind: Kind, scopes: Sequence[str], model: str) -> list[_ScopeSigns]:
         rows = tx.execute(_VERSIONS, {"the_kind": kind, "scopes": json.dumps(scopes)}).all()
@@ -131,7 +131,7 @@ class Nearest:
         known = self._held.get(key) or _NONE
         if (known.version, known.rewrites) == (now.version, now.rewrites):
             return known
-        # Older snapshots may ask after newer ones were held; what only grew since is a beginning of it.
+        # Older snapshots may ask after newer ones were cached; if the scope only grew, the beginning is valid.
         grown = known if known.rewrites == now.rewrites and known.version < now.version else _NONE
         found = _read(tx, key, grown, now)
         if known.version < now.version:
@@ -155,13 +155,12 @@ def _read(tx: Connection, key: tuple[str, str, str], known: _ScopeSigns, now: An
 
 
 def _height(sketch: bytes) -> int:
-    """How many rows it takes."""
+    """Number of rows that it takes."""
     return -(-len(sketch) // 8)
 
 
 def _columns(sketches: Sequence[bytes]) -> Signs:
-    """The sketches, eight bytes a row; what is missing to a whole number of rows is filled up alike everywhere. Those
-    of several lengths have no rows."""
+    """The signs, eight bytes a row; the last row is padded alike everywhere. Signs of several lengths have no rows."""
     width = 8 * max(map(_height, (sketches[0], sketches[-1])))
     joined = b"".join(each.ljust(width, b"\0") for each in sketches)
     if len(joined) != width * len(sketches):
@@ -170,12 +169,12 @@ def _columns(sketches: Sequence[bytes]) -> Signs:
 
 
 def _no_rows(items: int) -> Signs:
-    """What is held of vectors that cannot be compared: no query has so few signs."""
+    """The entry for vectors that cannot be compared: no query has so few signs."""
     return np.empty((0, items), np.uint64)
 
 
 def _likely(items: Numbers, signs: Signs, query: Vector, limit: int) -> Numbers:
-    """The items whose signs say that they may be among the nearest."""
+    """The items that may be among the nearest, by their signs."""
     first, then = max(BY_SIGNS, BY_SIGNS_PER_RESULT * limit), max(BY_NUMBERS, BY_NUMBERS_PER_RESULT * limit)
     if items.size > first:
         best = _least(_differing(signs, query.sketch), first)
@@ -186,7 +185,7 @@ def _likely(items: Numbers, signs: Signs, query: Vector, limit: int) -> Numbers:
 
 
 def _differing(signs: Signs, query: bytes) -> NDArray[np.uint16]:
-    """In how many signs each item differs from the query."""
+    """Number of signs in which each item differs from the query."""
     count = signs.shape[1]
     differing, bits, each = np.zeros(count, np.uint16), np.empty(count, np.uint64), np.empty(count, np.uint8)
     for row, asked in zip(signs, _columns([query]), strict=True):
@@ -195,7 +194,7 @@ def _differing(signs: Signs, query: bytes) -> NDArray[np.uint16]:
 
 
 def _least(differing: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
-    """Where the lowest numbers are, so many of them. There are few different ones, and to try some is fast."""
+    """The positions of the lowest numbers, so many of them. There are few different values, so trying some is fast."""
     bound = bisect_left(range(differing.max()), count, key=lambda most: np.count_nonzero(differing <= most))
     among = np.flatnonzero(differing <= bound)
     return among[np.argsort(differing[among], kind="stable")[:count]]

@@ -1,7 +1,7 @@
 """Rows of a history as Anthropic's messages.
 
-Each row's blocks are encoded once and kept with it. Rows of one side that follow each other become one message, in
-which the results of tools come first, because the protocol wants all of them at once and before anything else.
+Each row's blocks are encoded once and cached with it. Consecutive rows of one side become one message, in which the
+results of tools come first, because the protocol requires all of them at once and before anything else.
 """
 
 import re
@@ -30,7 +30,7 @@ _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def encode_messages(rows: Sequence[Prepared]) -> orjson.Fragment:
-    """The messages; the last block is marked as the end of what is worth caching."""
+    """The messages; the last block is marked as the end of the cacheable prefix."""
     messages: list[bytes] = []
     side, results, rest = USER, [], list[bytes]()
     for row in rows:
@@ -58,7 +58,7 @@ _OPENING = _message(USER, [], [OPENING])
 
 
 def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
-    """The blocks of a row, separated by commas; empty when it has none. Without `thoughts` it is so from now on."""
+    """The blocks of a row, separated by commas; empty when it has none. `thoughts` false drops them for good."""
     encoded = row.wire.get(WIRE)
     if encoded is None or not thoughts:
         encoded = kept(_blocks(row.message, thoughts))
@@ -68,12 +68,12 @@ def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
 
 
 def has_thoughts(message: Message) -> bool:
-    """Whether the row holds thoughts that only the provider can vouch for."""
+    """Checks whether the row contains thoughts that only the provider can verify."""
     return any(_thought(part) is not None for part in message.content)
 
 
 def _side(message: Message) -> bytes:
-    """Whose message the row belongs to; the user's side has two kinds of rows."""
+    """The side that the row belongs to; the user's side has two kinds of rows."""
     if message.tool_returns:
         return _RESULTS
     return ASSISTANT if message.tool_calls or message.role is Role.assistant else USER
@@ -141,7 +141,8 @@ def _image(source: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _input(call: ToolCall) -> object:
-    """The arguments as the object they must be; what is none is kept as text under a name of its own."""
+    """The arguments as an object, which the protocol requires; anything else is wrapped as text under a name of its
+    own."""
     try:
         given = orjson.loads(call.arguments or "{}")
     except orjson.JSONDecodeError:
@@ -150,5 +151,5 @@ def _input(call: ToolCall) -> object:
 
 
 def _safe(call_id: str) -> str:
-    """The id in the letters that the protocol allows; other providers give ids with others."""
+    """The id in the letters that the protocol allows; other providers use more letters."""
     return _ID.sub("_", call_id) or "_"

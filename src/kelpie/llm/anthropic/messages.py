@@ -1,4 +1,4 @@
-"""Anthropic's messages protocol, as Anthropic and the servers compatible with it speak it."""
+"""Anthropic's messages protocol, for Anthropic and compatible servers."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -43,8 +43,9 @@ class MessagesCall:
         return Assembly(partial(made_call_id, self._request))
 
     def repair(self, error: ModelError) -> bool:
-        """Thoughts are accepted only from models that may read them and only in the conversation they were made in:
-        an edit of the system prompt, compaction or another model can spoil them for ever, and the agent with them."""
+        """Removes thoughts that the provider refused. It accepts them only from certain models and only in the original
+        conversation: an edit of the system prompt, compaction or another model can invalidate them for ever, and block
+        the agent."""
         said = (error.detail or "").lower()
         if not self._thoughts or "thinking" not in said:
             return False
@@ -55,7 +56,7 @@ class MessagesCall:
 
 
 class Anthropic:
-    """A provider that speaks this protocol. The base URL may be given with its /v1 or without it."""
+    """A provider with this protocol. The base URL may have its /v1 or not."""
 
     kind = "anthropic"
 
@@ -72,7 +73,7 @@ class Anthropic:
         self._exchange = Exchange(world, self._channel, self._limits)
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model. Raises ModelError, also after some deltas were given."""
+        """Calls the model. Raises ModelError, also after some deltas were yielded."""
         return self._exchange.stream(request, MessagesCall(request))
 
     async def payload(self, request: Request) -> bytes:

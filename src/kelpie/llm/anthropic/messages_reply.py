@@ -1,7 +1,7 @@
-"""A reply read from Anthropic's messages: whole, or put together from the events of a stream.
+"""Parser of replies in Anthropic's messages format: whole, or assembled from the events of a stream.
 
-Both ways are one: a whole message is read as blocks that begin and end at once. Thoughts keep their signatures, since
-the provider wants to see both again; kinds of blocks and events that we do not know are passed over.
+Both ways share one path: a whole message is read as blocks that begin and end at once. Thoughts keep their signatures,
+since the provider requires both again; unknown kinds of blocks and events are skipped.
 """
 
 import json
@@ -38,7 +38,7 @@ class Assembly:
         return self._finish is not None
 
     def whole(self, data: Mapping[str, Any]) -> Iterator[Delta]:
-        """Takes in a message that came in one piece. Raises Unreadable."""
+        """Reads a message that came in one piece. Raises Unreadable."""
         content = data.get("content")
         if not isinstance(content, list):
             raise Unreadable("it has no content")
@@ -49,7 +49,7 @@ class Assembly:
         self._stop(data.get("stop_reason") or "end_turn")
 
     def event(self, data: Mapping[str, Any]) -> Iterator[Delta]:
-        """Takes in one event of a stream. Raises Unreadable."""
+        """Reads one event of a stream. Raises Unreadable."""
         match data.get("type"):
             case "content_block_delta":
                 yield from self._grow(number(data, "index"), _object(data, "delta"))
@@ -70,7 +70,7 @@ class Assembly:
                 return
 
     def reply(self) -> Reply:
-        """The whole reply; an empty one is the model's way to say that it has nothing to add. Raises Unreadable."""
+        """The whole reply; the model may give an empty one when it has nothing to add. Raises Unreadable."""
         content, calls = self._blocks.parts()
         finish = self._finish or "stop"
         if calls and finish == "stop":
@@ -110,7 +110,7 @@ class Assembly:
                 return
 
     def _end(self, index: int) -> Iterator[Delta]:
-        """A call without pieces of arguments had them from the start, or takes none."""
+        """Ends a block. A call without pieces of arguments had them from the start, or takes none."""
         block = self._blocks.get(index)
         if block is not None and not block.pieces:
             yield from self._blocks.grow(block, block.given)
@@ -125,7 +125,7 @@ class Assembly:
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
-    """Tokens as counted by the server. Its count of the input leaves out what came from the cache or went into it."""
+    """Tokens as counted by the server. Its count of the input excludes tokens read from or written to the cache."""
     fresh, output = count(usage.get("input_tokens")) or 0, count(usage.get("output_tokens")) or 0
     read, written = count(usage.get("cache_read_input_tokens")), count(usage.get("cache_creation_input_tokens"))
     details = usage.get("output_tokens_details")

@@ -1,7 +1,8 @@
-"""A request in the words of Anthropic's messages.
+"""Encoder of requests in Anthropic's messages format.
 
-The system prompt and the last block are marked for the provider's prompt cache, which holds the tools as well. What a
-model is known to refuse is left out, so that an agent can be moved to another model with its settings unchanged.
+The system prompt and the last block are marked for the provider's prompt cache, which includes the tools. Parameters
+that a model is known to refuse are left out, so that an agent can be moved to another model with its settings
+unchanged.
 """
 
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ METADATA_CHARS_MAX = 256
 
 
 def encode_request(request: Request, *, thoughts: bool = True) -> bytes:
-    """The body of the call; without `thoughts`, those of earlier turns are not shown to the model again, and it is not
-    asked for new ones where that has to be asked for."""
+    """The body of the call; without `thoughts`, those of earlier turns are not sent again, and none are requested where
+    they are optional."""
     known, asked = traits(request.model), request.options.get("thinking")
     asked = asked if isinstance(asked, Mapping) else {}
     thinking, thinks = _thinking(request, known, asked, thoughts)
@@ -42,7 +43,8 @@ def encode_request(request: Request, *, thoughts: bool = True) -> bytes:
 
 
 def forget_thoughts(request: Request) -> bool:
-    """Takes the thoughts out of every row for good, because the provider no longer accepts them. False: none there."""
+    """Removes the thoughts from every row for good, because the provider no longer accepts them. False: there were
+    none."""
     rows = [row for row in request.messages if has_thoughts(row.message)]
     for row in rows:
         encode_row(row, thoughts=False)
@@ -52,7 +54,7 @@ def forget_thoughts(request: Request) -> bool:
 def _thinking(
     request: Request, known: Traits, asked: Mapping[str, Any], thoughts: bool
 ) -> tuple[dict[str, Any] | None, bool]:
-    """What to say about thinking, and whether the model will think."""
+    """The thinking parameter, and whether the model will think."""
     kind = asked.get("type")
     if not known.can_think or (not known.thinks_unasked and kind in (None, "disabled")):
         return None, False
@@ -72,7 +74,8 @@ def _thinking(
 
 
 def _may_think(request: Request) -> bool:
-    """A model with a budget goes on after tool calls only if the thoughts before them are shown to it again."""
+    """Checks whether thinking can be used: a model with a thinking budget continues after tool calls only if the
+    thoughts before them are sent again."""
     for row in reversed(request.messages):
         if not row.message.tool_returns:
             return not row.message.tool_calls or has_thoughts(row.message)

@@ -1,7 +1,7 @@
-"""How Claude models differ in what they accept, by their names.
+"""Differences between Claude models in the parameters they accept, by their names.
 
-Newer ones think by themselves, take no sampling parameters and cannot be made to call a tool; what one of them does
-not accept is refused with an error, so it must not be sent.
+Newer ones think by themselves, take no sampling parameters and cannot be forced to call a tool; a parameter that a
+model does not accept is an error, so it must not be sent.
 """
 
 import re
@@ -15,7 +15,8 @@ _ALWAYS_NEW = ("fable", "mythos")
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """`off` is the way to say that the model shall not think first, None where there is none or none is needed."""
+    """Accepted parameters of a model. `off` is the value that switches thinking off, None if there is none or none is
+    needed."""
 
     can_think: bool = True
     adaptive: bool = False  # decides itself how much to think; a budget is refused
@@ -27,7 +28,7 @@ class Traits:
 
 @lru_cache(maxsize=256)
 def traits(model: str) -> Traits:
-    """What the model accepts; a name we do not know is taken for an old one, which accepts the most."""
+    """The traits of the model; an unknown name counts as an old model, which accepts the most."""
     found = _NAME.search(model.lower())
     if found is None:
         return Traits(can_think=_NEVER_THINKS.search(model.lower()) is None)

@@ -1,7 +1,7 @@
-"""What is known about models by their names, because providers' listings do not tell it.
+"""Known facts about models by their names, because providers' listings do not contain them.
 
-Facts only: sizes and abilities as their makers publish them. What a server declares about its own models goes before
-this table, and a model that is not in it is taken to have few abilities but to call tools.
+Facts only: sizes and abilities as their makers publish them. A server's own declarations take precedence over this
+table, and an unknown model counts as one with few abilities that can call tools.
 """
 
 import re
@@ -23,7 +23,8 @@ EMBEDDING_DIMENSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a model can do. `context_window` is the room for the input; `longest_reply` is the model's own bound."""
+    """Abilities of a model. `context_window` limits the input; `longest_reply` is the model's own limit on the
+    output."""
 
     context_window: int | None = None
     longest_reply: int | None = None
@@ -38,7 +39,7 @@ def _facts(window: int | None, reply: int | None, abilities: str) -> Facts:
     return Facts(window, reply, "tools" in has, "vision" in has, "schema" in has, "reasons" in has)
 
 
-# By the beginning of the name; the longest beginning that fits counts.
+# By prefix of the name; the longest matching prefix counts.
 _HOSTED = {
     "gpt-": _facts(128_000, None, "tools"),
     "gpt-3.5-turbo": _facts(16_385, 4_096, "tools"),
@@ -97,7 +98,7 @@ _HOSTED = {
     "deepseek-reasoner": _facts(128_000, None, "tools reasons"),
 }
 
-# Open models by family. How much they take in is up to the server that runs them, so it is not said here.
+# Open models by family. Their server decides the context window, so it is not in the table.
 _OPEN = (
     (re.compile(r"llava|bakllava|moondream|minicpm-v|gemma-?3(?!n)|gemma2?-?vision"), _facts(None, None, "vision")),
     (re.compile(r"gemma|^phi-?[123]|llama-?2|codellama|tinyllama|vicuna|orca|starcoder"), _facts(None, None, "")),
@@ -123,18 +124,18 @@ _OTHER_PROTOCOLS = re.compile(r"^(gpt-|o\d|codex|computer-use).*?(codex|-pro\b|d
 
 
 def chats(name: str, *, responses: bool = False) -> bool:
-    """Whether a listed model can hold a chat, as far as its name tells; `responses` when that protocol can be had."""
+    """Checks by its name whether a listed model can chat; `responses` if that protocol is available."""
     lowered = name.lower()
     return not (_OTHER_KINDS.search(lowered) or (not responses and _OTHER_PROTOCOLS.match(lowered)))
 
 
 def knows(name: str) -> bool:
-    """Whether anything is known of the model by its name."""
+    """Checks whether the table has an entry for the model's name."""
     return facts(name) is not UNKNOWN
 
 
 def facts(name: str) -> Facts:
-    """What is known of the model by its name."""
+    """The known facts about the model by its name."""
     own = name.lower().rpartition("/")[2]
     beginnings = [beginning for beginning in _HOSTED if own.startswith(beginning)]
     if beginnings:
@@ -161,7 +162,7 @@ def info(kind: str, endpoint: Endpoint, name: str, entry: Mapping[str, Any], kno
 
 
 def context_window(name: str, declared: Mapping[str, Any]) -> int | None:
-    """Tokens the model can take in: what the server declares, else what is known."""
+    """Size of the model's context window in tokens: as the server declares it, else from the table."""
     for field in _DECLARED:
         value = declared.get(field)
         if isinstance(value, int) and value > 0:
@@ -170,16 +171,16 @@ def context_window(name: str, declared: Mapping[str, Any]) -> int | None:
 
 
 def max_output_tokens(name: str, usual: int = MAX_TOKENS_DEFAULT) -> int | None:
-    """The longest reply to ask for by default: the usual or, where that is less, what the model can give."""
+    """The default limit on a reply: the usual one or, if less, the model's own."""
     longest = facts(name).longest_reply
     return None if longest is None else min(longest, usual)
 
 
 def _declared(entry: Mapping[str, Any], names: tuple[str, ...], known: bool) -> bool:
-    """What the entry of a listing says of an ability; `known` when it says nothing.
+    """A listing's declaration of an ability; `known` when it has none.
 
-    Listings that tell abilities do so as a mapping of names to yes or no (or to `{"supported": ...}`), or as lists of
-    parameters and of kinds of input, where what is not in the list is not supported.
+    Listings declare abilities as a mapping of names to yes or no (or to `{"supported": ...}`), or as lists of
+    parameters and of kinds of input; an ability that is missing from the list is not supported.
     """
     abilities = entry.get("capabilities")
     if isinstance(abilities, Mapping):

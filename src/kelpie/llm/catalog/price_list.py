@@ -1,8 +1,8 @@
-"""The prices that are known without being told: the list prices of OpenAI and Anthropic as of 2026-11-15.
+"""Built-in prices: the list prices of OpenAI and Anthropic as of 2026-11-15.
 
-Facts only, in dollars per million tokens, for calls at the standard tier. A name fits when it is the name of the model
-or a dated snapshot of it; what is merely similar has no price here, since a wrong price is worse than none. Local
-models cost no money. What an operator sets goes before all of it.
+Facts only, in dollars per million tokens, for calls at the standard tier. A name matches when it is the name of the
+model or a dated snapshot of it; a similar name has no price here, since a wrong price is worse than none. Local models
+cost no money. An operator's own prices take precedence.
 """
 
 import re
@@ -20,7 +20,7 @@ def _openai(given: float, returned: float, cached: float | None = None) -> Price
 
 
 def _claude(given: float, returned: float, cached: float | None = None) -> Price:
-    """Anthropic reads from the cache for a tenth unless told otherwise, and writes for a quarter more."""
+    """A price of Anthropic: cache reads cost a tenth unless given, and cache writes a quarter more."""
     return Price(given, returned, given / 10 if cached is None else cached, given * 1.25)
 
 
@@ -79,13 +79,13 @@ _SNAPSHOT = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8}|0|latest)$")
 
 
 class Prices:
-    """What every model costs, as far as anybody knows: the operator's own prices before those listed here."""
+    """Prices of all models, as far as known: the operator's own before those listed here."""
 
     def __init__(self, own: Mapping[str, Price]) -> None:
         self._own = own
 
     def of(self, handle: str) -> Price | None:
-        """None when the price is not known."""
+        """The price of a model; None when it is not known."""
         told = price_of(self._own, handle)
         if told is not None:
             return told
@@ -96,10 +96,10 @@ class Prices:
         return listed.get(name) or listed.get(_SNAPSHOT.sub("", name))
 
     def knows(self, provider: str) -> bool:
-        """Whether the price of any model of this provider is known."""
+        """Checks whether the price of any model of this provider is known."""
         own = any(handle.startswith(f"{provider}/") for handle in self._own)
         return own or provider in _FREE_PROVIDERS or provider in _LISTED
 
     def charged(self, handle: str, usage: Usage) -> Usage:
-        """The usage of one call of this model with what it cost."""
+        """The usage of one call of this model with its cost."""
         return charged(usage, self.of(handle))

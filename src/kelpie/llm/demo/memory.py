@@ -1,4 +1,4 @@
-"""How the demo model keeps, changes and drops facts: which tool it calls, with which words, on which block.
+"""Memory rules of the demo model: the tool, words and block it uses to keep, change and drop facts.
 
 It knows the memory tools by name and uses whichever the agent has. It never edits a read-only block.
 """
@@ -25,7 +25,7 @@ _SUFFIXES = ("ing", "ed", "es", "s")
 
 
 def facts_in(said: str) -> list[str]:
-    """The facts a person asks to have kept; none in a question."""
+    """The facts that a person asks to remember; none in a question."""
     if said.rstrip().endswith("?"):
         return []
     asked = _REMEMBER.search(said)
@@ -38,7 +38,7 @@ def facts_in(said: str) -> list[str]:
 
 
 def known_name(memory: Sequence[Memory]) -> str | None:
-    """The person's name, if a block tells it."""
+    """The person's name, if a block contains it."""
     about_person = sorted(memory, key=lambda block: block.label != "human")
     for block in about_person:
         if block.label != "persona" and (found := _KNOWN_NAME.search(block.value)):
@@ -47,7 +47,7 @@ def known_name(memory: Sequence[Memory]) -> str | None:
 
 
 def keep(facts: Sequence[str], memory: Sequence[Memory], tools: Collection[str]) -> Line:
-    """Writes facts down with the tool at hand."""
+    """Stores facts with the available tool."""
     block = _writable(memory)
     if block is None:
         return archive("\n".join(facts), tools)
@@ -65,14 +65,14 @@ def keep(facts: Sequence[str], memory: Sequence[Memory], tools: Collection[str])
 
 
 def archive(text: str, tools: Collection[str]) -> Line:
-    """Puts a text into archival memory."""
+    """Stores a text in archival memory."""
     if ARCHIVE in tools:
         return Line(calls=(Call(ARCHIVE, {"content": text}),))
     return Line("I cannot save that: this agent has no memory block and memory tool that I can use.")
 
 
 def forget(what: str, memory: Sequence[Memory], tools: Collection[str]) -> Line:
-    """Removes the line of memory that fits best."""
+    """Removes the line of memory that matches best."""
     wanted = _stems(what)
     candidates = [
         (len(wanted & _stems(line)), block, line)
@@ -107,7 +107,7 @@ def _clause(text: str) -> str:
 
 
 def _covered(text: str) -> bool:
-    """Whether names and tastes are all there is in the text."""
+    """Checks whether the text contains nothing but names and tastes."""
     rest = _TASTE.sub("", _NAME.sub("", text))
     return not set(_WORD.findall(rest.lower())) - _EMPTY_WORDS
 

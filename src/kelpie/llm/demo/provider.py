@@ -1,8 +1,8 @@
-"""The provider `kelpie`, built in: the model `demo`, which needs no key and always says the same to the same, and the
-embedding model of this machine.
+"""The built-in provider `kelpie`: the model `demo`, which needs no key and is deterministic, and the embedding model of
+this machine.
 
-The demo makes the quick start, the tests and the simulation work offline, and says plainly that it is a demo. All it
-knows it takes from the request, so any number of agents can share one.
+The demo makes the quick start, the tests and the simulation work offline, and says plainly that it is a demo. It takes
+all its knowledge from the request, so any number of agents can share one.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _WORDS = re.compile(r"\s*\S+\s?|\s+")
 
 
 class DemoProvider:
-    """The provider `kelpie` with its one model. With a script it says the lines of that, one per call."""
+    """The provider `kelpie` with its one model. With a script it replies with the lines of that, one per call."""
 
     name = "kelpie"
 
@@ -64,7 +64,7 @@ class DemoProvider:
         )
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """The embedding model of this machine, if its files are here."""
+        """The embedding model of this machine, if its files exist."""
         local = self._embedder
         if local is None or local.why_not() is not None:
             return []
@@ -83,7 +83,7 @@ class DemoProvider:
         return
 
     async def payload(self, request: Request) -> bytes:
-        """Nothing is sent for it; this is what it is given, in the words most models are spoken to in."""
+        """The request in the format of most models; nothing is sent for this one."""
         return encode_request(request)
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
@@ -124,7 +124,7 @@ class DemoProvider:
 
 
 def _spoken(line: Line, request: Request) -> Line:
-    """The line in the form the request asks for: text becomes a tool call where only those count."""
+    """The line in the form that the request needs: text becomes a tool call where only those count."""
     if line.calls or request.tool_choice in ("auto", "none") or not request.tools:
         return line
     by_name = {tool.name: tool for tool in request.tools}
@@ -155,7 +155,7 @@ def _required(tool: ToolSchema) -> Sequence[str]:
 
 
 def _filled(schema: Mapping[str, Any], depth: int = 0) -> Any:
-    """Some value that fits a JSON schema, for a call that must be made whatever was said."""
+    """Some value that fits a JSON schema, for a call that must be made in any case."""
     if "default" in schema:
         return schema["default"]
     if schema.get("enum"):

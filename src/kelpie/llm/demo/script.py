@@ -1,4 +1,4 @@
-"""Lines for the demo model to say, so that tests can decide what it answers.
+"""Scripted lines for the demo model, so that tests can decide its answers.
 
 A provider can be made with a script; or a user message that begins with `!script ` carries one as a JSON list, of which
 one line is said per step of that turn:
@@ -21,7 +21,7 @@ WAIT_S_MAX = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call to make; arguments may be given as broken JSON text on purpose."""
+    """A tool call to make; arguments may be broken JSON text on purpose."""
 
     name: str
     arguments: Mapping[str, Any] | str = field(default_factory=dict[str, Any])
@@ -29,7 +29,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One reply of the demo model: what it thinks, says and calls, or how it fails."""
+    """One reply of the demo model: its thoughts, text and calls, or its failure."""
 
     text: str = ""
     calls: tuple[Call, ...] = ()
@@ -43,7 +43,7 @@ Script = Sequence[Line] | Callable[[Request], Line]
 
 
 def read_script(text: str, step: int) -> Line:
-    """The line for this step (from 0) of a script in a message; a broken script is told in the answer."""
+    """The line for this step (from 0) of a script in a message; a broken script is reported in the answer."""
     try:
         lines = orjson.loads(text.removeprefix(MARK))
     except orjson.JSONDecodeError as error:
@@ -59,7 +59,7 @@ def read_script(text: str, step: int) -> Line:
 
 
 def read_line(given: object) -> Line:
-    """A line from its JSON form. Raises ValueError saying what is wrong."""
+    """A line from its JSON form. Raises ValueError with the reason."""
     if not isinstance(given, dict):
         raise ValueError("it is not an object")
     unknown = sorted(given.keys() - {"text", "calls", "reasoning", "error", "finish_reason", "wait_s"})

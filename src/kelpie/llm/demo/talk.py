@@ -1,4 +1,4 @@
-"""What the demo model answers: a handful of phrases it understands, tried in order, and an honest echo otherwise."""
+"""Answers of the demo model: a few phrases it understands, tried in order, and an honest echo otherwise."""
 
 import re
 from collections.abc import Callable
@@ -139,7 +139,7 @@ _PHRASES: tuple[Callable[[_Scene], Line | None], ...] = (
 
 
 def _report(given: ToolReturn, said: str) -> str:
-    """A sentence on what a tool gave back."""
+    """A sentence about a tool's result."""
     text = _cut(unwrap(given.text))
     if not given.ok:
         return f"The tool {given.name} failed: {text}"

@@ -1,4 +1,4 @@
-"""What the demo model can see in a request: what was said, what it has done about it, and the memory in the prompt."""
+"""The demo model's view of a request: the messages, its own steps so far, and the memory in the prompt."""
 
 import re
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The current turn: `said` is what began it, `steps` how often the model has answered since."""
+    """The current turn: `said` is the message that began it, `steps` the number of the model's answers since."""
 
     said: str
     steps: int
@@ -65,7 +65,7 @@ def unwrap(text: str) -> str:
 
 
 def _said(message: Message) -> str | None:
-    """What a person said with this message; None when it is not a person's."""
+    """A person's text in this message; None when it is not a person's."""
     if message.role not in (Role.user, Role.system) or message.tool_returns:
         return None
     return None if _packed(message.text).get("type") in _SERVER_MADE else unwrap(message.text).strip()

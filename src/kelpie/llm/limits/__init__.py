@@ -1,1 +1,1 @@
-"""Limits on calls to providers: how many at once, how many tokens and how much money in a time."""
+"""Limits on calls to providers: concurrent calls, and tokens and money per period."""

@@ -1,7 +1,7 @@
 """A provider whose calls pass the limits of its operator.
 
-Each attempt passes them anew: a call that pauses before it asks again holds no place, and a retry is a request like any
-other. So the provider inside is made to try once, and the retries are done here.
+Each attempt passes them anew: a call that pauses before a retry holds no reservation, and a retry is a request like any
+other. So the inner provider must try only once, and this class retries.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -55,7 +55,7 @@ class LimitedProvider:
         await self.inner.close()
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model when there is room. Raises ModelError; of kind rate_limit when there was none in time."""
+        """Calls the model when the limits allow it. Raises ModelError; of kind rate_limit when they did not in time."""
         attempt = partial(self._attempt, request, self._price(request.model))
         try:
             async with aclosing(retried(attempt, self._limits, self._random)) as events:
@@ -101,7 +101,7 @@ class LimitedProvider:
         return price
 
     def _expected(self, request: Request, price: Price | None) -> Cost:
-        """What the prompt will take at least; how long the reply gets, nobody knows yet."""
+        """The least that the prompt will use; the length of the reply is unknown."""
         bounds = self.limiter.bounds
         if not (bounds.tokens or bounds.dollars):
             return Cost()
@@ -111,7 +111,7 @@ class LimitedProvider:
 
 
 def _cost(usage: Usage, price: Price | None, expected: Cost) -> Cost:
-    """The real cost; a server that does not count is believed to have used what was expected."""
+    """The real cost; a server without counts is assumed to have used the expected amount."""
     if not usage.total_tokens:
         return expected
     return Cost(usage.total_tokens, price.micros(usage) if price else 0)

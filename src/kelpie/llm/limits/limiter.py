@@ -1,8 +1,8 @@
-"""The limits of one provider, shared by all agents: calls at once, requests and tokens a minute, money a day.
+"""The limits of one provider, shared by all agents: concurrent calls, requests and tokens per minute, money per day.
 
-Who finds no room waits: in order within an agent, and the agents take turns, so that a busy one starves nobody. Waiting
-is bounded in time and in number; what cannot fit in time is refused at once. Everything runs on the event loop's clock
-and in one thread. It must never let a newcomer pass somebody who waits.
+A call over a limit waits: in order within an agent, and the agents take turns, so that a busy one starves no other.
+Waiting is bounded in time and in number; a call that cannot fit in time is refused at once. Everything runs on the
+event loop's clock and in one thread. It must never let a newcomer pass a waiting call.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ RETRY_AFTER_S = 1.0  # when nobody can tell how soon a call in flight will end
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a call is expected to take, or took: tokens, and millionths of a dollar."""
+    """Expected or real cost of a call: tokens, and millionths of a dollar."""
 
     tokens: int = 0
     micros: int = 0
 
 
 class Reservation:
-    """The right to make one call. It costs what was expected until `settle` tells what it really was."""
+    """The right to make one call. It counts the expected cost until `settle` sets the real one."""
 
     __slots__ = ("_limiter", "cost", "settled", "slots")
 
@@ -42,7 +42,7 @@ class Reservation:
         self.slots: tuple[Slot, Slot] | None = None
 
     def settle(self, real: Cost) -> None:
-        """Counts the real cost instead of the expected one; only the first time counts."""
+        """Counts the real cost instead of the expected one; only the first call has an effect."""
         if not self.settled:
             self.settled = True
             self._limiter.correct(self, real)
@@ -88,7 +88,7 @@ class Limiter:
             self._pump()
 
     def correct(self, reservation: Reservation, real: Cost) -> None:
-        """Counts what a call really took, now, instead of what was reserved for it when it began."""
+        """Counts the real cost of a call, now, instead of the amount reserved when it began."""
         assert reservation.slots is not None
         now = _now()
         tokens, micros = reservation.slots
@@ -99,7 +99,7 @@ class Limiter:
         self._pump()
 
     def remember(self, micros: int, age_s: float) -> None:
-        """Counts money that was spent before this limiter was made; the oldest comes first."""
+        """Counts money that was spent before this limiter was created; the oldest comes first."""
         self._micros.add(micros, _now() - age_s)
 
     @property
@@ -109,7 +109,7 @@ class Limiter:
     # --- room ----------------------------------------------------------------------------------------------------
 
     def _blocked(self, cost: Cost) -> tuple[str, float | None] | None:
-        """The limit that is in the way, and when it will not be any more (None: when a call ends)."""
+        """The limit that blocks the call, and when it will no longer (None: when a call ends)."""
         now = _now()
         bounds = self.bounds
         found: list[tuple[float, str]] = [
@@ -185,7 +185,7 @@ class Limiter:
             self._turns.remove(waiter.agent)
 
     def _pump(self) -> None:
-        """Lets in whoever is next, as long as there is room; sets a timer for the moment at which there will be."""
+        """Admits waiting calls as long as the limits allow; sets a timer for the moment at which they will again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

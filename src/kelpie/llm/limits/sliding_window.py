@@ -1,7 +1,7 @@
-"""How much went through in the last minute or day, on the event loop's clock.
+"""Amounts in the last minute or day, on the event loop's clock.
 
-The span is kept in slots, so that memory is bounded whatever the traffic. A slot leaves when all of it is older than
-the span: the count is never too low, and too high by one slot at most.
+The span is divided into slots, so that memory is bounded whatever the traffic. A slot expires when all of it is older
+than the span: the count is never too low, and too high by one slot at most.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ SLOTS = 60
 
 
 class Slot:
-    """What was counted between two moments."""
+    """The amount counted between two moments."""
 
     __slots__ = ("amount", "number")
 
@@ -29,7 +29,7 @@ class SlidingWindow:
         self._slots: deque[Slot] = deque()
 
     def add(self, amount: int, now: float) -> Slot:
-        """Counts an amount. What it gives back can be used to take the amount away again."""
+        """Counts an amount. The returned slot can be used to subtract the amount again."""
         number = int(now // self._slot_s)
         if not self._slots or self._slots[-1].number != number:
             self._expire(now)
@@ -43,9 +43,9 @@ class SlidingWindow:
         return sum(slot.amount for slot in self._slots)
 
     def opens_at(self, amount: int, now: float) -> float:
-        """When this much more fits in; a moment not after `now` when it does already.
+        """The time when this much more fits; not after `now` when it fits already.
 
-        What is larger than the limit itself fits into an empty window, since it would wait for ever otherwise.
+        An amount larger than the limit itself fits into an empty window, since it would wait for ever otherwise.
         """
         over = self.spent(now) + min(amount, self.limit) - self.limit
         moment = now

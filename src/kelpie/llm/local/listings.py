@@ -1,6 +1,6 @@
-"""What each kind of local server tells of itself and its models. One function a kind: None when it is another server.
+"""Listings of each kind of local server: its kind and its models. One function per kind: None for another server.
 
-Facts come from the server; a name decides only where it tells nothing.
+Facts come from the server; a model's name decides only where the server gives none.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
 
 
 async def find(asker: Asker, expected: str) -> ProbedServer:
-    """The server at this address and all its models, looking for the expected kind first. Raises ModelError."""
+    """The server at this address and all its models, trying the expected kind first. Raises ModelError."""
     kinds = [expected, *(kind for kind in DETECTORS if kind != expected)]
     for kind in kinds:
         if found := await DETECTORS[kind](asker):

@@ -1,4 +1,5 @@
-"""Ollama's own chat: one JSON object a line, with the times of loading and inference in the last; and its models' care.
+"""Ollama's own chat protocol: one JSON object a line, with the times of loading and inference in the last; and its
+model management.
 
 It never asks for a smaller context window than before: every change makes Ollama load the model anew.
 """
@@ -36,7 +37,7 @@ PULL_ATTEMPTS = 5
 
 
 class Ollama:
-    """Speaks with one Ollama server."""
+    """Client of one Ollama server."""
 
     def __init__(self, world: World, channel: Channel, limits: RetryLimits) -> None:
         self._world = world
@@ -45,7 +46,7 @@ class Ollama:
         self._windows: dict[str, int] = {}  # the largest asked for so far, by model
 
     async def stream(self, request: Request, found: ProbedServer) -> AsyncGenerator[Event, None]:
-        """Asks the model. Raises ModelError, also after some deltas were given."""
+        """Calls the model. Raises ModelError, also after some deltas were yielded."""
         window = self._num_ctx(request, found)
         if window is not None:
             self._windows[request.model] = window
@@ -60,7 +61,7 @@ class Ollama:
         return encode_request(request, self._num_ctx(request, found))
 
     async def pull(self, name: str) -> AsyncGenerator[Progress, None]:
-        """Fetches a model; a transfer that breaks is taken up where it stopped. Raises ModelError."""
+        """Pulls a model; an interrupted transfer is resumed. Raises ModelError."""
         async with aclosing(_persistently(partial(self._pull, name))) as steps:
             async for step in steps:
                 yield step
@@ -123,7 +124,7 @@ class Ollama:
 
 
 async def _persistently(once: Callable[[], AsyncGenerator[Progress, None]]) -> AsyncGenerator[Progress, None]:
-    """Goes on after a break, a few times: what has arrived stays with the server."""
+    """Retries after an interruption, a few times: the server keeps the part that has arrived."""
     for attempt in range(1, PULL_ATTEMPTS + 1):
         arrived = False
         try:
@@ -151,7 +152,7 @@ class Assembly:
         self._usage = Usage()
 
     def read(self, data: Mapping[str, Any]) -> Iterator[Delta]:
-        """Takes in one object. Raises Unreadable."""
+        """Reads one object. Raises Unreadable."""
         said = data.get("message")
         if isinstance(said, dict):
             yield from self._message(said)
@@ -163,7 +164,7 @@ class Assembly:
             self._usage = _usage(data)
 
     def reply(self) -> Reply:
-        """The whole reply. Raises Unreadable when there is nothing in it."""
+        """The whole reply. Raises Unreadable when it is empty."""
         content: list[Part] = [Reasoning("".join(self._thoughts))] if self._thoughts else []
         content += [Text("".join(self._text))] if self._text else []
         if not content and not self._calls and self._reason != "length":

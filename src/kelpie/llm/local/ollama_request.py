@@ -1,7 +1,7 @@
-"""A request in the words of Ollama's own chat, which alone takes num_ctx, num_gpu, num_thread and keep_alive.
+"""Encoder of requests in Ollama's own chat format, which alone accepts num_ctx, num_gpu, num_thread and keep_alive.
 
-Each message is encoded once and its bytes are kept with it. Ollama shortens a prompt that is longer than `num_ctx`
-without a word, so `num_ctx` is always large enough for what is sent.
+Each message is encoded once and its bytes are cached with it. Ollama silently shortens a prompt that is longer than
+`num_ctx`, so `num_ctx` is always large enough for the request.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ CHARS_PER_TOKEN = 3  # on the careful side
 _ELSEWHERE = "[An image was here, but Ollama does not accept images by URL.]"
 REPLY_TOKENS = 2_048
 
-# What an agent's model settings may say, by Ollama's names.
+# Ollama's names of the options in an agent's model settings.
 OPTIONS = (
     "num_ctx",
     "num_gpu",
@@ -41,7 +41,7 @@ OPTIONS = (
 
 
 def encode_request(request: Request, num_ctx: int | None) -> bytes:
-    """The body of the call. `num_ctx` is the window to ask for unless the agent says its own; None asks for none."""
+    """The body of the call. `num_ctx` is the window to request unless the agent sets its own; None requests none."""
     options = {name: request.options[name] for name in OPTIONS if request.options.get(name) is not None}
     if num_ctx is not None:
         options.setdefault("num_ctx", num_ctx)
@@ -115,7 +115,7 @@ def _user(message: Message) -> dict[str, Any]:
 
 
 def _images(images: Sequence[Image], said: Mapping[str, Any]) -> dict[str, Any]:
-    """The images of a message, and words for those that only have an address: Ollama fetches none."""
+    """The images of a message, and a text for those that only have an address: Ollama fetches none."""
     data = [image.source["data"] for image in images if image.source.get("data")]
     lost = [_ELSEWHERE] * (len(images) - len(data))
     found: dict[str, Any] = {"content": "\n".join([said["content"], *lost])} if lost else {}
@@ -123,7 +123,7 @@ def _images(images: Sequence[Image], said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(request: Request) -> list[Mapping[str, Any]]:
-    """Ollama knows no choice of tools: the one to call is the only one it is told of."""
+    """The tools. Ollama has no tool choice: the tool that must be called is the only one in the list."""
     if request.tool_choice == "none":
         return []
     chosen = [tool for tool in request.tools if tool.name == request.tool_choice]
@@ -136,7 +136,7 @@ def _tool(tool: ToolSchema) -> Mapping[str, Any]:
 
 
 def _format(wanted: object) -> object:
-    """A schema or the word "json", from the way in which OpenAI's clients ask for it."""
+    """A schema or the word "json", from the format of OpenAI's clients."""
     if not isinstance(wanted, Mapping):
         return None
     schema = wanted.get("json_schema")
@@ -146,7 +146,8 @@ def _format(wanted: object) -> object:
 
 
 def _object(arguments: str) -> object:
-    """Ollama wants an object; what the model once gave and was none is told as text, so that nothing is lost."""
+    """The arguments as an object, which Ollama requires; anything else that a model once gave is sent as text, so that
+    nothing is lost."""
     try:
         value = orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:

@@ -1,7 +1,7 @@
-"""Which model server answers at an address, and what it has: the server itself is asked, nothing is guessed.
+"""Detection of the model server at an address and its models: it asks the server itself, and guesses nothing.
 
-The setting's name only decides who is looked for first. The context window is the one the server really gives its
-model, and a model that is not shown keeps the reason. What each server tells is read in `local_listings`.
+The setting's name only decides which kind is tried first. The context window is the one the server really gives its
+model, and a hidden model has a reason. `local/listings` parses each server's answers.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -22,7 +22,7 @@ _UNREACHED = (ModelFault.connection, ModelFault.timeout)
 
 @dataclass(frozen=True, slots=True)
 class ProbedServer:
-    """A server and what it has. `fixed` are models whose context window their maker set in the server."""
+    """A server and its models. `fixed` are models whose context window is set in the server."""
 
     server: str  # "ollama", "lmstudio", "vllm", "llamacpp", "localai", or "openai" for any other compatible one
     models: tuple[ModelInfo, ...] = ()
@@ -33,7 +33,7 @@ class ProbedServer:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a model has come on its way to the server; bytes where they are known."""
+    """Progress of a model's download to the server; bytes where they are known."""
 
     status: str
     completed: int | None = None
@@ -41,7 +41,7 @@ class Progress:
 
 
 class Asker:
-    """Asks one server a series of questions within one bound of time. A refusal is an answer: None."""
+    """Sends one server a series of requests within one time limit. A refusal is an answer: None."""
 
     def __init__(self, channel: Channel, limits: RetryLimits) -> None:
         self.endpoint = channel.endpoint
@@ -87,7 +87,7 @@ class Asker:
 
 
 async def lines(channel: Channel, path: str, body: Mapping[str, Any], limits: RetryLimits) -> AsyncGenerator[Any, None]:
-    """JSON objects that a server sends one a line. Raises ModelError, also for an error that comes in a line."""
+    """JSON objects that a server sends one a line. Raises ModelError, also for an error in a line."""
     opened = channel.open(path, RetryPolicy(limits), body=orjson.dumps(body), model=body.get("model"), streams=True)
     async with opened as (response, _):
         async for line in response.aiter_lines():

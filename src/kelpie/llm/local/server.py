@@ -1,6 +1,6 @@
 """A model server on the operator's own machines: Ollama, LM Studio, vLLM, llama.cpp, LocalAI, or a compatible one.
 
-Which of them it is, its answers tell. Ollama is spoken to in its own words, because only those carry its settings and
+Its answers show which of them it is. Ollama is called in its own protocol, because only that has its settings and
 times; all others in OpenAI's.
 """
 
@@ -53,12 +53,12 @@ class LocalServer:
 
     @property
     def server(self) -> str | None:
-        """The kind of server that answered; None before anybody asked."""
+        """The kind of server that answered; None before the first request."""
         return self._found.server if self._found else None
 
     @property
     def hidden(self) -> Sequence[HiddenModel]:
-        """Models that are there but not offered, and why."""
+        """Models of the server that are not offered, and why."""
         return self._found.hidden if self._found else ()
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -68,11 +68,11 @@ class LocalServer:
         return self._found.models
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """The embedding models whose size the server tells. Raises ModelError."""
+        """The embedding models whose size the server reports. Raises ModelError."""
         return (await self._known()).embeddings
 
     async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
-        """See `Embeds.embed`; all of these servers speak OpenAI's protocol for it. Raises ModelError."""
+        """See `EmbeddingProvider.embed`; all of these servers support OpenAI's protocol for it. Raises ModelError."""
         return await self._chat.embed(info, texts)
 
     def describe(self, name: str) -> ModelInfo:
@@ -84,7 +84,7 @@ class LocalServer:
         await self._chat.close()
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model, which is fetched first if it is missing and may be. Raises ModelError."""
+        """Calls the model, which is pulled first if it is missing and allowed. Raises ModelError."""
         found = await self._known()
         try:
             async with aclosing(self._ask(request, found)) as events:
@@ -107,13 +107,14 @@ class LocalServer:
         return self._ollama.payload(request, found) if found.server == "ollama" else await self._chat.payload(request)
 
     async def fetch(self, name: str) -> None:
-        """Pulls a model and waits until it is there. Raises ModelError."""
+        """Pulls a model and waits until it is available. Raises ModelError."""
         async with aclosing(self.pull(name)) as steps:
             async for _ in steps:
                 pass
 
     async def pull(self, name: str) -> AsyncGenerator[Progress, None]:
-        """Fetches a model onto the server, telling how far it is. Raises ModelError, InvalidInput where none can."""
+        """Pulls a model onto the server and yields the progress. Raises ModelError, InvalidInput where the server
+        cannot pull."""
         server = (await self._known()).server
         if server in _SELF_SERVICE:
             raise InvalidInput("model", f"'{name[:80]}' cannot be pulled: {_SELF_SERVICE[server]}")
@@ -124,7 +125,7 @@ class LocalServer:
         await self.models()
 
     async def remove(self, name: str) -> None:
-        """Deletes a model from the server. Raises ModelError, InvalidInput where that cannot be done."""
+        """Deletes a model from the server. Raises ModelError, InvalidInput where the server cannot delete."""
         server = (await self._known()).server
         if server in _SELF_SERVICE:
             raise InvalidInput("model", f"'{name[:80]}' cannot be removed: {_SELF_SERVICE[server]}")
@@ -135,7 +136,7 @@ class LocalServer:
         await self.models()
 
     def command(self, name: str) -> str | None:
-        """What to type to have a missing model; None when this server cannot fetch any."""
+        """The command that installs a missing model; None when this server cannot pull any."""
         server = self.server or self._expected
         return f"kelpie models pull {self.name}/{name}" if server in ("ollama", "localai") else None
 
@@ -164,7 +165,7 @@ class LocalServer:
     # --- LocalAI -------------------------------------------------------------------------------------------------
 
     async def _install(self, name: str) -> AsyncGenerator[Progress, None]:
-        """LocalAI installs from its gallery in the background; its job is looked at until it is done."""
+        """Installs a model from LocalAI's gallery, in the background; polls its job until it is done."""
         job = (await self._localai("models/apply", {"id": name})).get("uuid")
         if not isinstance(job, str):
             raise provider_errors.unreadable(self._endpoint, "it contains no job id", "")

@@ -1,7 +1,7 @@
-"""OpenAI's models at Azure: chat completions under the names that the operator gave to deployments.
+"""OpenAI's models at Azure: chat completions under the deployment names of the operator.
 
-Azure has an undated interface and, for an `api_version`, a dated one, in which the deployment is part of the address.
-A deployment's name need not tell its model, so the listing is asked for it.
+Azure has an undated interface and, for an `api_version`, a dated one, in which the deployment is part of the address. A
+deployment's name need not contain its model, so the listing is asked for it.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -42,7 +42,7 @@ class Azure(OpenAIChat):
         return await super().models()
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """The deployments of embedding models, as far as they are known by now."""
+        """The deployments of embedding models, as far as they are known yet."""
         sizes = known_models.EMBEDDING_DIMENSIONS
         return [
             EmbeddingInfo(f"{self.name}/{name}", name, self.name, self.kind, sizes[model], self._endpoint.shown)

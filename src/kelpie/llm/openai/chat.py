@@ -1,4 +1,4 @@
-"""The OpenAI chat completions protocol, as OpenAI and the many servers compatible with it speak it."""
+"""The OpenAI chat completions protocol, for OpenAI and the many compatible servers."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -25,7 +25,7 @@ class ChatCall:
     """A request as chat completions."""
 
     def __init__(self, request: Request, path: str, named: str | None = None) -> None:
-        """`named` is what the provider calls the model, where that does not tell what kind of model it is."""
+        """`named` is the provider's name of the model, where that does not show the kind of model."""
         self.path = path
         self._request = request
         self._body = encode_request(request, named)
@@ -41,7 +41,7 @@ class ChatCall:
 
 
 class OpenAIChat:
-    """A provider that speaks this protocol."""
+    """A provider with this protocol."""
 
     kind = "openai"
 
@@ -55,7 +55,7 @@ class OpenAIChat:
         self._exchange = Exchange(world, self._channel, self._limits)
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model. Raises ModelError, also after some deltas were given."""
+        """Calls the model. Raises ModelError, also after some deltas were yielded."""
         return self._exchange.stream(request, self._call(request))
 
     async def payload(self, request: Request) -> bytes:
@@ -71,14 +71,14 @@ class OpenAIChat:
         return sorted(found, key=lambda model: model.name)
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """The embedding models we know the size of; servers do not tell which of theirs they are."""
+        """The embedding models of known size; servers do not report which of their models they are."""
         return [
             EmbeddingInfo(f"{self.name}/{name}", name, self.name, self.kind, dimensions, self._endpoint.shown)
             for name, dimensions in EMBEDDING_DIMENSIONS.items()
         ]
 
     async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
-        """See `Embeds.embed`. Raises ModelError."""
+        """See `EmbeddingProvider.embed`. Raises ModelError."""
         channel, limits = self._channel, self._limits
         return await openai_embeddings.embed(self._world, channel, limits, info.name, info.dimensions, texts)
 

@@ -1,7 +1,7 @@
-"""A reply read from OpenAI's chat completions: whole, or put together from the pieces of a stream.
+"""Parser of replies in OpenAI's chat completions format: whole, or assembled from the pieces of a stream.
 
-Both ways are one: a whole message is read as a single large piece. Servers that call themselves compatible differ in
-small ways (no ids, no indexes, reasoning under two names, usage in several places), and all that is settled here.
+Both ways share one path: a whole message is read as a single large piece. Compatible servers differ in small ways (no
+ids, no indexes, reasoning under two names, usage in several places), and this module handles all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -47,20 +47,20 @@ class Assembly:
 
     @property
     def finished(self) -> bool:
-        """Whether the model has said that it is done; only the usage may still be missing."""
+        """True if the model has reported its end; only the usage may still be missing."""
         return self._finish is not None
 
     @property
     def done(self) -> bool:
-        """Never of itself: the usage may follow, and the end mark is one of the stream."""
+        """Never true: the usage may follow, and the stream has an end mark."""
         return False
 
     def whole(self, data: Mapping[str, Any]) -> Iterator[Delta]:
-        """Takes in a whole completion. Raises Unreadable."""
+        """Reads a whole completion. Raises Unreadable."""
         return self._read(data, "message")
 
     def event(self, data: Mapping[str, Any]) -> Iterator[Delta]:
-        """Takes in a chunk of a stream. Raises Unreadable."""
+        """Reads a chunk of a stream. Raises Unreadable."""
         return self._read(data, "delta")
 
     def _read(self, data: Mapping[str, Any], field: str) -> Iterator[Delta]:
@@ -78,7 +78,7 @@ class Assembly:
                 yield from self._choice(choice, field)
 
     def reply(self) -> Reply:
-        """The whole reply. Raises Unreadable when there is nothing in it."""
+        """The whole reply. Raises Unreadable when it is empty."""
         content: list[Part] = []
         if self._reasoning:
             content.append(Reasoning("".join(self._reasoning)))
@@ -127,7 +127,8 @@ class Assembly:
             yield ToolCallDelta(call.index, call.id if new else None, name, arguments)
 
     def _slot(self, wire_index: int | None, given_id: str | None, named: bool) -> tuple[_Call, bool]:
-        """The call a piece belongs to. Some servers number every call 0 or not at all: then a new id is a new call."""
+        """The call that a piece belongs to. Some servers number every call 0 or not at all: then a new id is a new
+        call."""
         for call in reversed(self._calls):
             another = named and given_id is not None and call.given_id not in (None, given_id)
             same_place = call.wire_index == wire_index if wire_index is not None else not (named and call.name)
@@ -142,7 +143,7 @@ class Assembly:
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
-    """Tokens as counted by the server; what it does not count stays None."""
+    """Tokens as counted by the server; missing counts stay None."""
     prompt, completion = _count(usage.get("prompt_tokens")) or 0, _count(usage.get("completion_tokens")) or 0
     total = _count(usage.get("total_tokens"))
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
@@ -165,7 +166,7 @@ def _count(value: object) -> int | None:
 
 
 def _text(content: object) -> str:
-    """Text given as a string or as a list of parts."""
+    """Text from a string or from a list of parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):

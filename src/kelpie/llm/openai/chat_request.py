@@ -1,8 +1,8 @@
-"""A request in the words of OpenAI's chat completions.
+"""Encoder of requests in OpenAI's chat completions format.
 
-Each message is encoded once and its bytes are kept with it, so that a call with a long history costs little more than
-a call with a short one. What a row holds decides its form, not its role alone: a row of several tool returns becomes
-several messages, and one with nothing to say becomes none.
+Each message is encoded once and its bytes are cached with it, so that a call with a long history costs little more than
+a call with a short one. The content of a row decides its form, not its role alone: a row of several tool returns
+becomes several messages, and an empty one becomes none.
 """
 
 import re
@@ -35,12 +35,12 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def reasons(model: str) -> bool:
-    """Whether OpenAI treats the model as a reasoning one, which takes other parameters than the rest."""
+    """Checks whether OpenAI treats the model as a reasoning one, which takes other parameters than the rest."""
     return _REASONING.match(model.rpartition("/")[2]) is not None
 
 
 def encode_request(request: Request, named: str | None = None) -> bytes:
-    """The body of the call; `named` is what the provider calls the model, where that does not tell its kind."""
+    """The body of the call; `named` is the provider's name of the model, where that does not show its kind."""
     messages = [dumps({"role": "system", "content": request.system})] if request.system else []
     messages += _history(request.messages)
     body: dict[str, Any] = {
@@ -58,7 +58,7 @@ def encode_request(request: Request, named: str | None = None) -> bytes:
 
 
 def _history(rows: Sequence[Prepared]) -> Iterator[bytes]:
-    """The rows; what tools gave back as images follows their results, which take text alone and must not be parted."""
+    """The rows; images of tool results follow the results, which accept text alone and must not be separated."""
     handed: list[Image] = []
     for row in rows:
         if handed and not row.message.tool_returns:
@@ -99,7 +99,7 @@ def _sampling(request: Request) -> dict[str, Any]:
 
 
 def thinking(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What only reasoning models take; agents keep the effort inside `reasoning`."""
+    """Parameters of reasoning models only; agents store the effort inside `reasoning`."""
     nested = options.get("reasoning")
     effort = options.get("reasoning_effort") or (
         nested.get("reasoning_effort") if isinstance(nested, Mapping) else None
@@ -163,7 +163,7 @@ def _parts(content: Iterable[object]) -> Iterator[dict[str, Any]]:
 
 
 def image_url(source: Mapping[str, Any]) -> str | None:
-    """Where an image is, or the image itself as a URL; None when neither is known any more."""
+    """The address of an image, or the image itself as a URL; None when neither is known any more."""
     if not source.get("url") and source.get("data"):
         return f"data:{source.get('media_type') or 'image/png'};base64,{source['data']}"
     return source.get("url") or None

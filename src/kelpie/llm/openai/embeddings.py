@@ -1,7 +1,7 @@
-"""OpenAI's embeddings protocol: texts out, one vector each back. Most compatible servers speak it too.
+"""OpenAI's embeddings protocol: texts out, one vector each back. Most compatible servers support it too.
 
-A text that is longer than the model takes has the vector of its beginning: how much that is depends on the model and on
-the alphabet, so it is found out by asking. Otherwise one such text would keep all others from theirs.
+A text that is longer than the model accepts gets the vector of its beginning: the limit depends on the model and on the
+alphabet, so it is found by trying. Otherwise one such text would make all others fail.
 """
 
 import binascii
@@ -47,7 +47,7 @@ async def embed(
 
 
 async def _fitted(ask: Callable[[Sequence[str]], Awaitable[list[bytes]]], texts: Sequence[str]) -> list[bytes]:
-    """The vectors of texts, or of as much of each as the model takes."""
+    """The vectors of texts, or of as much of each as the model accepts."""
     try:
         return await ask(texts)
     except ModelError as error:
@@ -74,7 +74,7 @@ async def _ask(
 
 
 def _vector(channel: Channel, entry: Any, dimensions: int) -> bytes:
-    """The vector as it came: base64 of floats, or a list of numbers from a server that does not know base64."""
+    """The vector from base64 of floats, or from a list of numbers of a server without base64."""
     given: Any = entry.get("embedding") if isinstance(entry, dict) else None
     try:
         values = binascii.a2b_base64(given) if isinstance(given, str) else struct.pack(f"<{len(given)}f", *given)

@@ -1,5 +1,5 @@
-"""OpenAI as it wants to be spoken to: reasoning models through its responses protocol, the others through chat
-completions. A server that is merely compatible has the first only if the operator says so.
+"""OpenAI's provider: reasoning models through its responses protocol, the others through chat completions. A compatible
+server gets the responses protocol only if the operator sets that.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ OWN_HOST = "api.openai.com"
 
 @dataclass(slots=True)
 class Account:
-    """What has been learnt of the account behind the key."""
+    """Known restrictions of the account behind the key."""
 
     summaries: bool = True  # whether it may have summaries of thoughts
 
@@ -48,7 +48,8 @@ class ResponsesCall:
         return Assembly(partial(made_call_id, self._request))
 
     def repair(self, error: ModelError) -> bool:
-        """Accounts that are not verified get no summaries; another account's or model's thoughts cannot be read."""
+        """Removes what the account cannot use: unverified accounts get no summaries; thoughts of another account or
+        model are unreadable."""
         said = (error.detail or "").lower()
         if "summar" in said and self._account.summaries:
             self._account.summaries = False
@@ -59,7 +60,7 @@ class ResponsesCall:
 
 
 class OpenAI(OpenAIChat):
-    """A provider that speaks both protocols."""
+    """A provider with both protocols."""
 
     def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits | None = None) -> None:
         super().__init__(world, endpoint, limits)

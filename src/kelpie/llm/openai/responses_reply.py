@@ -1,7 +1,7 @@
-"""A reply read from OpenAI's responses: whole, or put together from the events of a stream.
+"""Parser of replies in OpenAI's responses format: whole, or assembled from the events of a stream.
 
-Both ways are one: an item that is whole is read like one that was streamed, and what was not streamed of it is told
-then. A thought keeps its encrypted form as its signature, or stays hidden when there is no summary of it.
+Both ways share one path: a whole item is read like a streamed one, and the parts that were not streamed are emitted at
+its end. A thought keeps its encrypted form as its signature, or stays hidden when there is no summary of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ class Assembly:
         return self.finished  # the last event holds everything
 
     def whole(self, data: Mapping[str, Any]) -> Iterator[Delta]:
-        """Takes in a response that came in one piece. Raises Unreadable or Complaint."""
+        """Reads a response that came in one piece. Raises Unreadable or Complaint."""
         output = data.get("output")
         if not isinstance(output, list):
             raise Unreadable("it has no output")
@@ -44,7 +44,7 @@ class Assembly:
         self._end(data)
 
     def event(self, data: Mapping[str, Any]) -> Iterator[Delta]:
-        """Takes in one event of a stream. Raises Unreadable or Complaint."""
+        """Reads one event of a stream. Raises Unreadable or Complaint."""
         kind = data.get("type")
         if kind in _TEXT or kind == "response.function_call_arguments.delta":
             yield from self._items.grow(self._item(data), data.get("delta"))
@@ -65,7 +65,7 @@ class Assembly:
             self._end(response)
 
     def reply(self) -> Reply:
-        """The whole reply. Raises Unreadable when there is nothing in it."""
+        """The whole reply. Raises Unreadable when it is empty."""
         content, calls = self._items.parts()
         finish = self._finish or "stop"
         if not content and not calls and finish == "stop":
@@ -83,7 +83,7 @@ class Assembly:
             self._items.begin(index, _KINDS.get(str(given.get("type")), "other"))
 
     def _settle(self, index: int, given: object) -> Iterator[Delta]:
-        """Takes in an item as it is at its end; what had not been streamed of it is told now."""
+        """Reads an item at its end; the parts that were not streamed are emitted now."""
         if self._items.get(index) is None:
             yield from self._begin(index, given)
         item = self._items.at(index)
@@ -125,7 +125,7 @@ class Assembly:
 
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
-    """Tokens as counted by the server; what it does not count stays None."""
+    """Tokens as counted by the server; missing counts stay None."""
     prompt, output = count(usage.get("input_tokens")) or 0, count(usage.get("output_tokens")) or 0
     total = count(usage.get("total_tokens"))
     taken, given = usage.get("input_tokens_details"), usage.get("output_tokens_details")
@@ -141,7 +141,7 @@ def read_usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _whole_text(item: Mapping[str, Any]) -> str:
-    """The text of a whole item: what was said, the arguments of a call, or the summary of a thought."""
+    """The text of a whole item: a message, the arguments of a call, or the summary of a thought."""
     match item.get("type"):
         case "function_call":
             arguments = item.get("arguments")

@@ -1,7 +1,7 @@
-"""A request in the words of OpenAI's responses.
+"""Encoder of requests in OpenAI's responses format.
 
-Nothing is kept at the provider (`store` is false), so the thoughts of earlier steps travel with the history in their
-encrypted form. Each row is encoded once and its bytes are kept with it.
+Nothing is stored at the provider (`store` is false), so the thoughts of earlier steps travel with the history in their
+encrypted form. Each row is encoded once and its bytes are cached with it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -40,7 +40,7 @@ def encode_request(request: Request, *, summary: bool = True) -> bytes:
 
 
 def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
-    """The items of a row, separated by commas; empty when it has none. Without `thoughts` it is so from now on."""
+    """The items of a row, separated by commas; empty when it has none. `thoughts` false drops them for good."""
     encoded = row.wire.get(WIRE)
     if encoded is None or not thoughts:
         encoded = kept(_items(row.message, thoughts))
@@ -49,7 +49,7 @@ def encode_row(row: Prepared, *, thoughts: bool = True) -> bytes:
 
 
 def forget_thoughts(request: Request) -> bool:
-    """Takes the thoughts out of every row for good, because the provider cannot read them. False: none there."""
+    """Removes the thoughts from every row for good, because the provider cannot read them. False: there were none."""
     rows = [row for row in request.messages if any(_thought(part) for part in row.message.content)]
     for row in rows:
         encode_row(row, thoughts=False)
@@ -94,7 +94,8 @@ def _tools(request: Request) -> dict[str, Any]:
 
 
 def _tool(tool: ToolSchema) -> bytes:
-    """`strict` has to be refused in so many words: it is the default here, and most schemas are not made for it."""
+    """A tool. `strict` must be switched off explicitly: it is the default here, and most schemas are not made for
+    it."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return dumps({"type": "function", **function, "strict": False})
 
@@ -123,7 +124,7 @@ def _items(message: Message, thoughts: bool) -> Iterator[Mapping[str, Any]]:
 
 
 def _thought(part: Part) -> Mapping[str, Any] | None:
-    """Without its id, by which the provider would look for it among what it keeps."""
+    """A thought without its id, by which the provider would look for it in its own storage."""
     match part:
         case Reasoning(text=text, native=True, signature=str(secret)):
             return {

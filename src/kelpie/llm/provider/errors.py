@@ -1,6 +1,6 @@
-"""A provider's failure told as a ModelError: its kind, the provider's own words, and what the user can do.
+"""Errors of providers as ModelErrors: the kind, the provider's own message, and a hint for the user.
 
-Keys never appear in what is told.
+Keys never appear in these texts.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ DETAIL_CHARS_MAX = 4000
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a provider is and how to be let in; the variables are named in hints. Raises ConfigurationError."""
+    """Address and key of a provider; hints name the variables. Raises ConfigurationError."""
 
     provider: str
     base_url: str
@@ -118,7 +118,7 @@ def cut_short(at: Endpoint) -> ModelError:
 
 @dataclass(frozen=True, slots=True)
 class _ErrorDetails:
-    """What a provider said about its failure."""
+    """A provider's report of its failure."""
 
     text: str
     code: str = ""

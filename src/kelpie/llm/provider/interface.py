@@ -1,4 +1,4 @@
-"""What the agent loop asks of a model provider, and nothing about any wire format.
+"""Interface of model providers for the agent loop; it contains nothing about any wire format.
 
 `stream` is the one path: it yields deltas when the request asks for them and ends with exactly one `Reply`.
 """
@@ -11,7 +11,7 @@ from kelpie.core.conversations.messages import Message, Part, ToolCall, Usage
 
 
 class Prepared:
-    """A message ready for a prompt, with room for each wire format to keep its encoded form.
+    """A message ready for a prompt, with a cache for its encoded form in each wire format.
 
     The history of an agent is encoded once, not once per call.
     """
@@ -56,7 +56,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """A piece of a thought; of a `hidden` one its whole opaque form, in one piece."""
+    """A piece of a thought; a `hidden` one has its whole opaque form in one piece."""
 
     text: str
     hidden: bool = False
@@ -74,7 +74,7 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ExchangeRecord:
-    """What went over the wire: the body sent, and the body that came back if it came in one piece."""
+    """The request body, and the response body if it came in one piece."""
 
     sent: bytes
     received: bytes | None
@@ -126,7 +126,7 @@ class EmbeddingInfo:
 
 @dataclass(frozen=True, slots=True)
 class HiddenModel:
-    """A model that is there but not offered. A provider that knows of some has them as `hidden`."""
+    """A model that exists but is not offered. A provider with such models lists them as `hidden`."""
 
     name: str
     reason: str
@@ -140,7 +140,7 @@ class Provider(Protocol):
         ...
 
     def describe(self, name: str) -> ModelInfo:
-        """What is known of a model by its name alone, without asking anyone."""
+        """Known facts about a model by its name alone, without a request."""
         ...
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
@@ -148,9 +148,10 @@ class Provider(Protocol):
         ...
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model. Raises ModelError, also after some deltas were given.
+        """Calls the model. Raises ModelError, also after some deltas were yielded.
 
-        Whoever may stop before the end wraps it in `contextlib.aclosing`, so that the connection is let go at once.
+        A caller that may stop before the end wraps it in `contextlib.aclosing`, so that the connection is released at
+        once.
         """
         ...
 
@@ -159,19 +160,19 @@ class Provider(Protocol):
 
 @runtime_checkable
 class EmbeddingProvider(Protocol):
-    """A provider that has embedding models."""
+    """A provider with embedding models."""
 
     async def embed(self, info: EmbeddingInfo, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
         """One vector per text, as little-endian 32-bit floats, `info.dimensions` each. Raises ModelError.
 
-        With `patient` nobody waits for them, and what is asked on this machine steps back behind everything else.
+        `patient` means that no caller waits: a model on this machine then runs at the lowest priority.
         """
         ...
 
 
 @runtime_checkable
 class PayloadProvider(Protocol):
-    """A provider that speaks over a wire and can tell what it would send."""
+    """A provider with a wire format that can show the request it would send."""
 
     async def payload(self, request: Request) -> bytes:
         """The body of the call, as JSON, without making it. Raises ModelError when a server must be asked first."""

@@ -1,7 +1,7 @@
-"""Patience with a provider: how long to wait for it, and how often to ask again.
+"""Time-outs and retries of calls to a provider.
 
-Every wait is bounded and runs on the event loop's clock, so the simulation drives it. A call is never repeated once
-the caller has been told anything, because it would then be told twice.
+Every wait is bounded and runs on the event loop's clock, so the simulation drives it. A call is never retried once the
+caller has received anything, because it would then receive it twice.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class RetryLimits:
 
 
 class RetryPolicy:
-    """What is left of the time for one call. Made when the call begins; must be made inside the running loop."""
+    """The remaining time of one call. Create it when the call begins, inside the running loop."""
 
     __slots__ = ("_end", "_loop", "limits")
 
@@ -65,7 +65,7 @@ class RetryPolicy:
         return self._end - self._loop.time()
 
     async def wait(self, what: Awaitable[T], at_most_s: float, told: str) -> T:
-        """The result of `what`. Raises ModelError (timeout) saying `told` when it takes too long."""
+        """The result of `what`. Raises ModelError (timeout) with the text `told` when it takes too long."""
         try:
             async with asyncio.timeout_at(min(self._end, self._loop.time() + at_most_s)):
                 return await what
@@ -83,7 +83,7 @@ class RetryPolicy:
 async def retried(
     attempt: Callable[[RetryPolicy], AsyncGenerator[T, None]], limits: RetryLimits, random: Random
 ) -> AsyncGenerator[T, None]:
-    """Everything one attempt yields, asking again after failures that may pass. Raises the last ModelError."""
+    """Everything one attempt yields, with retries after transient failures. Raises the last ModelError."""
     patience = RetryPolicy(limits)
     for number in range(1, limits.attempts + 1):
         told = False
@@ -120,7 +120,7 @@ def pause_before(number: int, error: ModelError, limits: RetryLimits, random: Ra
 
 
 def retry_after_s(headers: Mapping[str, str], now: Micros) -> float | None:
-    """How long the provider asks us to wait, from its headers; None when it does not say or cannot be understood."""
+    """The wait that the provider asks for in its headers; None when it gives none or it cannot be parsed."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -1,6 +1,6 @@
-"""The chain of models: when one fails in a way that another can cure, the next is asked in its place.
+"""Fallback chain of models: when one fails in a way that another may not, the next is called instead.
 
-Only before anything was told: half an answer of one model and half of another would be no answer. The reply carries the
+Only before anything was yielded: half an answer of one model and half of another would be no answer. The reply has the
 handle of the model that gave it, unless it is the agent's own.
 """
 
@@ -17,7 +17,7 @@ from kelpie.observe import logs
 FALLBACKS_OPTION = "fallbacks"  # among an agent's model settings: its own chain, instead of the server's
 CHAIN_MAX = 8
 
-# Not what is wrong with the request itself: another model would refuse it too, or hide the mistake.
+# Not errors of the request itself: another model would refuse it too, or hide the mistake.
 CURABLE = frozenset(
     {
         ModelFault.authentication,
@@ -40,18 +40,18 @@ Fit = Callable[[str, Request], Request]
 
 
 class StreamSource(Protocol):
-    """Whoever can be asked."""
+    """Anything that can stream a reply."""
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model. Raises ModelError, also after some deltas were given."""
+        """Calls the model. Raises ModelError, also after some deltas were yielded."""
         ...
 
 
 class FallbackChain:
-    """A model, and those that stand in for it. `find` gives the provider of a handle; it raises CallerError.
+    """A model and its fallbacks. `find` gives the provider of a handle; it raises CallerError.
 
-    `fit` takes out of a request what a model cannot be asked. Every reply carries what it cost, by the price of the
-    model that gave it: `charge` tells that.
+    `fit` removes from a request what a model does not accept. Every reply has its cost, by the price of the model that
+    gave it: `charge` computes that.
     """
 
     def __init__(self, find: Find, handle: str, server_chain: Sequence[str], fit: Fit, charge: Charge) -> None:
@@ -63,7 +63,7 @@ class FallbackChain:
         self._own = find(handle)[0]
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
-        """Asks the model, then those of the chain. Raises the ModelError of the first when all fail."""
+        """Calls the model, then its fallbacks. Raises the ModelError of the first when all fail."""
         try:
             async with aclosing(_unbroken(self._own, self._fit(self._handle, request), CURABLE)) as events:
                 async for event in events:
@@ -103,7 +103,7 @@ class FallbackChain:
 
 
 class _CurableFailure(Exception):
-    """A failure that another model may cure, before anything was told. Never leaves this module."""
+    """A failure that another model may not have, before anything was yielded. Never leaves this module."""
 
     def __init__(self, error: ModelError) -> None:
         super().__init__()
@@ -126,14 +126,14 @@ async def _unbroken(
 
 
 def chain_of(handle: str, options: Any, server_chain: Sequence[str]) -> tuple[str, ...]:
-    """The models to ask after this one: the agent's own chain if it has one, even an empty one, else the server's."""
+    """The fallbacks of this model: the agent's own chain if it has one, even an empty one, else the server's."""
     given = options.get(FALLBACKS_OPTION)
     wanted: Iterable[Any] = given if isinstance(given, list | tuple) else server_chain
     return tuple(dict.fromkeys(one for one in wanted if isinstance(one, str) and one != handle))[:CHAIN_MAX]
 
 
 def _fitted(request: Request, provider: Provider, name: str) -> Request:
-    """The same request for another model: what is too long for it is asked for shorter."""
+    """The same request for another model: limits that are too high for it are lowered."""
     most = provider.describe(name).max_tokens
     asked = request.max_tokens
     return replace(request, model=name, max_tokens=min(asked, most) if asked and most else asked)

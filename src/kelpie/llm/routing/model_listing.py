@@ -1,4 +1,4 @@
-"""What one provider lists, remembered for a while; so is a failure, for a shorter one."""
+"""TTL cache of one provider's model listing; a failure is cached too, for a shorter time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ _log = logs.get("llm")
 
 
 class Listing:
-    """The models of one provider, asked for at most once at a time."""
+    """The models of one provider, with at most one request at a time."""
 
     def __init__(self, provider: Provider, fresh_s: float = LISTING_FRESH_S, retry_s: float = LISTING_RETRY_S) -> None:
-        """`retry_s` is how soon a failed listing, or one that lacks a model, is asked for again."""
+        """`retry_s` is the time until a failed listing, or one that lacks a model, is requested again."""
         self.provider = provider
         self._fresh_s = fresh_s
         self._retry_s = min(retry_s, fresh_s)
@@ -27,7 +27,7 @@ class Listing:
         self._asked_at = 0.0
 
     async def models(self, fresh_s: float | None = None) -> Sequence[ModelInfo]:
-        """The models, asked for again when the last answer is older than `fresh_s`. Raises ModelError."""
+        """The models, requested again when the last answer is older than `fresh_s`. Raises ModelError."""
         fresh_s = self._fresh_s if fresh_s is None else fresh_s
         async with self._lock:
             if self._age() > (min(self._retry_s, fresh_s) if self._error else fresh_s):
@@ -69,7 +69,7 @@ class Listing:
 
 
 def _again(error: ModelError) -> ModelError:
-    """The remembered failure as an exception of its own: one object must not be raised in several tasks."""
+    """The cached failure as an exception of its own: one object must not be raised in several tasks."""
     return ModelError(
         error.kind, error.message, detail=error.detail, hint=error.hint, retry_after_s=error.retry_after_s
     )

@@ -1,6 +1,6 @@
-"""The models on offer: what each provider lists, who answers to a handle, and the care of local models.
+"""The available models: the listing of each provider, the provider of a handle, and the management of local models.
 
-A handle is `provider/model`; only the first slash counts. Listings are kept for some minutes, so that finding a model
+A handle is `provider/model`; only the first slash counts. Listings are cached for some minutes, so that finding a model
 needs no network; a provider that cannot be listed hides only its own models.
 """
 
@@ -49,7 +49,7 @@ _log = logs.get("llm")
 
 @dataclass(frozen=True, slots=True)
 class ProviderReport:
-    """One provider as it is now: what it offers, what it keeps back and why, or why it cannot be asked at all."""
+    """The present state of one provider: offered models, hidden models and why, or the error of its listing."""
 
     provider: str
     server: str | None  # the kind of local server that answered
@@ -72,15 +72,15 @@ class Models:
         self._fallbacks = fallbacks(settings, tuple(self._listings))
 
     async def report(self) -> list[ProviderReport]:
-        """Every provider with its models, shown and hidden, or its error."""
+        """Every provider with its models, offered and hidden, or its error."""
         return list(await asyncio.gather(*(_report(listing) for listing in self._listings.values())))
 
     def absent(self) -> dict[str, str]:
-        """Providers that are not set up, each with what to set."""
+        """Providers that are not set up, each with the setting to set."""
         return {offer.name: how_to_have(offer.name) for offer in ALL_OFFERS if offer.name not in self._listings}
 
     async def embeddings(self) -> list[EmbeddingInfo]:
-        """Every embedding model that can be had; a provider that fails is logged and left out."""
+        """Every available embedding model; a provider that fails is logged and left out."""
         found: list[EmbeddingInfo] = []
         for name, listing in self._listings.items():
             try:
@@ -97,7 +97,7 @@ class Models:
         return found
 
     async def resolve(self, handle: str) -> ModelInfo:
-        """The model with this handle, fetched first if it is local, missing and may be.
+        """The model with this handle, pulled first if it is local, missing and allowed.
 
         Raises InvalidInput, NotFound, or ModelError when its provider fails.
         """
@@ -114,7 +114,7 @@ class Models:
         return found
 
     def known(self, handle: str) -> ModelInfo | None:
-        """What can be said of a model without asking anyone; None when there is no such provider."""
+        """Known facts about a model without a request; None when there is no such provider."""
         provider, _, name = handle.partition("/")
         listing = self._listings.get(provider)
         return (listing.known(handle) or listing.provider.describe(name)) if listing else None
@@ -129,18 +129,18 @@ class Models:
         raise _unknown(handle, [info.handle for info in known], None)
 
     async def own_embedding(self) -> str | None:
-        """The handle of the embedding model on this machine, if it is there."""
+        """The handle of the embedding model on this machine, if it is installed."""
         own = self._listings.get(OWN)
         found = await own.provider.embeddings() if own else ()
         return found[0].handle if found else None
 
     def why_no_own_embedding(self) -> str | None:
-        """What is missing to the embedding model of this machine, and how to get it; None when nothing is."""
+        """The missing part of this machine's embedding model, and how to get it; None when nothing is missing."""
         embedder = self._world.embedder
         return None if embedder is None else embedder.why_not()
 
     async def embed(self, handle: str, texts: Sequence[str], *, patient: bool = False) -> list[bytes]:
-        """One vector per text, as little-endian 32-bit floats; `patient` when nobody waits for them.
+        """One vector per text, as little-endian 32-bit floats; `patient` when no caller waits for them.
 
         Raises InvalidInput, NotFound or ModelError.
         """
@@ -152,14 +152,14 @@ class Models:
         return await inner.embed(info, texts, patient=patient)
 
     def provider(self, handle: str) -> tuple[StreamSource, str]:
-        """Whom to ask for this handle, its chain included, and the provider's own name for the model.
+        """The provider for this handle, its fallback chain included, and the provider's own name for the model.
 
         Raises InvalidInput or NotFound.
         """
         return FallbackChain(self._find, handle, self._fallbacks, self._fit, self.prices.charged), self._find(handle)[1]
 
     async def payload(self, handle: str, request: Request) -> bytes:
-        """What the model's provider would be sent. Raises InvalidInput, NotFound or ModelError."""
+        """The request that the model's provider would get. Raises InvalidInput, NotFound or ModelError."""
         provider, _ = self._find(handle)
         inner = provider.inner if isinstance(provider, LimitedProvider) else provider
         if not isinstance(inner, PayloadProvider):
@@ -167,7 +167,7 @@ class Models:
         return await inner.payload(self._fit(handle, request))
 
     async def check(self, handle: str) -> str:
-        """A word from the model itself, none standing in. Raises InvalidInput, NotFound or ModelError."""
+        """A short reply from the model itself, without fallbacks. Raises InvalidInput, NotFound or ModelError."""
         info = await self.resolve(handle)
         provider, name = self._find(info.handle)
         ids = self._world.ids
@@ -181,7 +181,7 @@ class Models:
         return said
 
     async def pull(self, handle: str) -> AsyncGenerator[Progress, None]:
-        """Fetches a local model, telling how far it is. Raises InvalidInput, NotFound or ModelError."""
+        """Pulls a local model and yields the progress. Raises InvalidInput, NotFound or ModelError."""
         local, name = self._cared_for(handle)
         async with aclosing(local.pull(name)) as steps:
             async for step in steps:
@@ -196,12 +196,12 @@ class Models:
 
     @property
     def counts_money(self) -> bool:
-        """Whether a provider's money is limited, so that `remember` is of use."""
+        """True if any provider has a limit on money, so that `remember` is needed."""
         return any(bounded.limiter.bounds.dollars for bounded in self._bounded())
 
     def remember(self, spent: Iterable[tuple[str, Micros, int]]) -> None:
-        """Counts what models have cost before this server started (handle, when, millionths of a dollar), oldest
-        first: a restart must not fill the purse again."""
+        """Counts the cost of models before this server started (handle, time, millionths of a dollar), oldest first: a
+        restart must not reset the limits on money."""
         bounded = {each.name: each for each in self._bounded()}
         now = self._world.clock.now()
         for handle, at, micros in spent:
@@ -210,7 +210,7 @@ class Models:
                 bounded[provider].limiter.remember(micros, max(0, now - at) / MICROS_PER_SECOND)
 
     async def list(self) -> list[ModelInfo]:
-        """Every chat model that can be had now; a provider that fails is logged and left out."""
+        """Every available chat model; a provider that fails is logged and left out."""
         reports = await self.report()
         for report in reports:
             if report.error is not None:
@@ -234,7 +234,7 @@ class Models:
         return [provider for provider in providers if isinstance(provider, LimitedProvider)]
 
     def _fit(self, handle: str, request: Request) -> Request:
-        """The request as this model can be asked it: the images that it may be shown, the form that it can keep."""
+        """The request in the form that this model accepts: its images, and the response format."""
         pictures = any(row.pictures for row in request.messages)
         if not pictures and not request.options.get(response_forms.OPTION):
             return request

@@ -1,4 +1,4 @@
-"""Which kinds of providers there are, and how one is made from its settings."""
+"""Kinds of providers, and their construction from settings."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,6 +1,6 @@
-"""Which providers the settings bring up, by the names that Letta's users have set: one table, and what makes them.
+"""Providers that the settings enable, by the names that Letta's users know: one table, and their construction.
 
-A provider is there when its key or its address is set. The table also tells what to set for one that is not.
+A provider is enabled when its key or its address is set. The table also names the setting for one that is not.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,14 +58,14 @@ ALL_OFFERS = (*OFFERS, *LOCAL_OFFERS)
 
 
 class HostedProvider(OpenAIChat):
-    """A hosting service that speaks OpenAI's protocol under its own name."""
+    """A hosting service with OpenAI's protocol under its own name."""
 
     def __init__(self, world: World, endpoint: Endpoint, limits: RetryLimits) -> None:
         super().__init__(world, endpoint, limits)
         self.kind = endpoint.provider
 
     async def embeddings(self) -> Sequence[EmbeddingInfo]:
-        """None: what they offer is not OpenAI's, and of no known size."""
+        """None: their models are not OpenAI's, and of unknown size."""
         return []
 
 
@@ -82,7 +82,7 @@ def make_providers(world: World, settings: Settings, prices: Prices) -> list[Pro
 
 
 def fallbacks(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
-    """The server's chain of models. Raises ConfigurationError when one of them is of a provider that is not there."""
+    """The server's chain of models. Raises ConfigurationError when one of them is of a provider that is not set up."""
     chain = parse_handles(FALLBACKS_VARIABLE, settings.model_fallbacks)
     for handle in chain:
         provider = handle.partition("/")[0]
@@ -92,7 +92,7 @@ def fallbacks(settings: Settings, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def how_to_have(provider: str) -> str:
-    """What to set so that a provider is there."""
+    """The settings that enable a provider."""
     offer = next((each for each in ALL_OFFERS if each.name == provider), None)
     if offer is None:
         return f"There is no provider '{provider[:80]}'; use one of {', '.join(each.name for each in ALL_OFFERS)}"
@@ -104,7 +104,7 @@ def how_to_have(provider: str) -> str:
 
 
 def _endpoint(offer: Offer, settings: Settings) -> Endpoint | None:
-    """Where the provider is and how to be let in; None when it is not set up."""
+    """Address and key of the provider; None when it is not set up."""
     key: str | None = getattr(settings, f"{offer.name}_api_key", None)
     url: str | None = offer.url or getattr(settings, f"{offer.name}_base_url")
     local = offer in LOCAL_OFFERS

@@ -1,6 +1,6 @@
-"""The form of the answer as each model can be held to it.
+"""Response formats as each model supports them.
 
-Where the wire can hold a reply to a schema, it is asked to. A model that is known to lack that is told in words
+If the wire format can enforce a schema, it is used. A model that is known to lack that gets instructions in the prompt
 instead, so that an agent can be moved to any model with its settings unchanged.
 """
 
@@ -19,7 +19,8 @@ SCHEMA_WORDS = "Reply with a single JSON object and nothing else. It must confor
 
 
 def formed(request: Request, *, able: bool) -> Request:
-    """The request with the form of its answer put as this model takes it; `able`: its wire holds it to schemas."""
+    """The request with its response format in the form that this model accepts; `able`: its wire format enforces
+    schemas."""
     wanted = request.options.get(OPTION)
     if not isinstance(wanted, Mapping):
         return request

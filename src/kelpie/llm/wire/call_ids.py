@@ -1,7 +1,7 @@
 """Ids for tool calls that came without one.
 
-They follow from the request alone, so that asking again gives the same ids, and differ from step to step, because the
-last message of a history is another one in each.
+They depend on the request alone, so that a retry gives the same ids, and differ from step to step, because the last
+message of a history is another one in each.
 """
 
 from zlib import crc32

@@ -1,7 +1,7 @@
-"""One call to a model over HTTP, whatever its wire format: asked, followed to its end, put together.
+"""One call to a model over HTTP in any wire format: sent, followed to its end, assembled.
 
-A wire format says where to ask and what (`Call`) and how to read what comes back (`Assembly`); time, retries and
-broken answers are settled here once for all of them.
+A wire format defines the request (`Call`) and the parser of the answer (`Assembly`); time-outs, retries and broken
+answers are handled here once for all of them.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
@@ -40,11 +40,11 @@ _log = logs.get("llm")
 
 
 class Unreadable(ValueError):
-    """The reply is not of the shape it should have; the text says why. Never leaves this room."""
+    """The reply has an invalid form; the text says why. Never leaves this package."""
 
 
 class Complaint(Exception):
-    """The reply is an error that the provider tells in its own way. Never leaves this room."""
+    """The reply is an error in the provider's own form. Never leaves this package."""
 
     def __init__(self, error: Mapping[str, Any]) -> None:
         super().__init__()
@@ -56,20 +56,20 @@ class Assembly(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether the model has said that it is done; its usage may still be missing."""
+        """True if the model has reported its end; its usage may still be missing."""
         ...
 
     @property
     def done(self) -> bool:
-        """Whether nothing more of use can come."""
+        """True if nothing more of use can come."""
         ...
 
     def whole(self, data: Mapping[str, Any]) -> Iterable[Delta]:
-        """Takes in a reply that came in one piece."""
+        """Reads a reply that came in one piece."""
         ...
 
     def event(self, data: Mapping[str, Any]) -> Iterable[Delta]:
-        """Takes in one event of a stream."""
+        """Reads one event of a stream."""
         ...
 
     def reply(self) -> Reply:
@@ -78,7 +78,7 @@ class Assembly(Protocol):
 
 
 class Call(Protocol):
-    """One request in the words of a wire format."""
+    """One request in a wire format."""
 
     path: str
 
@@ -87,12 +87,12 @@ class Call(Protocol):
     def assembly(self) -> Assembly: ...
 
     def repair(self, error: ModelError) -> bool:
-        """Takes out of the request what the provider refused, where it can be done without; False when it cannot."""
+        """Removes from the request what the provider refused, if it is optional; False when it is not."""
         ...
 
 
 class Exchange:
-    """Asks one provider."""
+    """Sends calls to one provider."""
 
     def __init__(self, world: World, channel: Channel, limits: RetryLimits) -> None:
         self._world = world
@@ -101,7 +101,7 @@ class Exchange:
         self._limits = limits
 
     async def stream(self, request: Request, call: Call) -> AsyncGenerator[Event, None]:
-        """Asks the model. Raises ModelError, also after some deltas were given."""
+        """Calls the model. Raises ModelError, also after some deltas were yielded."""
         attempt = partial(self._attempt, request, call)
         async with aclosing(retried(attempt, self._limits, self._world.random)) as events:
             async for event in events:
@@ -146,7 +146,7 @@ class Exchange:
         yield replace(reply, exchanged=ExchangeRecord(body, received))
 
     async def _whole(self, request: Request, response: httpx.Response, assembly: Assembly) -> list[Delta]:
-        """Reads a reply in one piece; a server may send one although a stream was asked for."""
+        """Reads a reply in one piece; a server may send one although a stream was requested."""
         data = await self._channel.read_json(response)
         if data.get("error"):
             raise provider_errors.complained(self._endpoint, data, model=request.model)
@@ -159,8 +159,8 @@ class Exchange:
     async def _follow(
         self, request: Request, response: httpx.Response, stream: PatientStream, assembly: Assembly
     ) -> AsyncGenerator[Delta, None]:
-        """Reads a stream to its end. A stream is whole when the model said that it finished, with the end mark or
-        without it; a connection that breaks after that takes nothing away."""
+        """Reads a stream to its end. A stream is complete when the model reported its end, with the end mark or without
+        it; a connection that breaks after that loses nothing."""
         done, reader = False, EventReader()
         try:
             async with aclosing(response.aiter_bytes()) as pieces:  # pyright: ignore[reportArgumentType]

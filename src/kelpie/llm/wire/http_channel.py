@@ -1,6 +1,6 @@
 """One provider's HTTP connection: requests out, answers in, every wait and every size bounded.
 
-Whatever goes wrong in it leaves as a ModelError. It never asks twice; that is the business of `retry`.
+Any failure becomes a ModelError. It never retries; `retry` does.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -22,7 +22,7 @@ ERROR_BYTES_MAX = 64 * 1024
 
 
 class PatientStream(httpx.AsyncByteStream):
-    """A response body that is given up when it pauses too long or grows too large."""
+    """A response body that is abandoned when it pauses too long or grows too large."""
 
     def __init__(self, inner: httpx.AsyncByteStream, patience: RetryPolicy, pause_s_max: float, whom: str) -> None:
         self.pause_s_max = pause_s_max  # may be changed while reading
@@ -52,10 +52,10 @@ class PatientStream(httpx.AsyncByteStream):
 
 
 class Channel:
-    """Speaks HTTP with one endpoint. The connection pool is made with the first request."""
+    """HTTP client of one endpoint. The connection pool is made with the first request."""
 
     def __init__(self, world: World, endpoint: Endpoint, headers: Mapping[str, str] | None = None) -> None:
-        """`headers` are what this provider asks for beside the usual ones; without them a key is a bearer token."""
+        """`headers` are those that this provider needs beside the usual ones; without them a key is a bearer token."""
         self.endpoint = endpoint
         self._world = world
         bearer = {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
@@ -73,7 +73,7 @@ class Channel:
         streams: bool = False,
         method: str | None = None,
     ) -> AsyncGenerator[tuple[httpx.Response, PatientStream], None]:
-        """A successful answer whose body is yet to be read: POST with a body, GET without, or as told.
+        """A successful answer whose body is not read yet: POST with a body, GET without, or the given method.
 
         Raises ModelError.
         """
@@ -100,7 +100,7 @@ class Channel:
             raise provider_errors.unreachable(self.endpoint, url, error) from error
 
     async def read_json(self, response: httpx.Response) -> dict[str, Any]:
-        """The JSON object that the body holds. Raises ModelError (malformed) for anything else."""
+        """The JSON object in the body. Raises ModelError (malformed) for anything else."""
         kind = response.headers.get("content-type", "application/json")
         body = await response.aread()
         if "json" not in kind:
@@ -124,7 +124,7 @@ class Channel:
             await self._transport.aclose()
 
     def _connection(self) -> httpx.AsyncBaseTransport:
-        """The transport itself: redirects, cookies and auth flows, which a client adds, have no place here."""
+        """The transport itself: redirects, cookies and auth flows, which a client adds, are not wanted here."""
         if self._transport is None:
             self._transport = self._world.http.transport()
         return self._transport
@@ -157,7 +157,7 @@ class Channel:
 
 
 async def _beginning(response: httpx.Response) -> bytes:
-    """As much of an error's text as can be had; its status is known already and matters more."""
+    """As much of an error's text as arrives; its status is known already and matters more."""
     text = bytearray()
     try:
         async with aclosing(response.aiter_bytes()) as chunks:  # pyright: ignore[reportArgumentType]

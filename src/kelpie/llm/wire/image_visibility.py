@@ -1,7 +1,7 @@
-"""Images in a history, and what of them a model is shown.
+"""Images of a history that a model is shown.
 
-A model that cannot see, and a history with more images than a provider takes, must never keep an agent from answering:
-a sentence stands in the place of what is not shown. The rows themselves are never changed.
+A model without vision, and a history with more images than a provider accepts, must never keep an agent from answering:
+a sentence replaces an image that is not shown. The rows themselves are never changed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ LOST = "[An image was here, but its data is no longer available.]"
 
 
 def in_sight(entries: Sequence[Prepared], *, sees: bool) -> Sequence[Prepared]:
-    """The entries as a model may be shown them: all images, the newest that fit, or none."""
+    """The entries as the model gets them: with all images, the newest that fit, or none."""
     if not any(entry.pictures for entry in entries):
         return entries
     shown, number, chars = list(entries), 0, 0
@@ -35,7 +35,7 @@ def in_sight(entries: Sequence[Prepared], *, sees: bool) -> Sequence[Prepared]:
 
 
 def _without(entry: Prepared, words: str) -> Prepared:
-    """The entry with a sentence for each image; kept with it, so that it is encoded once too."""
+    """The entry with a sentence for each image; cached with it, so that it is encoded once too."""
     known = entry.blind
     if known is None or known[0] != words:
         message = entry.message

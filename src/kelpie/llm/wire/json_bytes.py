@@ -1,4 +1,4 @@
-"""JSON for providers: as fast as can be, and never a failed turn for text that is not quite Unicode."""
+"""JSON encoder for providers: fast, and never a failed turn for text that is not quite Unicode."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ def dumps(value: object) -> bytes:
 def kept(values: Iterable[object]) -> bytes:
     """The values as JSON, separated by commas, in a copy of their own: it stays in memory as long as its message.
 
-    What `orjson` gives is cut from a buffer of 4 KB that it never returns.
+    The result of `orjson` is cut from a buffer of 4 KB that it never returns.
     """
     return bytes(memoryview(b",".join(map(dumps, values))))
 
@@ -30,7 +30,7 @@ def array(pieces: list[bytes]) -> orjson.Fragment:
 
 
 def plain(value: Any) -> dict[str, Any]:
-    """What `orjson` asks for values it does not know."""
+    """The fallback encoder of `orjson` for values it does not know."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")

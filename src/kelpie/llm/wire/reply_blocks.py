@@ -1,6 +1,6 @@
-"""A reply in the making, for the wire formats that number its blocks: text, thoughts and calls, grown piece by piece.
+"""A partial reply, for the wire formats that number its blocks: text, thoughts and calls, grown piece by piece.
 
-What a format calls its blocks and their events is its own business; here is what they have in common.
+Each format has its own names of blocks and events; this module has what they share.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ Kind = Literal["text", "thought", "hidden", "call", "other"]
 
 
 class Block:
-    """One of them. A thought's `secret` is its signature; of a hidden one it is all there is."""
+    """One block. A thought's `secret` is its signature; for a hidden one it is the whole content."""
 
     __slots__ = ("call_index", "given", "id", "kind", "name", "part", "pieces", "secret", "settled")
 
@@ -35,7 +35,7 @@ class Block:
 
 
 class Blocks:
-    """The blocks as far as they have come. `made_id` gives an id to the n-th call when the server gave none."""
+    """The blocks received so far. `made_id` gives an id to the n-th call when the server gave none."""
 
     def __init__(self, made_id: Callable[[int], str]) -> None:
         self._made_id = made_id
@@ -60,7 +60,7 @@ class Blocks:
         return block
 
     def begin_call(self, index: int, name: object, given_id: object) -> Iterator[Delta]:
-        """Begins a tool call; without an id of its own, or with one that is taken, it gets a made one.
+        """Begins a tool call; without an id of its own, or with one that is taken, it gets a generated one.
 
         Raises Unreadable when it has no name.
         """
@@ -89,7 +89,7 @@ class Blocks:
                 return
 
     def hide(self, block: Block, secret: str) -> Iterator[Delta]:
-        """Makes it a thought that the provider keeps to itself."""
+        """Makes it a thought that the provider does not disclose."""
         block.kind, block.secret = "hidden", secret
         yield ReasoningDelta(secret, hidden=True)
 

@@ -1,7 +1,7 @@
-"""Server-sent events out of bytes, as they come from a provider: whole events from pieces cut anywhere.
+"""Parser of server-sent events from a provider: whole events from pieces cut anywhere.
 
 Plain code over one piece at a time: a stream of tokens is many small events, and an await for each line of each of them
-would cost more than all else that is done with it.
+would cost more than all other work on it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class ServerEvent:
 
 
 class EventReader:
-    """Holds what has come of an event that is not whole yet; one that never gets whole is never told."""
+    """Buffers an incomplete event; one that never completes is dropped."""
 
     def __init__(self) -> None:
         self._left: list[bytes] = []  # of a line
@@ -29,7 +29,7 @@ class EventReader:
         self._data: list[str] = []
 
     def feed(self, piece: bytes) -> Iterator[ServerEvent]:
-        """The events that are whole with this piece."""
+        """The events that this piece completes."""
         for line in self._lines(piece):
             if line:
                 self._field(line)

@@ -1,8 +1,8 @@
-"""The items of some scopes that hold words, scored by BM25 with the statistics of those very scopes.
+"""Items of some scopes that contain given words, scored by BM25 with the statistics of those scopes.
 
-What it costs depends on what is in the scopes and on nothing else in the database. Segments are read row by row for the
-words asked for; loose items, of which there are few, are looked through (`loose`). Whether an item is still there, and
-is whose it should be, is asked by whoever uses this. A row that does not match its checksum is told and left out.
+The cost depends on the items in the scopes and on nothing else in the database. Segments are read row by row for the
+requested words; unsealed items, of which there are few, are scanned (`unsealed_items`). The caller checks whether an
+item still exists and whose it is. A row that does not match its checksum is logged and left out.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -41,7 +41,7 @@ _S = search_segments.c
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some items, and which of them hold which of the words asked for."""
+    """Some items, and which of them contain which of the requested words."""
 
     members: Members
     held: Mapping[int, PostingList]  # without the words that nobody holds
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ScoredItems:
-    """Items in no order: the number, the checksum and the score of each, and whether it holds every word."""
+    """Items in no order: the number, the checksum and the score of each, and whether it contains every word."""
 
     numbers: NDArray[np.int64]
     checksums: NDArray[np.uint32]
@@ -62,7 +62,7 @@ class ScoredItems:
         return self.numbers.size
 
     def best(self, most: int) -> list[tuple[int, int, float, bool]]:
-        """The best, or more when several are as good: whoever holds every word first; of equals, the older one."""
+        """The best, or more if several have the same score: items with every word first; of equals, the older one."""
         keys = self.scores + self.whole * (float(self.scores.max(initial=0.0)) + 1.0)
         among = np.arange(keys.size)
         if keys.size > most:
@@ -79,7 +79,7 @@ def _segments(scopes: Select[Any] | None) -> Executable:
 
 
 def parts(tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any], words: Sequence[int]) -> list[Part]:
-    """What there is in `the_scope`, or in the scopes that a statement gives."""
+    """The parts of `the_scope`, or of the scopes that a statement gives."""
     found = _sealed(tx, tx.execute(_segments(scopes), bound).all(), words)
     loose = _LOOSE.of(tx, scopes, bound)
     if loose is not None:
@@ -106,20 +106,20 @@ def _sealed(tx: Connection, rows: Sequence[Any], words: Sequence[int]) -> list[P
 
 
 def place(segment: int, row: int) -> int:
-    """Where a row of a segment's postings is kept."""
+    """Cache key of a row of a segment's postings."""
     return (segment << BITS_MAX) + row
 
 
 _UNKNOWN = select(_S.id, _S.members, _S.checksum).where(_S.id.in_(bindparam("ids", expanding=True)))
 
 
-# A segment never changes, so what is held of one is always true.
+# A segment never changes, so a cached one is always valid.
 _MEMBERS: SizedCache[tuple[int, int, int], Members] = SizedCache(HELD_BYTES_MAX)
 _LOOSE = CachedUnsealedItems()
 
 
 def _members(tx: Connection, rows: Sequence[Any]) -> dict[int, Members]:
-    """The items of each segment, but of those that are damaged."""
+    """The items of each segment, except damaged ones."""
     keys = {row.id: (row.id, row.size, row.checksum) for row in rows}
     found = {number: _MEMBERS.get(key) for number, key in keys.items()}
     unknown = [number for number, members in found.items() if members is None]
@@ -131,8 +131,8 @@ def _members(tx: Connection, rows: Sequence[Any]) -> dict[int, Members]:
     return {number: members for number, members in found.items() if members is not None}
 
 
-# The numbers come as one JSON list: hundreds of parameters cost more than the rows they fetch. These come as one row,
-# because with each that is fetched turns beside it would wait for the interpreter once more.
+# The numbers are one JSON list: hundreds of parameters cost more than the rows they fetch. The result is one row,
+# because for each further row concurrent turns would wait for the interpreter once more.
 _POSTINGS = text(
     "SELECT json_group_array(p.place), json_group_array(p.checksum), json_group_array(length(p.postings)),"
     " CAST(group_concat(p.postings, '') AS BLOB)"
@@ -168,8 +168,8 @@ _NOTHING = ScoredItems(np.empty(0, np.int64), np.empty(0, np.uint32), np.empty(0
 
 
 def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool) -> ScoredItems:
-    """All that hold a word. With `cut`, words that are in very many items bring none by themselves, and only add to
-    the score of those that hold a rarer one."""
+    """All items that contain a word. With `cut`, very common words match no items by themselves, and only add to the
+    score of items with a rarer one."""
     if not found:
         return _NOTHING
     holding = {word: sum(part.held[word].size for part in found if word in part.held) for word in words}
@@ -185,7 +185,7 @@ def scored(found: Sequence[Part], words: Sequence[int], most: int, *, cut: bool)
 
 
 def _rarer(holding: Mapping[int, int], most: int) -> set[int]:
-    """The rarer words, as many as may be scored at once: a word that is everywhere tells next to nothing."""
+    """The rarer words, as many as may be scored at once: a word that is everywhere carries little information."""
     brought, rarer = 0, set[int]()
     for word, count in sorted(holding.items(), key=lambda pair: pair[1]):
         if brought >= max(ENOUGH, most) and brought + count > SCORED_MAX:
@@ -199,8 +199,8 @@ _Piece = tuple[NDArray[np.int64], NDArray[np.uint32], Scores, NDArray[np.intp]]
 
 
 def _piece(part: Part, worth: Mapping[int, float], bringing: Container[int], mean: float) -> _Piece | None:
-    """The items of a part that hold one of the words that bring any: number and checksum, the score, and how many of
-    all words each holds. `mean` is how many words an item has, over all parts."""
+    """The items of a part that contain one of the matching words: number and checksum, the score, and how many of all
+    words each contains. `mean` is the number of words per item, over all parts."""
     brought = _brought(part, bringing)
     if not brought.size:
         return None
@@ -217,7 +217,7 @@ def _piece(part: Part, worth: Mapping[int, float], bringing: Container[int], mea
 
 
 def _brought(part: Part, bringing: Container[int]) -> Places:
-    """The places of all that hold one of these words, in order."""
+    """The places of all items that contain one of these words, in order."""
     there = np.zeros(part.members.numbers.size, np.bool_)
     for word, each in part.held.items():
         if word in bringing:

@@ -1,9 +1,9 @@
-"""Full-text search over messages, passages and whatever else has a text: the way in, the way out, and the question.
+"""Full-text search over messages, passages and every other item with a text: indexing, removal and queries.
 
 An item belongs to a scope (an agent's messages, an archive's passages). The scope is a condition in SQL, never a word
-in the text, and is asked again of every match. The functions run inside the caller's transaction, so an item and its
-index entry appear and vanish together. An item is written with the numbers of its words beside it and is *loose*; many
-loose items are made into a segment later (`sealing`).
+in the text, and is checked again for every match. The functions run inside the caller's transaction, so an item and its
+index entry appear and vanish together. An item is written with the numbers of its words beside it and is *unsealed*;
+many unsealed items are merged into a segment later (`segment_merge`).
 """
 
 import importlib
@@ -35,12 +35,12 @@ class Match(NamedTuple):
 
 
 def index(tx: Connection, kind: Kind, scope: str, item_id: str, text: str) -> None:
-    """Makes the item findable by its text; a text it had before is replaced."""
+    """Indexes the item by its text, replacing an earlier text."""
     index_many(tx, kind, scope, {item_id: text})
 
 
 def index_many(tx: Connection, kind: Kind, scope: str, texts: Mapping[str, str]) -> None:
-    """Makes items findable by their texts, in one statement however many there are."""
+    """Indexes items by their texts, in one statement however many there are."""
     if not texts:
         return
     packed = {item_id: tokenizer.packed(text) for item_id, text in texts.items()}
@@ -55,12 +55,12 @@ def index_many(tx: Connection, kind: Kind, scope: str, texts: Mapping[str, str])
 
 
 def remove(tx: Connection, kind: Kind, item_id: str) -> None:
-    """Takes the item out of the index, if it is in it."""
+    """Removes the item from the index, if it is in it."""
     remove_many(tx, kind, (item_id,))
 
 
 def remove_many(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> None:
-    """Takes those of the items that are in the index out of it."""
+    """Removes those of the items that are in the index."""
     for start in range(0, len(item_ids), _CHUNK):
         wanted = {"the_kind": kind, "ids": list(item_ids[start : start + _CHUNK])}
         gone = tx.execute(_SEALED, wanted).all()
@@ -69,13 +69,13 @@ def remove_many(tx: Connection, kind: Kind, item_ids: Sequence[str]) -> None:
 
 
 def remove_scope(tx: Connection, kind: Kind, scope: str) -> None:
-    """Takes every item of the scope out of the index."""
+    """Removes every item of the scope from the index."""
     tx.execute(_DROP_SCOPE, {"the_kind": kind, "the_scope": scope})
     segment_queue.forget(tx, kind, scope)
 
 
 def remove_numbers(tx: Connection, numbers: Sequence[int]) -> None:
-    """Takes the items with these numbers out of the index, whose scope nobody searches any more."""
+    """Removes the items with these numbers from the index, whose scope no search uses any more."""
     tx.execute(_DROP_NUMBERED, {"numbers": list(numbers)})
 
 
@@ -106,17 +106,16 @@ def search(
     offset: int = 0,
     only: Only | None = None,
 ) -> list[Match]:
-    """The items of the scope that hold a word of the query: those that hold every word first, then the best score.
+    """The items of the scope that contain a word of the query: those with every word first, then the best score.
 
-    A query without words finds nothing; words that very many items hold count only for the score of those that hold a
-    rarer one, unless these find too little. Without a scope, `only` must say whose items may be found, and in which
-    scopes they are.
+    A query without words finds nothing; very common words count only for the score of items with a rarer one, unless
+    these find too little. Without a scope, `only` must limit the owners of the items, and name the scopes.
     """
     return matches(Lookup(tx, kind, scope, only), query, limit, offset)
 
 
 def matches(lookup: Lookup, query: str, limit: int, offset: int = 0) -> list[Match]:
-    """The same, for a search that has looked up items, or will."""
+    """The same, for a search that shares its item lookup."""
     asked = tokenizer.asked(query)
     if not asked:
         return []
@@ -132,7 +131,7 @@ def matches(lookup: Lookup, query: str, limit: int, offset: int = 0) -> list[Mat
 
 
 def _there(lookup: Lookup, scored: Any, most: int) -> list[Match]:
-    """The best of what was scored that is there, in scope, and meets the condition."""
+    """The best of the scored items that exist, are in scope, and meet the condition."""
     found: dict[int, Match] = {}
     looked, more = 0, most + LOOKED_AT
     while len(found) < most and looked < scored.size:

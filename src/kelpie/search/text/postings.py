@@ -1,7 +1,7 @@
-"""Which items of a segment hold a word, read from the row of postings that the word is in.
+"""Postings of a word: the items of a segment that contain it, read from the row of the word.
 
-A word that few items hold has their places; one that many hold has a bit for each item, of which only those that are
-asked for are looked at, unless the word is to bring all who hold it.
+A rare word has a list of places; a common one has a bit for each item, of which only the requested ones are read,
+unless the word is to match all items that contain it.
 """
 
 import struct
@@ -25,7 +25,7 @@ _NO_PLACES, _NO_COUNTS = np.empty(0, np.uint16), np.empty(0, np.uint8)
 
 
 class ChosenPlaces:
-    """Some places of a segment of so many items, in order, about which words are asked."""
+    """Some places of a segment of so many items, in order, to look words up for."""
 
     def __init__(self, places: NDArray[np.intp], items: int) -> None:
         self.places = places
@@ -33,35 +33,35 @@ class ChosenPlaces:
 
     @cached_property
     def bytes(self) -> NDArray[np.intp]:
-        """In which byte the bit of each is."""
+        """The byte that contains the bit of each place."""
         return self.places >> 3
 
     @cached_property
     def shifts(self) -> NDArray[np.uint8]:
-        """How far down its bit is to be moved in that byte."""
+        """The shift of each place's bit in that byte."""
         return (~self.places & 7).astype(np.uint8)
 
 
 class PostingList(Protocol):
-    """Who holds a word, and how often."""
+    """The items that contain a word, and how often."""
 
     @property
     def size(self) -> int:
-        """How many hold it."""
+        """Number of items that contain it."""
         ...
 
     def mark(self, items: NDArray[np.bool_]) -> None:
-        """Makes those true, of all items of the segment, that hold it."""
+        """Sets the flags of the items of the segment that contain it."""
         ...
 
     def at(self, chosen: ChosenPlaces) -> Counts:
-        """How often each of the chosen holds it."""
+        """How often each of the chosen items contains it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SparsePostings:
-    """The places of those that hold a word, in order."""
+    """The places of the items that contain a word, in order."""
 
     places: Places
     counts: Counts
@@ -81,7 +81,7 @@ class SparsePostings:
 
 @dataclass(frozen=True, slots=True)
 class DensePostings:
-    """A bit for each item of the segment, and those that hold the word more than once."""
+    """A bit for each item of the segment, and the items that contain the word more than once."""
 
     size: int
     items: int
@@ -89,7 +89,7 @@ class DensePostings:
     often: SparsePostings
 
     def listed(self) -> tuple[NDArray[np.intp], Counts]:
-        """The places of those that hold it, in order, and how often each does."""
+        """The places of the items that contain it, in order, and how often each does."""
         held = np.unpackbits(self.bits, count=self.items)
         places = np.flatnonzero(held.view(np.bool_))
         if self.often.size:
@@ -106,7 +106,7 @@ class DensePostings:
 
 @dataclass(frozen=True, slots=True)
 class UnionPostings:
-    """How often each item holds a word."""
+    """How often each item contains a word, for every item."""
 
     counts: Counts
 
@@ -115,7 +115,7 @@ class UnionPostings:
         return int(np.count_nonzero(self.counts))
 
     def listed(self) -> tuple[NDArray[np.intp], Counts]:
-        """The places of those that hold it, in order, and how often each does."""
+        """The places of the items that contain it, in order, and how often each does."""
         places = np.flatnonzero(self.counts)
         return places, self.counts[places]
 
@@ -130,7 +130,7 @@ NOBODY = SparsePostings(_NO_PLACES, _NO_COUNTS)
 
 
 def holding(stored: bytes, size: int, word: int) -> PostingList:
-    """Which items hold a word, by the row that it is in of a segment of so many items."""
+    """The postings of a word, from its row in a segment of so many items."""
     few, many = HEAD.unpack_from(stored)
     index = np.frombuffer(stored, "<u4", 2 * few, HEAD.size)
     at = int(index[:few].searchsorted(np.uint32(word)))
@@ -148,7 +148,7 @@ def holding(stored: bytes, size: int, word: int) -> PostingList:
 
 
 def of_many(stored: bytes, size: int, held: int, start: int, more: int) -> DensePostings | UnionPostings:
-    """Of a word that many items of a segment of so many hold, by its head in the row."""
+    """The postings of a common word in a segment of so many items, by its head in the row."""
     if more == MOST:
         return UnionPostings(np.frombuffer(stored, np.uint8, size, start))
     places_at = start + -(-size // 8)

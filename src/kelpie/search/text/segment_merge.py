@@ -1,7 +1,7 @@
-"""Loose items made into segments, and segments into larger ones, so that a search has few rows to read.
+"""Sealing of unsealed items into segments, and merging of segments into larger ones, so that a search reads few rows.
 
-Each step is a transaction of its own and leaves the index whole, with the same items as before; the long work on large
-segments is done beforehand, in a read, because segments never change. Items that are gone are left out on the way.
+Each step is a transaction of its own and leaves the index complete, with the same items as before; the long work on
+large segments is done beforehand, in a read, because segments never change. Removed items are left out on the way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ _PUT_POSTINGS = insert(search_postings)
 
 
 def seal(tx: Connection, kind: str, scope: str) -> None:
-    """Makes all loose items of a scope into segments, but for damaged ones."""
+    """Seals all unsealed items of a scope into segments, except damaged ones."""
     while rows := _loose(tx, kind, scope):
         texts = [row.words for row in rows]
         members = Members(
@@ -96,7 +96,7 @@ def _put(
 
 @dataclass(frozen=True, slots=True)
 class MergedSegments:
-    """What some segments of a scope are to be replaced by; by nothing, when none of their items is left."""
+    """The replacement for some segments of a scope; nothing, when none of their items is left."""
 
     kind: str
     scope: str
@@ -123,9 +123,9 @@ _GONE = select(func.count(), func.sum(_S.gone)).where(_S.id.in_(bindparam("ids",
 
 
 def merge(tx: Connection, kind: str, scope: str) -> MergedSegments | None:
-    """What is to be merged next in a scope, as it will be; None when all is in order. It changes nothing.
+    """The next merge of a scope, computed; None when nothing is to be merged. It changes nothing.
 
-    Segments that are damaged are left as they are: what they still hold is found.
+    Damaged segments stay as they are: the intact items in them are still found.
     """
     rows = tx.execute(_SEGMENTS, {"the_kind": kind, "the_scope": scope}).all()
     chosen = _chosen([row for row in rows if segments.is_whole(row.members, row.checksum)])
@@ -153,7 +153,7 @@ def merge(tx: Connection, kind: str, scope: str) -> MergedSegments | None:
 
 
 def replace(tx: Connection, merged: MergedSegments) -> None:
-    """Puts a merged segment in the place of those it was made of, if they are all there still."""
+    """Replaces the segments that a merged one was made of, if they all still exist."""
     count, gone = tx.execute(_GONE, {"ids": list(merged.replaced)}).one()
     if count < len(merged.replaced):
         return
@@ -177,7 +177,7 @@ def _chosen(rows: Sequence[Any]) -> list[Any]:
 
 
 def _left(tx: Connection, kind: str, scope: str, parts: Sequence[Members]) -> tuple[Members, list[NDArray[np.int64]]]:
-    """The items that are still there, and the new places of the items of each part, -1 for those that are gone."""
+    """The items that still exist, and the new places of the items of each part, -1 for removed ones."""
     kept: list[NDArray[np.bool_]] = []
     for part in parts:
         there: set[tuple[int, int]] = set()

@@ -1,7 +1,7 @@
-"""Which scopes have loose items enough for a segment, or segments to be merged: noted when they grow or shrink.
+"""Queue of scopes with enough unsealed items for a segment, or with segments to merge: noted when they grow or shrink.
 
-To note it costs next to nothing: on average every 32nd item that is written looks how many loose ones there are. The
-work itself is done by `sealing`, in the background; only who writes very many items at once puts them in order too.
+Noting costs next to nothing: on average every 32nd item that is written checks how many unsealed ones there are.
+`segment_merge` does the work in the background; only a writer of very many items at once also seals them.
 """
 
 import importlib
@@ -37,7 +37,7 @@ _DROP_POSTINGS = delete(search_postings).where(_P.place >= bindparam("low"), _P.
 
 
 def grown(tx: Connection, kind: str, scope: str, item_ids: Collection[str]) -> None:
-    """Items were written into a scope."""
+    """Notes that items were written into a scope."""
     if len(item_ids) < LOOSE_MAX and all(crc32(each.encode()) % LOOKS for each in item_ids):
         return
     if is_loose(tx, kind, scope):
@@ -47,7 +47,7 @@ def grown(tx: Connection, kind: str, scope: str, item_ids: Collection[str]) -> N
 
 
 def shrunk(tx: Connection, kind: str, gone: Sequence[tuple[str, int]]) -> None:
-    """Items that a segment holds were removed: the scope and the number of each."""
+    """Notes that items of a segment were removed: the scope and the number of each."""
     if not gone:
         return
     tx.execute(_LOSE, [{"the_kind": kind, "the_scope": scope, "of_item": number} for scope, number in gone])
@@ -57,30 +57,30 @@ def shrunk(tx: Connection, kind: str, gone: Sequence[tuple[str, int]]) -> None:
 
 
 def is_loose(tx: Connection, kind: str, scope: str) -> bool:
-    """Whether there are more loose items in a scope than should be."""
+    """Checks whether a scope has more unsealed items than it should."""
     bound = {"the_kind": kind, "the_scope": scope, "others": LOOSE_MAX}
     return tx.execute(_IS_LOOSE, bound).first() is not None
 
 
 def note(tx: Connection, kind: str, scope: str) -> None:
-    """There is something to be put in order in a scope."""
+    """Adds a scope to the queue."""
     if tx.execute(_NOTED, {"the_kind": kind, "the_scope": scope}).first() is None:
         tx.execute(_NOTE, {"kind": kind, "scope": scope})
 
 
 def done(tx: Connection, kind: str, scope: str) -> None:
-    """There is nothing more to be put in order in a scope."""
+    """Removes a scope from the queue."""
     tx.execute(_DONE, {"the_kind": kind, "the_scope": scope})
 
 
 def unordered(tx: Connection) -> tuple[str, str] | None:
-    """A scope in which something is to be put in order, with its kind."""
+    """A scope from the queue, with its kind."""
     found = tx.execute(_NEXT).first()
     return None if found is None else (found.kind, found.scope)
 
 
 def forget(tx: Connection, kind: str, scope: str, most: int | None = None) -> bool:
-    """Drops segments of a scope that has no items any more; False when there are more than so many."""
+    """Deletes segments of a scope that has no items any more; False when there are more than so many."""
     rows = tx.execute(_SEGMENTS, {"the_kind": kind, "the_scope": scope}).all()
     drop(tx, [row.id for row in rows[:most]])
     if most is not None and len(rows) > most:
@@ -90,7 +90,7 @@ def forget(tx: Connection, kind: str, scope: str, most: int | None = None) -> bo
 
 
 def drop(tx: Connection, segments: Sequence[int]) -> None:
-    """Drops segments with their postings."""
+    """Deletes segments with their postings."""
     for segment in segments:
         tx.execute(_DROP_POSTINGS, {"low": segment << BITS_MAX, "high": (segment + 1) << BITS_MAX})
         tx.execute(_DROP_SEGMENT, {"of_segment": segment})

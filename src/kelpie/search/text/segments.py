@@ -1,8 +1,8 @@
-"""Segments: which of many items hold which words, as arrays and as the bytes that are stored.
+"""Segments: the words of many items, as arrays and as the bytes that are stored.
 
-The postings of a segment lie in rows by the highest bits of the words' numbers, so that a search reads a few kilobytes
-for each word (`holdings`). A segment is made once and never changed. This is arithmetic only: reading and writing rows
-is elsewhere.
+The postings of a segment are in rows by the highest bits of the words' numbers, so that a search reads a few kilobytes
+for each word (`postings`). A segment is made once and never changed. This is arithmetic only: other modules read and
+write rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _ITEM = np.dtype([("number", "<i8"), ("checksum", "<u4"), ("length", "<u4")])
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The items of a segment by their places in it: their numbers, the checksums of their words, how many words."""
+    """The items of a segment by their places in it: their numbers, the checksums of their words, their word counts."""
 
     numbers: NDArray[np.int64]
     checksums: NDArray[np.uint32]
@@ -48,13 +48,13 @@ class Members:
 
     @property
     def words(self) -> int:
-        """How many words they have together."""
+        """Number of words of all items together."""
         return int(self.lengths.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Words and the places of items that hold them; for a segment in the order of the words' numbers."""
+    """Words and the places of items that contain them; for a segment in the order of the words' numbers."""
 
     words: Words
     places: NDArray[np.uint16]
@@ -68,7 +68,7 @@ _NONE = Postings(np.empty(0, np.uint32), np.empty(0, np.uint16), np.empty(0, np.
 
 
 def from_texts(texts: Sequence[bytes]) -> Postings:
-    """Of items whose words are given as `words.packed` gives them."""
+    """The segment of items whose words are in the form of `tokenizer.packed`."""
     flat = np.frombuffer(b"".join(texts), "<u4")
     lengths = np.fromiter((len(each) // 4 for each in texts), np.int64, len(texts))
     owners = np.repeat(np.arange(len(texts), dtype=np.uint64), lengths)
@@ -86,7 +86,7 @@ def together(parts: Sequence[Postings]) -> Postings:
 
 
 def joined(parts: Sequence[Postings], moved: Sequence[NDArray[np.int64]]) -> Postings:
-    """Several made into one; `moved` are the new places of each one's items, less than 0 for those that are gone."""
+    """Several merged into one; `moved` are the new places of each one's items, less than 0 for removed ones."""
     keys: list[NDArray[np.uint64]] = []
     counts: list[NDArray[np.uint8]] = []
     for part, places in zip(parts, moved, strict=True):
@@ -107,20 +107,20 @@ def _split(keys: NDArray[np.uint64], counts: NDArray[np.uint8]) -> Postings:
 
 
 def bits_for(postings: int) -> int:
-    """How many rows, as a power of two, so many postings are laid into."""
+    """The number of rows for so many postings, as a power of two."""
     rows = max(1, postings * BYTES_OF_POSTING * 2 // ROW_BYTES)
     return min(BITS_MAX, (rows - 1).bit_length())
 
 
 def row_of(word: int, bits: int) -> int:
-    """In which of a segment's rows the postings of a word are."""
+    """The row of a segment that contains the postings of a word."""
     return word >> (WORD_BITS - bits)
 
 
 def rows(
     postings: Postings, size: int, bits: int, first: int = 0, count: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """The rows of a segment of so many items, all or `count` from the first one on, but for those that are empty."""
+    """The rows of a segment of so many items, all or `count` from the first one on, except empty ones."""
     numbers = np.arange(first, first + (1 << bits if count is None else count) + 1, dtype=np.uint64)
     edges = np.searchsorted(postings.words, numbers << np.uint64(WORD_BITS - bits))
     for number, start, end in zip(numbers.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=False):
@@ -129,7 +129,7 @@ def rows(
 
 
 def _row(postings: Postings, size: int) -> bytes:
-    """First the words that few items hold, with the places of these; then those that many do, with a bit for each."""
+    """First the rare words, with the places of their items; then the common ones, with a bit for each item."""
     words, starts = np.unique(postings.words, return_index=True)
     held = np.diff(starts, append=postings.words.size)
     many = held * MANY > size
@@ -151,8 +151,8 @@ def _row(postings: Postings, size: int) -> bytes:
 
 
 def _of_many(postings: Postings, size: int) -> tuple[int, bytes]:
-    """How many items hold a word more than once, a bit for each item of the segment, and those; or how often each does,
-    where that is shorter."""
+    """The number of items that contain a word more than once, a bit for each item of the segment, and those; or how
+    often each does, where that is shorter."""
     held = np.zeros(size, np.uint8)
     held[postings.places] = postings.counts
     more = postings.counts > 1
@@ -164,7 +164,7 @@ def _of_many(postings: Postings, size: int) -> tuple[int, bytes]:
 
 
 def postings_of(stored: bytes, size: int) -> Postings:
-    """All that a row holds, in any order."""
+    """All postings of a row, in any order."""
     few, many = HEAD.unpack_from(stored)
     words, ends = np.frombuffer(stored, "<u4", 2 * few, HEAD.size).reshape(2, few)
     postings, body = int(ends[-1]) if few else 0, HEAD.size + 8 * few
@@ -180,5 +180,5 @@ def postings_of(stored: bytes, size: int) -> Postings:
 
 
 def is_whole(stored: bytes, checksum: int) -> bool:
-    """Whether bytes are those that were written."""
+    """Checks whether bytes match their checksum."""
     return crc32(stored) == checksum

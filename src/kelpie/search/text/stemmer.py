@@ -1,7 +1,7 @@
-"""English words without their endings, by Porter's algorithm of 1980: `searching` and `searched` are one word.
+"""Stemmer for English words, by Porter's algorithm of 1980: `searching` and `searched` are one word.
 
 It is the same that SQLite's text index uses, which a test compares it with. Words with other letters than a to z are
-given back as they are.
+returned unchanged.
 """
 
 import re
@@ -26,7 +26,7 @@ _STEPS_4 = (
 
 
 def stem(word: str) -> str:
-    """The word without its ending; it must be in small letters."""
+    """The word without its ending; it must be in lower case."""
     if not SHORTEST <= len(word) <= LONGEST or not _LETTERS.fullmatch(word):
         return word
     word = _without_y(_without_past(_without_plural(word)))
@@ -45,7 +45,7 @@ def _sounds(word: str) -> str:
 
 
 def _measure(word: str) -> int:
-    """How often consonants follow vowels in it."""
+    """Number of vowel-consonant sequences in it."""
     return _sounds(word).count("vc")
 
 
@@ -58,7 +58,7 @@ def _ends_double(word: str) -> bool:
 
 
 def _ends_short(word: str) -> bool:
-    """Whether it ends as in `hop`: consonant, vowel, consonant, and the last is none of w, x and y."""
+    """Checks whether it ends as in `hop`: consonant, vowel, consonant, and the last is none of w, x and y."""
     return _sounds(word)[-3:] == "cvc" and word[-1] not in "wxy"
 
 
@@ -79,7 +79,7 @@ def _without_past(word: str) -> str:
 
 
 def _repaired(rest: str) -> str:
-    """What has lost an -ed or -ing, as it would be written without one."""
+    """A word that has lost an -ed or -ing, with the spelling it has without one."""
     if rest.endswith(("at", "bl", "iz")):
         return rest + "e"
     if _ends_double(rest) and rest[-1] not in "lsz":

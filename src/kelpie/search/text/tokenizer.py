@@ -1,8 +1,8 @@
-"""A text as the numbers of its words, in their order: what the text index is made of and what it is asked for.
+"""Tokenizer: a text as the numbers of its words, in their order, for the text index and its queries.
 
-A word has neither case, nor accents, nor an English ending. Scripts that are written without spaces are taken sign by
-sign. Its number is a checksum of 32 bits: that of 100,000 words one has the number of the word asked for happens once
-in 40,000 times, and then an item is found that does not hold it. Nothing that is typed can mean anything but words.
+A word has neither case, nor accents, nor an English ending. Scripts without spaces are split character by character. A
+word's number is a checksum of 32 bits: that one of 100,000 words has the number of the requested word happens once in
+40,000 times, and then an item is found that does not contain it. No input can mean anything but words.
 """
 
 import re
@@ -32,7 +32,7 @@ def packed(text: str) -> bytes:
 
 
 def asked(query: str) -> tuple[int, ...]:
-    """The numbers of the words of a query, each once, and not more than may be looked for."""
+    """The numbers of the words of a query, each once, up to the limit."""
     return tuple(dict.fromkeys(numbers(query[:QUERY_CHARS_MAX])))[:QUERY_TERMS_MAX]
 
 
@@ -48,7 +48,7 @@ def _number(word: str) -> int:
 
 
 class _Signs(dict[int, str | None]):
-    """What becomes of a sign that is no plain letter; looked up once for each."""
+    """The replacement of each character that is not a plain letter; computed once for each."""
 
     def __missing__(self, sign: int) -> str | None:
         self[sign] = found = _become(chr(sign))
@@ -64,7 +64,7 @@ def _become(sign: str) -> str | None:
 
 
 def _stands_alone(sign: str) -> bool:
-    """Whether it is of a script without spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
+    """Checks whether it is of a script without spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
     code = ord(sign)
     return (
         0x0E00 <= code <= 0x0EFF

@@ -1,8 +1,8 @@
-"""The words of loose items, looked through as they are: of one scope, or of all scopes of a search together.
+"""The words of unsealed items, scanned as they are: of one scope, or of all scopes of a search together.
 
-What was read of a scope is held, with a sum over the numbers and checksums of its items. The database makes the same
-sum in the same snapshot without reading their words, so a difference tells that there is more to read, and only what
-came since is read if that explains it. A text that does not match its checksum is told and counts as empty.
+The items of a scope are cached, with a sum over their numbers and checksums. The database computes the same sum in the
+same snapshot without reading their words, so a difference shows that there is more to read, and only the newer items
+are read if that explains it. A text that does not match its checksum is logged and counts as empty.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _I = search_items.c
 
 
 class Sum(NamedTuple):
-    """Tells the loose items of a scope from any others: how many, and sums over their numbers and checksums."""
+    """Identifies the unsealed items of a scope: their number, and sums over their numbers and checksums."""
 
     items: int
     numbers: int
@@ -57,7 +57,7 @@ class UnsealedItems:
         return self.members.bytes + self.words.nbytes
 
     def holding(self, words: Sequence[int]) -> dict[int, PostingList]:
-        """Which of them hold which of these words, and how often."""
+        """The items that contain each of these words, and how often."""
         items = self.members.numbers.size
         owners = np.repeat(np.arange(items, dtype=np.int32), self.members.lengths)
         if self.words.size * len(words) > AT_ONCE_MAX:
@@ -72,7 +72,7 @@ class UnsealedItems:
 
 
 def _held(holders: NDArray[np.int32]) -> PostingList:
-    """By the places of those that hold a word, in order, each as often as it does."""
+    """By the places of the items that contain a word, in order, each as often as it does."""
     if not holders.size:
         return NOBODY
     starts = np.flatnonzero(np.diff(holders, prepend=-1))
@@ -97,7 +97,7 @@ def joined(parts: Sequence[UnsealedItems]) -> UnsealedItems:
 
 
 def decoded(rows: Sequence[tuple[int, bytes, int]]) -> UnsealedItems:
-    """Items by their number, the bytes of their words, and the checksum of these; in any order."""
+    """Items from their number, the bytes of their words, and the checksum of these; in any order."""
     damaged = [number for number, text, checksum in rows if crc32(text) != checksum]
     for number in damaged:
         _log.error("text_index_damaged", "Part of the text index is damaged and was skipped", number=number)
@@ -119,7 +119,7 @@ def decoded(rows: Sequence[tuple[int, bytes, int]]) -> UnsealedItems:
 
 @lru_cache(maxsize=64)
 def _sums(scopes: Select[Any] | None) -> Executable:
-    """What is loose in one scope, or in each of those that a statement gives."""
+    """The sums of one scope, or of each scope that a statement gives."""
     pairs = _I.id % _MIXED * _I.checksum % _WITHIN
     return (
         select(_I.scope, func.count(), func.sum(_I.id), func.sum(_I.checksum), func.sum(pairs))
@@ -138,13 +138,13 @@ _SINCE = _ONE.where(_I.id > bindparam("after"))
 
 
 class CachedUnsealedItems:
-    """The loose items of the scopes used last."""
+    """Cache of the unsealed items of the scopes used last."""
 
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
         self._held: SizedCache[tuple[str, str], UnsealedItems] = SizedCache(bytes_max)
 
     def of(self, tx: Connection, scopes: Select[Any] | None, bound: Mapping[str, Any]) -> UnsealedItems | None:
-        """What is loose in `the_scope`, or in the scopes that a statement gives."""
+        """The unsealed items of `the_scope`, or of the scopes that a statement gives."""
         kind, scope = bound["the_kind"], bound.get("the_scope")
         if scope is not None and self._held.get((kind, scope)) is None:
             return self._read(tx, kind, scope)
@@ -156,7 +156,7 @@ class CachedUnsealedItems:
         return joined(parts) if parts else None
 
     def _current(self, tx: Connection, kind: str, scope: str, now: Sum) -> UnsealedItems | None:
-        """What is held of a scope, with what came since; None when that is not all that has changed."""
+        """The cached items of a scope with the newer ones; None when that does not explain the difference."""
         held = self._held.get((kind, scope))
         if held is None or held.sum == now:
             return held
