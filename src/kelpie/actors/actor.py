@@ -54,7 +54,7 @@ class Actor(Generic[H]):
         self.condition = ActorState(key, stage)
         self.activation: Activation[H] | None = None
         self._stage = stage
-        self._settled = settled  # told when the actor has neither a handler nor work
+        self._settled = settled  # called when the actor has neither a handler nor work
         self._mailbox: Mailbox[H] = Mailbox()
         self._loader: asyncio.Task[None] | None = None
         self._ender: asyncio.Task[None] | None = None
@@ -189,7 +189,9 @@ class Actor(Generic[H]):
         try:
             for note in notes:
                 note(handler)
-        except Exception as error:  # whatever a note raised, the handler is half told and cannot be trusted
+        except (
+            Exception
+        ) as error:  # whatever a note raised, the handler has only part of the change and cannot be trusted
             log.exception(
                 "actor_update_failed",
                 "Actor could not apply a change that arrived while it was loading; unloading it",

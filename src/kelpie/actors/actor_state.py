@@ -22,7 +22,7 @@ class ActorState:
         self._life = Lifecycle(key)
         self._failure: Failure | None = None
         self.loads_failed = 0  # in a row
-        self.spoilt: BaseException | None = None  # what broke the handler while it was still being loaded
+        self.spoilt: BaseException | None = None  # the error that broke the handler while it was still being loaded
 
     @property
     def key(self) -> str:
@@ -37,7 +37,7 @@ class ActorState:
         transition = self._life.move(after, self._stage.clock.now(), reason)
         try:
             self._stage.observe(transition)
-        except Exception:  # who only watches must not keep the state from changing
+        except Exception:  # an observer must not keep the state from changing
             log.exception("state_observer_failed", "State observer failed", transition=str(transition))
 
     def fail(self, error: BaseException) -> None:

@@ -30,7 +30,7 @@ class ActorCounts:
     """Numbers of keys by situation, for people to see."""
 
     hot: int  # have a handler or are loading one
-    idle: int  # hot without work
+    idle: int  # loaded without work
     pending: int  # their jobs wait for a place or a retry
     resting: int  # failed or stopped, without work
 

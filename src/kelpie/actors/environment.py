@@ -44,7 +44,7 @@ class ActorEnvironment(Generic[H]):
             if _cancelled():
                 raise
             raise LoadFailed("loading was cancelled from within") from error
-        except Exception as error:  # this room knows no handler, and so no list of what loading one may raise
+        except Exception as error:  # this package knows no handler, and so no list of what loading one may raise
             if _cancelled():
                 raise asyncio.CancelledError from error
             if isinstance(error, CallerError):

@@ -14,17 +14,17 @@ class ActorLimits:
     mailbox_size: int = 64  # jobs waiting per key, over all its lanes
     lanes_max: int = 64  # jobs running at once per key; further lanes wait in the mailbox
     hot_max: int = 2000  # keys that have a handler or are loading one
-    pending_max: int = 2000  # keys whose jobs wait for a hot place or for a retry
+    pending_max: int = 2000  # keys whose jobs wait for a slot or for a retry
     resting_max: int = 1000  # failed or stopped keys without work that are still remembered
     idle_s: float = 600.0
-    place_wait_s: float = 30.0  # how long a key may wait for a hot place; also what ends a ring of waiting actors
+    place_wait_s: float = 30.0  # limit on a key's wait for a slot; it also ends a ring of waiting actors
     activate_s: float = 30.0
     deactivate_s: float = 10.0
-    drain_s: float = 20.0  # how long running jobs may go on when their activation has to end
-    cancel_s: float = 5.0  # how long a cancelled job or load may take to clean up
+    drain_s: float = 20.0  # time for running jobs to finish when their activation has to end
+    cancel_s: float = 5.0  # time for a cancelled job or load to clean up
     backoff_first_s: float = 0.5
     backoff_max_s: float = 30.0
-    attempts_max: int = 5  # loads that may fail in a row before the waiting jobs are told
+    attempts_max: int = 5  # loads that may fail in a row before the waiting jobs fail
     retry_after_s: float = 1.0  # the advice given with a refusal
 
     def __post_init__(self) -> None:

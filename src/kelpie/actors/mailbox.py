@@ -20,7 +20,7 @@ class Job(Generic[H]):
     work: Callable[[H], Awaitable[Any]]
     reply: Reply[Any]
     context: Context
-    token: object = None  # for whoever asks what keeps the lane
+    token: object = None  # identifies the job to callers that ask what occupies the lane
 
 
 class Mailbox(Generic[H]):

@@ -10,7 +10,7 @@ from typing import Protocol
 from kelpie.actors.limits import ActorLimits
 from kelpie.core.errors import Overloaded
 
-SWEEP_MAX = 50  # actors put away per turn of the loop, so that a sweep never holds up a message
+SWEEP_MAX = 50  # actors unloaded per turn of the loop, so that evictions never delay a message
 SWEEP_PAUSE_S = 0.01
 
 

@@ -55,8 +55,8 @@ class JobResult:
     stderr: bytes
     duration_us: int
     truncated: bool = False  # output past the bound was thrown away
-    cpu_us: int = 0  # of all its processes together, as far as it could be told
-    memory_peak_bytes: int = 0  # the most they held at once, as far as it could be told
+    cpu_us: int = 0  # of all its processes together, as far as it is known
+    memory_peak_bytes: int = 0  # the most they held at once, as far as it is known
 
 
 class Sandbox(Protocol):

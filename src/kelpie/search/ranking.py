@@ -7,14 +7,14 @@ query, one is first by an accident of length.
 
 from collections.abc import Mapping, Sequence
 
-MEANING = 0.7  # what meaning counts for, of 1; words count for the rest
+MEANING = 0.7  # weight of meaning, of 1; words have the rest
 
 Ranking = Sequence[tuple[str, float]]  # items, best first, with their scores: more is better
 
 
 def fused(by_words: Ranking, by_meaning: Ranking) -> list[tuple[str, float]]:
     """The ids of both rankings, best first, with their score: from 0 to 1."""
-    words = _relative(by_words, 0.0)  # what holds none of the words has no score at all
+    words = _relative(by_words, 0.0)  # an item without any of the words has no score at all
     meaning = _relative(by_meaning, min((score for _, score in by_meaning), default=0.0))
     both = {
         item: (1 - MEANING) * words.get(item, 0.0) + MEANING * meaning.get(item, 0.0) for item in (*words, *meaning)

@@ -15,7 +15,7 @@ search_items = Table(
     Column("scope", Text, nullable=False),
     Column("item_id", Text, nullable=False),
     Column("model", Text),  # the embedding model it was last given a vector of; None before
-    Column("loose", Boolean, nullable=False),  # whether its words are here, and not yet in a segment
+    Column("loose", Boolean, nullable=False),  # true if its words are here, and not yet in a segment
     Column("checksum", BigInteger, nullable=False),  # of its words: what a segment says of others is not about it
     Column("words", LargeBinary, nullable=False),  # the numbers of the words of its text
     UniqueConstraint("kind", "item_id", name="uq_search_items_kind_item_id"),
@@ -31,11 +31,11 @@ search_segments = Table(
     Column("id", _NUMBER, primary_key=True, autoincrement=True),
     Column("kind", Text, nullable=False),
     Column("scope", Text, nullable=False),
-    Column("size", Integer, nullable=False),  # how many items
-    Column("gone", Integer, nullable=False),  # how many of them were removed, about
+    Column("size", Integer, nullable=False),  # number of items
+    Column("gone", Integer, nullable=False),  # approximate number of removed items
     Column("first", BigInteger, nullable=False),  # the lowest and the highest number of its items
     Column("last", BigInteger, nullable=False),
-    Column("bits", Integer, nullable=False),  # how many of a word's number tell in which of its postings it is
+    Column("bits", Integer, nullable=False),  # number of bits of a word's number that select its row of postings
     Column("checksum", BigInteger, nullable=False),  # of its members, which stand last: past them it takes long to read
     Column("members", LargeBinary, nullable=False),  # the number, the checksum and the length of each
     Index("ix_search_segments_kind_scope", "kind", "scope"),
@@ -89,10 +89,10 @@ search_scopes = Table(
     metadata,
     Column("kind", Text, primary_key=True),
     Column("scope", Text, primary_key=True),
-    Column("model", Text, nullable=False),  # whose vectors it is searched by; those of another may be in the making
+    Column("model", Text, nullable=False),  # the model it is searched by; vectors of another may be in preparation
     Column("version", BigInteger, nullable=False),
-    Column("rewrites", BigInteger, nullable=False),  # how many of the changes were more than additions at the end
-    Column("mixed", Boolean, nullable=False),  # whether there may be vectors of another model, to be used or cleared
+    Column("rewrites", BigInteger, nullable=False),  # number of changes that were more than additions at the end
+    Column("mixed", Boolean, nullable=False),  # true if there may be vectors of another model, to be used or deleted
     sqlite_with_rowid=False,
 )
 

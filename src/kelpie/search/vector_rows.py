@@ -15,7 +15,7 @@ from kelpie.search import embedding_coverage
 from kelpie.search.tables import search_items, search_scopes, search_sketches, search_vectors
 from kelpie.search.text.fulltext import Kind
 
-_CHUNK = 500  # how many ids go into one IN list
+_CHUNK = 500  # ids per IN list
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Caller:
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     operator: bool = False
     key_id: str | None = None  # the API key or access token that was shown, if it was one
-    sees_secrets: bool = True  # who may only read, or speaks from a web page, is not shown the secrets of an agent
+    sees_secrets: bool = True  # a read-only caller, or one on a web page, does not see the secrets of an agent
     passport: Passport | None = None  # of the tool whose code asks, if it is one
 
 

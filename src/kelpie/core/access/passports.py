@@ -17,7 +17,7 @@ class Passport:
 
     agent_id: AgentId
     organization_id: OrganizationId
-    user_id: UserId  # whose agent it is
+    user_id: UserId  # the owner of the agent
     expires_at: Micros
     chain: AgentChain = UNCHAINED  # behind whatever the code asks: the agent itself waits in it
     run_id: RunId | None = None

@@ -116,12 +116,12 @@ class Agent:
     last_run_duration_ms: int | None = None
     last_stop_reason: StopReason | None = None
     stopped: bool = False
-    paused_at: Micros | None = None  # when it asked for a rest; ask agent/pause.py whether that still lasts
+    paused_at: Micros | None = None  # the time it asked for a pause; see agent/live/pauses.py
     paused_until: Micros | None = None
     budget: Budget | None = None
     facts: FactSettings | None = None  # None: none are extracted
     permits: ToolPatterns | None = None  # the tools it may use; None: it has no lists of its own
-    quota: Quota | None = None  # what it may use of the machine; None: it has no limits of its own
+    quota: Quota | None = None  # limits on its use of the machine; None: it has none of its own
     organization_id: OrganizationId = DEFAULT_ORGANIZATION
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
@@ -150,7 +150,7 @@ class AgentView:
     secrets: tuple[Secret, ...] = ()
     identities: tuple[Identity, ...] = ()
     managed_group: Group | None = None
-    pending_approval: Message | None = None  # the reply of the default conversation whose calls wait for somebody
+    pending_approval: Message | None = None  # the reply of the default conversation whose calls wait for an answer
     status: ActivationStatus = ActivationStatus(ActivationState.unloaded)
     paused_until: Micros | None = None  # None when it is not paused now
 

@@ -189,7 +189,7 @@ class Usage:
     load_ns: int | None = None  # time a local server took to load the model
     inference_ns: int | None = None  # time it took to read the prompt and to write the reply
     cost_micros: int = 0  # millionths of a dollar, of the calls whose price is known
-    unpriced_calls: int = 0  # calls whose cost nobody knows
+    unpriced_calls: int = 0  # calls whose cost is unknown
 
     @property
     def cost_usd(self) -> float | None:
@@ -245,5 +245,5 @@ class MessageSearch:
     created_from: Micros | None = None
     created_to: Micros | None = None
     spoken: bool = False  # only messages that say something
-    not_step: StepId | None = None  # whose messages are left out
+    not_step: StepId | None = None  # the step whose messages are left out
     mode: SearchMode = "hybrid"

@@ -28,7 +28,7 @@ class UnchangedItem:
     kind: str  # block or archive
     id: str
     name: str
-    agents: int  # how many others
+    agents: int  # number of other agents
 
 
 @dataclass(frozen=True, slots=True)

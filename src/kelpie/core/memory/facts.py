@@ -53,12 +53,12 @@ class Fact:
     recorded_at: Micros
     seen_at: Micros
     valid_until: Micros | None = None
-    exclusive: bool = True  # whether the attribute has one value at a time
+    exclusive: bool = True  # true if the attribute has one value at a time
     confidence: float = 1.0
-    seen: int = 1  # how often it was said
+    seen: int = 1  # number of times it was stated
     supersedes: FactId | None = None
     superseded_by: FactId | None = None
-    link: Link | None = None  # how it stands to what it supersedes
+    link: Link | None = None  # its relation to the fact it supersedes
     sources: tuple[MessageId, ...] = ()
 
     @property

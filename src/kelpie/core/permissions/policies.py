@@ -46,7 +46,7 @@ class Refusal:
     """Reason why a call is not run. `told` is the text that the model gets as its result."""
 
     told: str
-    layer: Layer | None  # None: nobody forbids it, but nothing is left in this hour
+    layer: Layer | None  # None: no list denies it, but the quota of this hour is used up
     reason: str
 
 

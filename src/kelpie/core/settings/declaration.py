@@ -22,7 +22,7 @@ class Setting:
     """One row of the table."""
 
     key: str  # in kelpie.toml: section and name
-    help: str  # one sentence or two, as the documentation and `kelpie config show` tell it
+    help: str  # one sentence or two, for the documentation and `kelpie config show`
     env: tuple[str, ...]  # the first that is set counts
     kind: type
     low: float | None = None

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 MEGABYTE = 1024 * 1024
-MEMORY_BYTES_MIN = 32 * MEGABYTE  # what a cell needs for itself; less counts as this
+MEMORY_BYTES_MIN = 32 * MEGABYTE  # the needs of a cell itself; less counts as this
 API_PORT = 8283  # inside the cell: our API, for who shows the passport of the job
 PROXY_PORT = 8284  # inside the cell: an HTTP proxy to the hosts that the job may reach
 
@@ -45,7 +45,7 @@ class Confinement:
     cpu_share: float = 1.0  # of one core
     processes: int = 64  # threads count as well
     output_bytes: int = MEGABYTE  # of standard output and of standard error, each
-    scratch_bytes: int = 64 * MEGABYTE  # what it may write, all of it gone afterwards
+    scratch_bytes: int = 64 * MEGABYTE  # limit on what it may write, all of it deleted afterwards
     egress: tuple[str, ...] = ()
 
 

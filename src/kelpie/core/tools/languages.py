@@ -44,7 +44,7 @@ _PYTHON = re.compile(
 
 def detect(code: str) -> Language:
     """The language that the code is most likely written in; Python if nothing indicates another."""
-    if _ASSIGNED.search(code):  # which Python would read as a comparison that nobody looks at
+    if _ASSIGNED.search(code):  # Python would parse it as a comparison without effect
         return Language.r
     if _PYTHON.search(code) and _is_python(code):
         return Language.python

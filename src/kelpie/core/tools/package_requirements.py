@@ -31,7 +31,7 @@ _PIP_RANGE = re.compile(
     r"(?:(?:==|>=|<=|!=|~=|<|>)\s*[0-9][A-Za-z0-9.!+*_-]{0,63})(?:\s*,\s*(?:==|>=|<=|!=|~=|<|>)\s*[0-9][A-Za-z0-9.!+*_-]{0,63}){0,8}"
 )
 _NPM_VERSION = re.compile(r"[0-9A-Za-z^~<>=*][0-9A-Za-z^~<>=*.| +-]{0,63}")
-_WRITTEN = {  # how a requirement is written in one text
+_WRITTEN = {  # a requirement as one text
     Index.pip: re.compile(r"\s*([^=<>!~\s]+)\s*([=<>!~].*?)?\s*"),
     Index.npm: re.compile(r"\s*(@?[^@\s]+)(?:@(.+?))?\s*"),
 }

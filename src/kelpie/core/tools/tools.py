@@ -86,7 +86,9 @@ class Tool:
     created_by_id: str | None = None
     last_updated_by_id: str | None = None
     version: int = 1
-    sandbox: Mapping[str, Any] = field(default_factory=dict[str, Any])  # how it asks to be held; see `tool_sandbox`
+    sandbox: Mapping[str, Any] = field(
+        default_factory=dict[str, Any]
+    )  # its confinement settings; see `tool_confinement`
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ CLOSING = dumps({"type": "text", "text": "(Go on.)"})
 
 _SIDE = "anthropic side"
 _RESULTS = b"results of tools"
-_OTHERS_SECRET = "gAAAA"  # how OpenAI's encrypted thoughts begin; nobody else can read them
+_OTHERS_SECRET = "gAAAA"  # prefix of OpenAI's encrypted thoughts; no other provider can read them
 _ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 

@@ -19,7 +19,7 @@ MINUTE_S = 60.0
 DAY_S = 24 * 3600.0
 MICROS = 1_000_000  # of a dollar
 WAITING_MAX = 10_000
-RETRY_AFTER_S = 1.0  # when nobody can tell how soon a call in flight will end
+RETRY_AFTER_S = 1.0  # when it is unknown how soon a call in flight will end
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Limiter:
         self._tokens = SlidingWindow(bounds.tokens or 2**62, MINUTE_S)
         self._micros = SlidingWindow(round((bounds.dollars or 2**31) * MICROS), DAY_S)
         self._queues: dict[str, deque[_Waiter]] = {}  # by agent
-        self._turns: deque[str] = deque()  # agents with somebody waiting; the first is next
+        self._turns: deque[str] = deque()  # agents with waiting calls; the first is next
         self._waiting = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -106,7 +106,7 @@ class Limiter:
     def waiting(self) -> int:
         return self._waiting
 
-    # --- room ----------------------------------------------------------------------------------------------------
+    # --- capacity ------------------------------------------------------------------------------------------------
 
     def _blocked(self, cost: Cost) -> tuple[str, float | None] | None:
         """The limit that blocks the call, and when it will no longer (None: when a call ends)."""

@@ -15,7 +15,7 @@ from kelpie.llm.local.probing import Asker, ProbedServer
 from kelpie.llm.provider.interface import EmbeddingInfo, HiddenModel, ModelInfo
 
 SHOWS_AT_ONCE = 4
-OLLAMA_WINDOW_UNKNOWN = 4096  # what Ollama itself takes when nobody says more
+OLLAMA_WINDOW_UNKNOWN = 4096  # Ollama's own default
 BY_NAME = "its name shows that it is not a chat model"
 
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)\s*$", re.MULTILINE)
@@ -73,7 +73,7 @@ def _no_ollama_chat(name: str, details: Mapping[str, Any]) -> str | None:
 
 def _ollama_model(asker: Asker, name: str, details: Mapping[str, Any]) -> tuple[ModelInfo, bool]:
     able = details.get("capabilities")
-    if not isinstance(able, list):  # an older one: its template tells whether it has a place for tools
+    if not isinstance(able, list):  # an older one: its template shows whether it supports tools
         able = ["tools"] if ".Tools" in str(details.get("template")) else []
         able += ["vision"] if details.get("projector_info") else []
     set_by_maker = _NUM_CTX.search(str(details.get("parameters") or ""))

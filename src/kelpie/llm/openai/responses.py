@@ -28,7 +28,7 @@ OWN_HOST = "api.openai.com"
 class Account:
     """Known restrictions of the account behind the key."""
 
-    summaries: bool = True  # whether it may have summaries of thoughts
+    summaries: bool = True  # true if it may have summaries of thoughts
 
 
 class ResponsesCall:

@@ -25,10 +25,10 @@ class Endpoint:
     key_variable: str = "OPENAI_API_KEY"
     url_variable: str = "OPENAI_BASE_URL"
     api_version: str | None = None  # Azure's dated interface; None is its undated one
-    models: tuple[str, ...] = ()  # what is on offer where no listing tells it
-    window_unknown: int = 32_000  # context window of a model of which nobody tells one
-    output_tokens: int = 16_384  # the longest reply to ask for unless told otherwise
-    responses: bool | None = None  # whether reasoning models go through OpenAI's responses; None: at OpenAI's own
+    models: tuple[str, ...] = ()  # the models, if they cannot be listed
+    window_unknown: int = 32_000  # context window of a model when it is unknown
+    output_tokens: int = 16_384  # default limit on a reply
+    responses: bool | None = None  # true if reasoning models use OpenAI's responses; None: at OpenAI only
     speaks: str = "an OpenAI-compatible API; it usually ends in /v1"
 
     def __post_init__(self) -> None:

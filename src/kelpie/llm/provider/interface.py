@@ -44,7 +44,7 @@ class Request:
     parallel_tool_calls: bool = False
     max_tokens: int | None = None
     temperature: float | None = None
-    deltas: bool = False  # whether the caller wants tokens as they come
+    deltas: bool = False  # true if the caller wants tokens as they come
     user: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -103,15 +103,13 @@ class ModelInfo:
     provider_type: str
     context_window: int
     endpoint: str
-    max_tokens: int | None = None  # the longest reply to ask for unless told otherwise; None when not known
-    tools: bool = True  # whether it calls tools; most do, and one that does not says so when asked
+    max_tokens: int | None = None  # default limit on a reply; None when not known
+    tools: bool = True  # true if it calls tools; most do, and one that does not reports that
     vision: bool = False
-    structured_output: bool = False  # whether a reply can be held to a JSON schema
+    structured_output: bool = False  # true if a JSON schema can be enforced on a reply
     reasoning: bool = False
     streaming: bool = True
-    settings: Mapping[str, Any] = field(
-        default_factory=dict[str, Any]
-    )  # what an agent asks of it unless told otherwise
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])  # defaults for an agent's settings
 
 
 @dataclass(frozen=True, slots=True)

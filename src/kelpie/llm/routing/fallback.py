@@ -30,7 +30,7 @@ CURABLE = frozenset(
     }
 )
 
-_ALL = frozenset(ModelFault)  # of one that stands in, nobody asked for this very model
+_ALL = frozenset(ModelFault)  # a fallback was not chosen by name, so any failure moves on
 
 _log = logs.get("llm")
 

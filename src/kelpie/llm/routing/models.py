@@ -85,7 +85,7 @@ class Models:
         for name, listing in self._listings.items():
             try:
                 if _local(listing.provider) is not None:
-                    await listing.models()  # which remembers for a while that a server does not answer
+                    await listing.models()  # it caches for a while that a server does not answer
                 found += await listing.provider.embeddings()
             except ModelError as error:
                 _log.warning(

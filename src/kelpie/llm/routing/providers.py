@@ -32,8 +32,8 @@ class Offer:
 
     name: str
     kind: str
-    variable: str  # what to set to have it
-    url: str | None = None  # where it is, unless a setting tells
+    variable: str  # the variable that enables it
+    url: str | None = None  # its address, unless a setting overrides it
     url_variable: str = ""
 
 

@@ -44,7 +44,7 @@ class Part:
     """Some items, and which of them contain which of the requested words."""
 
     members: Members
-    held: Mapping[int, PostingList]  # without the words that nobody holds
+    held: Mapping[int, PostingList]  # without the words that no item contains
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ScoredItems:
     checksums: NDArray[np.uint32]
     scores: NDArray[np.float32]
     whole: NDArray[np.bool_]
-    is_cut: bool = False  # whether there are more, that hold only common words
+    is_cut: bool = False  # true if there are more that contain only common words
 
     @property
     def size(self) -> int:

@@ -22,13 +22,13 @@ Kind: TypeAlias = Literal["message", "passage", "tool", "fact"]
 
 LOOKED_AT, LOOKED_AT_MAX = 20, 8000  # matches that are looked up in one go: more than are wanted, and at most
 _NOT_THERE = ("", None)
-_CHUNK = 500  # how many ids go into one IN list
+_CHUNK = 500  # ids per IN list
 
 
 class Match(NamedTuple):
     item_id: str
     score: float  # BM25: more is better
-    whole: bool  # whether it holds every word of the query
+    whole: bool  # true if it contains every word of the query
 
 
 # --- in and out -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 OFTEN = 255  # a word counts no more than so often in one item
 BYTES_OF_POSTING = 3
-HEAD = struct.Struct("<II")  # how many words of a row are held by few items, and how many by many
+HEAD = struct.Struct("<II")  # the number of rare words in a row, and of common ones
 MANY_HEAD = struct.Struct("<IIII")  # such a word, how many hold it, where its bits are, how many more than once
 MOST = 0xFFFFFFFF  # so many hold it more than once that there is a number for each item, and no bits
 
@@ -55,7 +55,7 @@ class PostingList(Protocol):
         ...
 
     def at(self, chosen: ChosenPlaces) -> Counts:
-        """How often each of the chosen items contains it."""
+        """Counts of the word in each of the chosen items."""
         ...
 
 
@@ -106,7 +106,7 @@ class DensePostings:
 
 @dataclass(frozen=True, slots=True)
 class UnionPostings:
-    """How often each item contains a word, for every item."""
+    """Counts of a word for every item of the segment."""
 
     counts: Counts
 

@@ -101,7 +101,7 @@ class MergedSegments:
     kind: str
     scope: str
     replaced: tuple[int, ...]
-    gone: int  # how many items of theirs were known to be gone
+    gone: int  # number of their items that were known to be removed
     members: Members
     bits: int
     rows: list[tuple[int, bytes]]

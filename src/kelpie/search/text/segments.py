@@ -16,7 +16,7 @@ from kelpie.search.text.postings import BYTES_OF_POSTING, HEAD, MANY_HEAD, MOST,
 from kelpie.search.text.segment_queue import BITS_MAX
 
 SIZE_MAX = 65_536  # items: their places have 16 bits
-ROW_BYTES = 4096  # what a row of postings should have, about
+ROW_BYTES = 4096  # approximate size of a row of postings
 WORD_BITS = 32
 MANY = 24  # a word that more than one item of so many holds has a bit for each item, which is shorter
 

@@ -7,7 +7,7 @@ returned unchanged.
 import re
 from collections.abc import Mapping
 
-SHORTEST, LONGEST = 3, 64  # letters; what lies outside has no ending to lose
+SHORTEST, LONGEST = 3, 64  # letters; words outside have no ending to remove
 
 _LETTERS = re.compile("[a-z]+")
 _STEPS_2: Mapping[str, str] = {

@@ -50,7 +50,7 @@ class UnsealedItems:
     sum: Sum
     members: Members
     words: Words
-    is_whole: bool  # whether none of them is damaged; else it is not held, so that a repair is noticed
+    is_whole: bool  # true if none of them is damaged; else it is not cached, so that a repair is noticed
 
     @property
     def bytes(self) -> int:

@@ -71,7 +71,7 @@ def to_row(agent: Agent) -> dict[str, Any]:
 
 
 def from_row(row: Row[Any], tags: Sequence[str]) -> Agent:
-    values = dict(zip(_COLUMNS, row, strict=False))  # what a statement has beside the columns comes after them
+    values = dict(zip(_COLUMNS, row, strict=False))  # further values of a statement come after the columns
     stop_reason = values["last_stop_reason"]
     return Agent(
         **{name: values[name] for name in _PLAIN},

@@ -20,7 +20,7 @@ from kelpie.storage.rows.text_match import inside, pattern
 from kelpie.storage.tables import agent_identities, block_identities, identities
 from kelpie.world.database import Tx
 
-_ID_CHUNK = 5000  # how many ids go into one IN list
+_ID_CHUNK = 5000  # ids per IN list
 
 _ALL = sa.select(identities)
 _OURS = _ALL.where(identities.c.organization_id == sa.bindparam("of_organization"))

@@ -23,7 +23,7 @@ class Node:
     incarnation: int
 
 
-NOBODY = Node("", 0)  # who runs what has not begun
+NOBODY = Node("", 0)  # the node of a run that has not started
 
 
 @dataclass(frozen=True, slots=True)

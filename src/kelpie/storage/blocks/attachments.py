@@ -19,7 +19,7 @@ from kelpie.storage.rows import paging
 from kelpie.storage.tables import agent_blocks, agents, blocks, conversation_blocks, conversations
 from kelpie.world.database import Tx
 
-_ID_CHUNK = 5000  # how many ids go into one IN list
+_ID_CHUNK = 5000  # ids per IN list
 
 _LABEL = sa.select(blocks.c.label).where(blocks.c.id == sa.bindparam("of_block"))
 _HOLDER_OF_LABEL = sa.select(agent_blocks.c.block_id).where(

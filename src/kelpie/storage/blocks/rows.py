@@ -14,7 +14,7 @@ from kelpie.storage.rows.checksums import checksum, report
 from kelpie.storage.tables import block_tags, blocks
 
 TAG_SEPARATOR = "\x1f"
-SUMMED = ("value", "label", "description", "limit", "read_only", "metadata")  # what the checksum is of
+SUMMED = ("value", "label", "description", "limit", "read_only", "metadata")  # the fields that the checksum covers
 
 TAGS = (
     sa.select(sa.func.aggregate_strings(block_tags.c.tag, TAG_SEPARATOR))

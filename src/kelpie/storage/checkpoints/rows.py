@@ -16,7 +16,7 @@ from kelpie.storage.rows.checksums import ChecksummedJson
 
 DEPTH_MAX = 64
 WHOLE_MAX = 2**63 - 1
-COUNT_MAX = 2**53  # of what is counted on from: so far nobody comes, and there is room for what comes after
+COUNT_MAX = 2**53  # limit of counters: none gets this far, and there is room above it
 
 _JSON = (JSON, ChecksummedJson)
 _COUNTS = ("seq", "version", "seen")

@@ -16,7 +16,7 @@ from kelpie.storage.tables import working_memory
 from kelpie.world.database import Tx
 
 _COLUMNS = ("key", "version", "created_at", "updated_at", "expires_at")
-_UNBOUND = WorkingMemoryLimits(value_bytes=2**31)  # what was stored under larger bounds comes back
+_UNBOUND = WorkingMemoryLimits(value_bytes=2**31)  # entries from the time of larger limits are restored too
 
 
 def take(tx: Tx, agent_id: AgentId, now: Micros) -> list[dict[str, Any]]:

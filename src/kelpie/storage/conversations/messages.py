@@ -24,7 +24,7 @@ from kelpie.storage.tables import messages
 from kelpie.world.database import Tx
 
 SEARCHABLE = frozenset({Role.user, Role.assistant, Role.summary})
-_ID_CHUNK = 500  # how many ids go into one IN list
+_ID_CHUNK = 500  # ids per IN list
 
 
 _INSERT = insert(messages)

@@ -96,7 +96,7 @@ def learn(tx: Tx, told: StatedFact, vectors: Sequence[Vector] = ()) -> None:
     """Adds a stated fact to its timeline: a new fact, or a confirmed one."""
     fact = told.fact
     known = _of_attribute(tx, fact)
-    if known:  # whether there can be several values at once was decided by the first that was told
+    if known:  # the first stated fact decides whether there can be several values at once
         fact = replace(fact, exclusive=known[0].exclusive)
     timeline = known if fact.exclusive else [one for one in known if one.value_key == fact.value_key]
     done = evolve(timeline, replace(told, fact=fact))
@@ -237,7 +237,7 @@ def _shown(fact: Fact, when: Micros, hit: Hit | None) -> FoundFact:
     return FoundFact(fact, fact.holds(when), hit)
 
 
-_STEPS_MAX = 32  # how far what took a fact's place is followed
+_STEPS_MAX = 32  # limit on following a fact's successors
 
 
 def _newest_first(tx: Tx, agent_id: AgentId, found: dict[FactId, Fact]) -> list[FactId]:

@@ -17,7 +17,7 @@ from kelpie.core.time import Micros
 from kelpie.storage.tables import working_memory, working_memory_heads
 from kelpie.world.database import Tx
 
-PIECE = 500  # entries that are swept up in one transaction: about 5 ms
+PIECE = 500  # entries that are deleted in one transaction: about 5 ms
 
 _C = working_memory.c
 _OF_AGENT = _C.agent_id == sa.bindparam("of_agent")

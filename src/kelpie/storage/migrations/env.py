@@ -1,4 +1,4 @@
-"""What Alembic runs for every command: it works on the connection it is given and opens none itself."""
+"""Alembic's environment script, run for every command: it works on the given connection and opens none itself."""
 
 from alembic import context
 

@@ -2,7 +2,7 @@
 
 Cursors follow the sort order: `after` is what comes later in the list as it is shown, `before` what comes earlier, and
 a page `before` a cursor is the one that touches it. A cursor that names no row is ignored, as Letta's clients expect;
-so is one that names a row of somebody else, which would tell where in the order that row stands.
+so is one that names a row of another organisation, which would reveal its position in the order.
 Rows without a value in the order column come last in either direction.
 """
 

@@ -25,14 +25,14 @@ class RunInput:
     messages: tuple[NewMessage, ...]
     max_steps: int
     answers: tuple[CallAnswer, ...] = ()  # to calls that wait; once they were matched with `request`, to all of them
-    partial: bool = False  # whether they may leave some of the calls waiting
+    partial: bool = False  # true if they may leave some of the calls pending
     request: MessageId | None = None
     earlier: tuple[RunId, ...] = ()  # the runs of the same turn before this one
     client_tools: tuple[ClientTool, ...] = ()
     chain: AgentChain = UNCHAINED
     override: TurnOverrides | None = None
     group_id: str | None = None  # the group that it is said in
-    deltas: bool = False  # whether its stream has tokens as they come
+    deltas: bool = False  # true if its stream has tokens as they come
 
     @property
     def otids(self) -> list[str]:

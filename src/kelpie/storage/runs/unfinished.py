@@ -36,7 +36,7 @@ class Unfinished:
     run: Run
     given: RunInput
     node: Node
-    taken_up: int = 0  # how often a lane began to work on it
+    taken_up: int = 0  # number of times a lane started it
 
 
 def unfinished_of(tx: Tx, agent_id: AgentId) -> list[Unfinished]:

@@ -14,7 +14,7 @@ archives = Table(
     Column("description", Text),
     Column("embedding", Text),
     Column("embedding_chunk_size", Integer, nullable=False),
-    Column("removed", Boolean, nullable=False),  # gone for everybody; what was in it is being swept up
+    Column("removed", Boolean, nullable=False),  # deleted for clients; its contents are being deleted
     Column("metadata", JSON),
     Column("created_by_id", Text),
     Column("last_updated_by_id", Text),

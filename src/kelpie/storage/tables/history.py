@@ -97,14 +97,14 @@ runs = Table(
     Column("metadata", JSON, nullable=False),
     Column("request_config", JSON, nullable=False),
     Column("callback_url", Text),
-    Column("callback_due_at", BigInteger),  # when the next try is due; null when there is nothing to send
+    Column("callback_due_at", BigInteger),  # time of the next attempt; null when there is nothing to send
     Column("callback_attempts", Integer, nullable=False),
     Column("callback_sent_at", BigInteger),
     Column("callback_status_code", Integer),
     Column("callback_error", Text),
     Column("usage", JSON, nullable=False),
     Column("step_count", Integer, nullable=False),
-    Column("taken_up", Integer, nullable=False),  # how often a lane began to work on it
+    Column("taken_up", Integer, nullable=False),  # number of times a lane started it
     Column("ttft_ns", BigInteger),
     Column("total_duration_ns", BigInteger),
     Column("owner", Text, nullable=False),

@@ -23,7 +23,7 @@ from kelpie.storage.tables import tool_tags, tools
 from kelpie.storage.tools.rows import from_row
 from kelpie.world.database import Tx
 
-FIELDS = frozenset({"name", "tags", "description", "json_schema"})  # what a tool is found by
+FIELDS = frozenset({"name", "tags", "description", "json_schema"})  # the searchable fields of a tool
 
 _WITHIN_NAMES = re.compile(r"[_\W]+|(?<=[a-z0-9])(?=[A-Z])")
 _INSERT_TAG = sa.insert(tool_tags)
@@ -79,7 +79,7 @@ def texts(tx: Tx, ids: Sequence[str]) -> dict[str, str]:
 
 # --- search ---------------------------------------------------------------------------------------------------------
 
-Shape = tuple[bool, bool]  # whether tool types are given, and tags
+Shape = tuple[bool, bool]  # true if tool types are given, and tags
 
 
 def search(tx: Tx, organization: OrganizationId, wanted: ToolSearch, near: Sequence[Near] = ()) -> list[ToolHit]:

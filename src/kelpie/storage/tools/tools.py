@@ -21,7 +21,7 @@ from kelpie.storage.tools.filters import matching
 from kelpie.storage.tools.rows import from_row, to_column, to_row
 from kelpie.world.database import Tx
 
-_ID_CHUNK = 5000  # how many ids go into one IN list
+_ID_CHUNK = 5000  # ids per IN list
 _FIXED = frozenset(
     {"id", "organization_id", "created_at", "updated_at", "created_by_id", "last_updated_by_id", "version"}
 )

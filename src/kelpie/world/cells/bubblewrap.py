@@ -154,7 +154,7 @@ class BubblewrapCells:
             _log.warning("leftover_cells_ended", "Cells left behind by a killed server were ended", count=left)
         compileall.compile_dir(PROGRAMS, quiet=2)  # in the cell nothing can be written, so every start would do it
         before, self._lacking = self._lacking, await lacking(self, self._kept)
-        self._proven = self._lacking is None  # else it is tried again: somebody may have done something about it
+        self._proven = self._lacking is None  # else it is tried again: the operator may have fixed it
         if self._lacking is not None and self._lacking != before and self._lowered is not None:
             self._lowered(self._lacking)
         if self._proven and isinstance(self.groups, NoGroups):
@@ -199,7 +199,7 @@ class BubblewrapCells:
             except OSError:
                 hold.release()
                 raise
-        except BaseException:  # raised again: without a cell nobody would take the group back
+        except BaseException:  # raised again: without a cell nothing would remove the group
             if group is not None:
                 group.remove()
             raise
@@ -208,7 +208,7 @@ class BubblewrapCells:
         name = f"cell-{next(self._names)}"
         try:
             return self.groups.make(name) if isinstance(self.groups, ControlGroups) else None
-        except FileNotFoundError:  # somebody took the place away: there may be another
+        except FileNotFoundError:  # another process removed the directory: there may be another
             self._groups = None
             return self.groups.make(name) if isinstance(self.groups, ControlGroups) else None
 

@@ -45,9 +45,9 @@ class CellHandles:
     stderr: int
     group: Group | None
     env: Mapping[str, str]  # before that of the order
-    information: int | None = None  # where bubblewrap tells of the first process; None: there are no walls
-    admission: int | None = None  # where it waits until it is told that its users are known
-    user: int | None = None  # what its program becomes outside; None: it stays who the server is
+    information: int | None = None  # bubblewrap reports the first process there; None: there is no isolation
+    admission: int | None = None  # it waits there until its users are set
+    user: int | None = None  # the user of its program on the host; None: the server's own
     scratch: str | None = None  # a directory of the host that goes with it
 
     def release(self) -> None:
@@ -123,7 +123,7 @@ class BubblewrapCell:
             _close_all(sockets)
             raise CellBroken(NOT_ITSELF)
         if self._hold.information is not None:
-            if len(sockets) != handshake.SOCKETS:  # the kernel drops what there is no room for
+            if len(sockets) != handshake.SOCKETS:  # the kernel drops what does not fit
                 _close_all(sockets)
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             for each in sockets:
@@ -135,7 +135,7 @@ class BubblewrapCell:
         CellBroken."""
         process = await report.first()
         if process is None:
-            return  # it ended, and what it said will tell why
+            return  # it ended, and its output will show why
         try:
             self._first = os.pidfd_open(process)
             if self._hold.user is not None and self._hold.admission is not None:
@@ -162,7 +162,7 @@ class BubblewrapCell:
             await self._loop.sock_sendall(self._hold.control, framed(json.dumps(header).encode()))
             await self._loop.sock_sendall(self._hold.control, framed(order.request))
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it is gone already, and its end will tell how
+            pass  # it is gone already, and its exit will show how
         await self._over.wait()
 
     def output(self) -> OrderOutput:
@@ -216,7 +216,9 @@ class BubblewrapCell:
         while group is not None and not group.remove():
             group.kill_each()
             await asyncio.sleep(pause)
-            pause = min(2 * pause, BURY_EVERY_S_MAX)  # what the kernel holds on to keeps its place, and nothing busy
+            pause = min(
+                2 * pause, BURY_EVERY_S_MAX
+            )  # a process that the kernel holds keeps its slot, and uses no CPU here
         self._close()
 
     async def _find_first(self, report: handshake.Report) -> None:
@@ -227,7 +229,7 @@ class BubblewrapCell:
                     self._first = os.pidfd_open(process)
 
     def _close(self) -> None:
-        self._drain()  # somebody may still want to know what was left
+        self._drain()  # a caller may still want its output
         self._closed = True
         self._loop.remove_reader(self._hold.control)
         for pipe in self._pipes:
@@ -280,7 +282,7 @@ class BubblewrapCell:
                 group.limit(most)
                 self._cpu_before_us = group.cpu_us()
         except ProcessLookupError:
-            return  # it is gone already, and its end will tell how
+            return  # it is gone already, and its exit will show how
         except OSError as error:
             raise SandboxUnavailable(f"the limits of a cell could not be set: {error.strerror}") from error
 

@@ -18,7 +18,7 @@ from kelpie.world.cells.port import CellPlan
 
 PROGRAMS = Path(__file__).parent.with_name("cell_programs")
 INSIDE = "/run/kelpie"
-USER = 1000  # what everybody is called in a cell
+USER = 1000  # the user id in every cell
 SCRATCH = "/tmp"
 SHARED_MEMORY_BYTES = 16 * 1024 * 1024
 NODE_MISSING = "Node.js is not installed on the server; install the package nodejs (18 or newer) to run JavaScript"
@@ -123,7 +123,7 @@ def _host_parts() -> Iterator[str]:
     for path in sorted({*_python_parts(), *_node_parts()}):
         if not Path(path).is_relative_to("/usr"):
             yield from ("--ro-bind", path, path)
-    for name in ("/usr/src", "/usr/local/src"):  # where images often keep the application itself
+    for name in ("/usr/src", "/usr/local/src"):  # images often keep the application itself there
         if Path(name).is_dir():
             yield from ("--tmpfs", name)
     for name in (*_ETC, *sorted(found.name for pattern in _ETC_PATTERNS for found in Path("/etc").glob(pattern))):

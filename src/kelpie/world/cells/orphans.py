@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kelpie.world.processes import killing
 
-_OURS = b"import launcher; launcher.main()"  # what it would have run; see `mounts.program`
+_OURS = b"import launcher; launcher.main()"  # the command it would have run; see `mounts.program`
 
 
 def end(proc: Path = Path("/proc")) -> int:
@@ -25,7 +25,7 @@ def end(proc: Path = Path("/proc")) -> int:
                 killing.kill(process)
                 ended += 1
         except OSError:
-            continue  # it ended by itself, or belongs to somebody else
+            continue  # it ended by itself, or belongs to another user
         finally:
             os.close(process)
     return ended

@@ -44,7 +44,7 @@ class OrderOutput:
     flooded: bool = False
     out_of_memory: bool = False
     throttled: bool = False  # it wanted more of the processor than its share
-    cpu_us: int = 0  # of all its processes together; 0 where nobody counts
+    cpu_us: int = 0  # of all its processes together; 0 without a control group
     memory_peak_bytes: int = 0
 
 

@@ -23,7 +23,7 @@ def limit(process: int, plan: CellPlan, most: Confinement, *, grouped: bool) -> 
     limits = _limits(plan, most, grouped)
     limits[resource.RLIMIT_CPU] += spent_s(process)  # a start on a slow machine is not the order's doing
     for name, wanted in limits.items():
-        _, bound = resource.getrlimit(name)  # what binds us binds it as well, and could not be raised
+        _, bound = resource.getrlimit(name)  # our own limit applies to it as well, and could not be raised
         value = wanted if bound == resource.RLIM_INFINITY else min(wanted, bound)
         resource.prlimit(process, name, (value, value))
 

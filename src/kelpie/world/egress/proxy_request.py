@@ -32,7 +32,7 @@ class ProxyRequest:
     host: str
     port: int
     tunnel: bool
-    head: bytes = b""  # what goes to the host, for a plain request
+    head: bytes = b""  # the head for the host, for a plain request
     body_bytes: int = 0
 
 

@@ -56,7 +56,7 @@ class MiniLm:
         self._workers: tuple[ThreadPoolExecutor, ThreadPoolExecutor] | None = None  # prompt, and patient
         self._model: _LoadedModel | None = None
         self._waiting = 0
-        self._broken: ModelError | None = None  # what kept it from being loaded; until the next start it stays so
+        self._broken: ModelError | None = None  # the error of the load; it stays until the next start
 
     def why_not(self) -> str | None:
         """See `Embedder.why_not`."""
@@ -86,7 +86,7 @@ class MiniLm:
             model = self._model or await loop.run_in_executor(prompt, self._loaded)
             worker = self._workers[1] if patient else prompt
             found: list[bytes] = []
-            for piece in _pieces(texts):  # so that nobody waits for another's thousand texts
+            for piece in _pieces(texts):  # so that no caller waits for another's thousand texts
                 found += await loop.run_in_executor(worker, model.embed, piece)
             return found
         finally:

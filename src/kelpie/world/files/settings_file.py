@@ -71,7 +71,7 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:
-        return False  # a directory we may not look into: whoever opens it will say so
+        return False  # a directory we may not read: opening it reports the error
 
 
 def _read(path: Path) -> str:

@@ -63,7 +63,7 @@ def remove(top: str) -> None:
     try:
         Path(top).rmdir()
     except OSError:
-        return  # somebody writes to it still: it is found again the next time
+        return  # a process still writes to it: the next run finds it again
 
 
 def change_owner(top: str, user: int) -> None:

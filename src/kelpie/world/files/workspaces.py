@@ -24,7 +24,7 @@ class Size:
 
     bytes: int = 0
     entries: int = 0
-    free_bytes: int | None = None  # on the disk that it lies on; None: nobody knows
+    free_bytes: int | None = None  # on its disk; None: unknown
 
 
 class Workspaces(Protocol):
@@ -55,7 +55,7 @@ class DirectoryWorkspaces:
         path = self._root / agent_id
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._root.chmod(0o700)  # whose agent's code owns its own directory, and can open that for everybody
+            self._root.chmod(0o700)  # an agent's code owns its own directory, and can make that readable for everyone
             path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise ToolError(f"the workspace cannot be created on the server: {error.strerror}") from error

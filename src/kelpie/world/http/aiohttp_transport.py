@@ -102,7 +102,7 @@ class _Body(httpx.AsyncByteStream):
         if self._response.content.at_eof():
             self._response.release()
         else:
-            self._response.close()  # what was not read is in the way of the next answer
+            self._response.close()  # an unread rest would block the next answer
 
 
 def _headers(request: httpx.Request) -> Iterator[tuple[bytes, bytes]]:

@@ -17,7 +17,7 @@ from kelpie.world.isolation.control_group import ControlGroups, Group
 from kelpie.world.isolation.probes import ProbeResult
 
 PREFIX = "kelpie-"
-LEAF = f"{PREFIX}server"  # where processes go that were in a group which is divided
+LEAF = f"{PREFIX}server"  # for the processes of a group that is divided
 CONTROLLERS = ("memory", "pids", "cpu")
 REQUIRED = frozenset(CONTROLLERS[:2])
 MOVES_MAX = 5  # of everybody in a group: others may start processes meanwhile
@@ -137,7 +137,7 @@ def _divide(place: Path) -> None:
     if not there >= REQUIRED:
         raise _NoControllersError(errno.ENODEV, f"it lacks {' and '.join(sorted(REQUIRED - there))}", str(place))
     if _divided(place) >= REQUIRED:
-        return  # by us; or by somebody who had a reason, should the processor be left out
+        return  # by us; or by an administrator who had a reason, if the processor is left out
     wanted = [name for name in CONTROLLERS if name in there]
     control = place / "cgroup.subtree_control"
     for _ in range(MOVES_MAX):

@@ -71,7 +71,7 @@ async def _settings(processes: Processes, index: Index, env: Mapping[str, str]) 
     if (command := settings_command(index)) is not None:
         done = await processes.run(command, env=env, timeout_s=SETTINGS_S, output_bytes_max=SETTINGS_BYTES_MAX)
         said.append(done.stdout.decode("utf-8", "replace"))
-    else:  # uv does not tell
+    else:  # uv has no such command
         home = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME", "/"), ".config"))
         said += [_text(place / "uv/uv.toml") for place in (home, Path("/etc"))]
     return "\n".join(said)

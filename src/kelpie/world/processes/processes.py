@@ -95,7 +95,7 @@ async def _feed(pipe: asyncio.StreamWriter, data: bytes) -> None:
         await pipe.drain()
         pipe.close()
     except (BrokenPipeError, ConnectionResetError):
-        return  # the process did not want its input; its exit code tells the rest
+        return  # the process did not read its input; its exit code shows the rest
 
 
 def _kill_group(pid: int) -> None:

@@ -16,7 +16,7 @@ from kelpie.core.errors import ConfigurationError
 from kelpie.world.sqlite.group_commit import driver_connection
 
 BUSY_TIMEOUT_MS = 5000
-LOG_BYTES_MAX = 64 * 1024 * 1024  # what a checkpoint leaves of the write-ahead log
+LOG_BYTES_MAX = 64 * 1024 * 1024  # size of the write-ahead log after a checkpoint
 LOG_PAGES_MAX = 8000  # from here on every commit makes a checkpoint; before, the writer calls `move_log`
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL", "OFF"]

@@ -183,7 +183,7 @@ def _write(connection: Connection, queue: _Queue, settle: Callable[[_Settled], N
             continue
         try:
             outcomes = run_group(connection, [entry.fn for entry in waiting], monotonic_ns=monotonic_ns)
-        except BaseException as error:  # noqa: BLE001 - the thread must live on; everyone who waits is told
+        except BaseException as error:  # noqa: BLE001 - the thread must live on; every caller gets the error
             outcomes = _bugs(error, len(waiting))
         _deliver(list(zip(waiting, outcomes, strict=False)), settle)
         del waiting[: len(outcomes)]
@@ -220,7 +220,7 @@ def _read(connection: Connection, queue: _Queue) -> None:
     while entry := queue.get():
         try:
             outcome: Outcome = JobSuccess(run_read(connection, entry.fn))
-        except Exception as error:  # noqa: BLE001 - reported to whoever waits
+        except Exception as error:  # noqa: BLE001 - reported to the caller
             outcome = JobFailure(error)
         except BaseException as error:  # noqa: BLE001 - the thread must live on
             outcome = _bugs(error, 1)[0]

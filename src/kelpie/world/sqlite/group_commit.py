@@ -173,7 +173,7 @@ class _Group:
     def _begin(self) -> Exception | None:
         try:
             self._step("BEGIN IMMEDIATE", Point.begin)
-        except Exception as error:  # noqa: BLE001 - returned, and told to every function of the group
+        except Exception as error:  # noqa: BLE001 - returned, and reported to every function of the group
             self.roll_back()
             return error
         return None
@@ -194,7 +194,7 @@ class _Group:
             if kept:
                 self._step("RELEASE job", Point.release)
             return JobSuccess(value)
-        except Exception as error:  # reported to whoever waits for this function, or the group is replayed
+        except Exception as error:  # reported to the caller of this function, or the group is replayed
             if _made_tolerant(self._raw, error):
                 raise _GroupLost from error
             self._undo_one(error, kept)
@@ -219,7 +219,7 @@ class _Group:
             if self._faults:
                 self._faults.before(Point.commit)
             self._raw.execute("COMMIT")
-        except Exception as error:  # told to whoever waits, or the group is replayed
+        except Exception as error:  # reported to the caller, or the group is replayed
             self.roll_back()
             if first + 1 < len(outcomes):  # also one that failed: perhaps for what it saw of the work that is lost
                 raise _GroupLost from error
@@ -227,7 +227,7 @@ class _Group:
         try:
             if self._faults:
                 self._faults.after(Point.commit)
-        except Exception as error:  # noqa: BLE001 - reported to whoever waits
+        except Exception as error:  # noqa: BLE001 - reported to the caller
             lost = f"The answer to the commit was lost: {error}"
             return [*outcomes[:first], *(JobFailure(CommitUnknown(lost)) for _ in outcomes[first:])]
         return outcomes
