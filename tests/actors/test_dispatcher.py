@@ -205,7 +205,7 @@ async def test_a_failing_observer_is_harmless(theatre: Theatre) -> None:
     def fail(_: StateTransition) -> None:
         raise ZeroDivisionError
 
-    object.__setattr__(theatre.dispatcher._stage, "observe", fail)  # pyright: ignore[reportPrivateUsage]
+    object.__setattr__(theatre.dispatcher._environment, "observe", fail)  # pyright: ignore[reportPrivateUsage]
     assert await theatre.dispatcher.submit("a", "default", name) == "a"
 
 

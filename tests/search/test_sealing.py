@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tidy(tx: Connection) -> None:
     """What upkeep does."""
-    while (found := segment_queue.unordered(tx)) is not None:
+    while (found := segment_queue.next_scope(tx)) is not None:
         segment_merge.seal(tx, *found)
         while (merged := segment_merge.merge(tx, *found)) is not None:
             segment_merge.replace(tx, merged)
@@ -126,7 +126,7 @@ def test_many_at_once_are_put_in_order_at_once_and_a_long_tail_is_noted(tx: Conn
         fulltext.index(tx, "message", THEIRS, f"m{n}", f"number {n}")
     assert rows(tx, "search_segments") == 1, "who writes one does not wait for it"
     tidy(tx)
-    assert rows(tx, "search_segments") == 2 and segment_queue.unordered(tx) is None
+    assert rows(tx, "search_segments") == 2 and segment_queue.next_scope(tx) is None
     assert [each.item_id for each in fulltext.search(tx, "message", THEIRS, "number 77", 1)] == ["m77"]
 
 

@@ -37,23 +37,23 @@ log = logs.get("actors")
 class Actor(Generic[H]):
     __slots__ = (
         "_ender",
+        "_environment",
         "_loader",
         "_mailbox",
         "_notes",
         "_reason",
         "_settled",
-        "_stage",
         "_wish",
         "activation",
         "condition",
         "key",
     )
 
-    def __init__(self, key: str, stage: ActorEnvironment[H], settled: Callable[["Actor[H]"], None]) -> None:
+    def __init__(self, key: str, environment: ActorEnvironment[H], settled: Callable[["Actor[H]"], None]) -> None:
         self.key = key
-        self.condition = ActorState(key, stage)
+        self.condition = ActorState(key, environment)
         self.activation: Activation[H] | None = None
-        self._stage = stage
+        self._environment = environment
         self._settled = settled  # called when the actor has neither a handler nor work
         self._mailbox: Mailbox[H] = Mailbox()
         self._loader: asyncio.Task[None] | None = None
@@ -66,8 +66,8 @@ class Actor(Generic[H]):
         """Starts or queues a job. Raises MailboxFull, or AgentStopped while the actor is being stopped."""
         if self._wish is ShutdownMode.stop:
             raise AgentStopped(f"{self.key} is being stopped. Start it before sending messages.")
-        limits, live = self._stage.limits, self.activation
-        reply: Reply[T] = Reply(asyncio.get_running_loop(), next(self._stage.numbers))
+        limits, live = self._environment.limits, self.activation
+        reply: Reply[T] = Reply(asyncio.get_running_loop(), next(self._environment.numbers))
         job = Job(lane, work, reply, copy_context(), token)
         if live and self._ender is None and lane not in live.running and len(live.running) < limits.lanes_max:
             self._start(live, job)
@@ -89,7 +89,7 @@ class Actor(Generic[H]):
             note(self.activation.handler)
         elif self.condition.state is ActivationState.loading:
             self._notes.append(note)
-            if len(self._notes) > self._stage.limits.mailbox_size:
+            if len(self._notes) > self._environment.limits.mailbox_size:
                 self._notes.clear()
                 self.drop(InvariantBroken("its data kept changing while it was loading"))
         else:
@@ -104,7 +104,7 @@ class Actor(Generic[H]):
             return
         if self._wish is ShutdownMode.none:
             self.condition.fail(error)
-            self.end(ShutdownMode.reload, text_of(error), self._stage.limits.drain_s)
+            self.end(ShutdownMode.reload, text_of(error), self._environment.limits.drain_s)
         if isinstance(error, Fenced):  # whatever else runs here can commit nothing any more
             self.cut()
 
@@ -126,8 +126,8 @@ class Actor(Generic[H]):
         if self._ender is None:
             if self._loader is not None:
                 self._loader.cancel()
-            self._stage.places.fell_busy(self)
-            self._stage.places.leaving(self.key)
+            self._environment.places.fell_busy(self)
+            self._environment.places.leaving(self.key)
             self._ender = self._spawn(self._unload(grace_s), "end")
         return self._ender
 
@@ -138,13 +138,13 @@ class Actor(Generic[H]):
 
     def _start(self, live: Activation[H], job: Job[H]) -> None:
         if self.condition.state is ActivationState.loaded:
-            self._stage.places.fell_busy(self)
+            self._environment.places.fell_busy(self)
             self.condition.move(ActivationState.running)
         live.start(job)
 
     def _advance(self, live: Activation[H]) -> None:
         """Starts every job that can start; without any work, the actor is idle."""
-        while self._mailbox.waiting and len(live.running) < self._stage.limits.lanes_max:
+        while self._mailbox.waiting and len(live.running) < self._environment.limits.lanes_max:
             job = self._mailbox.take(live.running)
             if job is None:
                 break
@@ -152,7 +152,7 @@ class Actor(Generic[H]):
         if not live.running:
             if self.condition.state is ActivationState.running:
                 self.condition.move(ActivationState.loaded)
-            self._stage.places.fell_idle(self)
+            self._environment.places.fell_idle(self)
 
     def _job_ended(self, live: Activation[H], error: BaseException | None) -> None:
         if live is not self.activation:
@@ -169,12 +169,12 @@ class Actor(Generic[H]):
         if self.condition.state is ActivationState.stopped:
             self.condition.move(ActivationState.unloaded, "used again")
         if self.condition.wait_s() == 0:
-            self._stage.places.take_now(self.key)
+            self._environment.places.take_now(self.key)
         self._loader = self._spawn(self._load(), "load")
 
     async def _load(self) -> None:
         try:
-            handler = await load(self._stage, self.condition)
+            handler = await load(self._environment, self.condition)
         except (CallerError, ActivationFailed) as error:
             self._loader = None
             self._not_loaded(error)
@@ -209,19 +209,19 @@ class Actor(Generic[H]):
             self.condition.recover()
             self.condition.move(ActivationState.stopping, text_of(error))
             self.condition.move(after, text_of(error))
-        self._stage.places.give_back(self.key)
+        self._environment.places.give_back(self.key)
         self._notes.clear()
         self._fail_waiting(error)
         self._settled(self)
 
     async def _unload(self, grace_s: float) -> None:
-        limits = self._stage.limits
+        limits = self._environment.limits
         if self._loader is not None:
             await asyncio.wait([self._loader], timeout=limits.cancel_s)
             self._loader = None
         if self.activation is not None:
             await self.activation.finish(grace_s, limits.cancel_s, self._cause)
-            await self._stage.unload(self.key, self.activation.handler)
+            await self._environment.unload(self.key, self.activation.handler)
         self._finish_unload()
 
     def _finish_unload(self) -> None:
@@ -232,14 +232,14 @@ class Actor(Generic[H]):
             after = ActivationState.stopped if wish is ShutdownMode.stop else ActivationState.unloaded
             if self.condition.state is not after:
                 self.condition.move(after, self._reason)
-        self._stage.places.give_back(self.key)
+        self._environment.places.give_back(self.key)
         if self._mailbox.waiting:
             self._begin_loading()
         else:
             self._settled(self)
 
     def _cause(self) -> KelpieError:
-        return cause(self._wish, self._reason, self.condition, self._stage.limits.retry_after_s)
+        return cause(self._wish, self._reason, self.condition, self._environment.limits.retry_after_s)
 
     def _fail_waiting(self, error: KelpieError) -> None:
         for job in self._mailbox.clear():
@@ -263,6 +263,6 @@ class Actor(Generic[H]):
         )
         self.cut()
         self._loader, self._ender, self.activation, self._wish = None, None, None, ShutdownMode.none
-        self._stage.places.give_back(self.key)
+        self._environment.places.give_back(self.key)
         self._fail_waiting(InvariantBroken(f"{self.key}: {text_of(bug)}"))
         self._settled(self)

@@ -15,10 +15,10 @@ _FAILING = (ActivationState.failed, ActivationState.loading, ActivationState.sto
 
 
 class ActorState:
-    __slots__ = ("_failure", "_life", "_stage", "loads_failed", "spoilt")
+    __slots__ = ("_environment", "_failure", "_life", "loads_failed", "spoilt")
 
-    def __init__(self, key: str, stage: ActorEnvironment[Any]) -> None:
-        self._stage = stage
+    def __init__(self, key: str, environment: ActorEnvironment[Any]) -> None:
+        self._environment = environment
         self._life = Lifecycle(key)
         self._failure: Failure | None = None
         self.loads_failed = 0  # in a row
@@ -34,22 +34,22 @@ class ActorState:
 
     def move(self, after: ActivationState, reason: str = "") -> None:
         """Changes the state and notifies the observer, whose failure is logged and changes nothing."""
-        transition = self._life.move(after, self._stage.clock.now(), reason)
+        transition = self._life.move(after, self._environment.clock.now(), reason)
         try:
-            self._stage.observe(transition)
+            self._environment.observe(transition)
         except Exception:  # an observer must not keep the state from changing
             log.exception("state_observer_failed", "State observer failed", transition=str(transition))
 
     def fail(self, error: BaseException) -> None:
         """Moves to failed and schedules when the next load is due."""
-        stage = self._stage
+        environment = self._environment
         self.spoilt = None
         self._failure = failure_after(
             self._failure,
             error,
-            limits=stage.limits,
-            rng=stage.rng,
-            now=stage.clock.now(),
+            limits=environment.limits,
+            rng=environment.rng,
+            now=environment.clock.now(),
             loop_time=asyncio.get_running_loop().time(),
         )
         self.move(ActivationState.failed, self._failure.error)

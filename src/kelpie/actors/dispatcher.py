@@ -48,7 +48,7 @@ class Dispatcher(Generic[H]):
     ) -> None:
         self._limits = limits
         self._slots = ActorSlots(limits)
-        self._stage = ActorEnvironment(activate, deactivate, clock, rng, limits, observe, self._slots)
+        self._environment = ActorEnvironment(activate, deactivate, clock, rng, limits, observe, self._slots)
         self._actors: dict[str, Actor[H]] = {}
         self._resting: dict[str, None] = {}  # oldest first
         self._closing = False
@@ -152,7 +152,7 @@ class Dispatcher(Generic[H]):
             actor.cut()
 
     def _new(self, key: str) -> Actor[H]:
-        self._actors[key] = actor = Actor(key, self._stage, self._settled)
+        self._actors[key] = actor = Actor(key, self._environment, self._settled)
         return actor
 
     def _settled(self, actor: Actor[H]) -> None:

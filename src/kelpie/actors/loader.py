@@ -10,25 +10,25 @@ from kelpie.core.agents.activation_state import ActivationState
 H = TypeVar("H")
 
 
-async def load(stage: ActorEnvironment[H], condition: ActorState) -> H:
+async def load(environment: ActorEnvironment[H], condition: ActorState) -> H:
     """The handler, with the key holding a slot. Any error leaves a slot and a state for the caller to undo.
 
     Raises ActivationFailed when `attempts_max` tries failed in a row, and CallerError when there was no slot in time or
     the key was refused; in the last case the state is still `loading`.
     """
-    places, key = stage.places, condition.key
+    places, key = environment.places, condition.key
     while True:  # ends at attempts_max
         if not places.holds(key):
             await asyncio.sleep(condition.wait_s())
             await places.take(key)
         condition.move(ActivationState.loading)
         try:
-            handler = await stage.load(key)
+            handler = await environment.load(key)
         except LoadFailed as failed:
             condition.loads_failed += 1
             condition.fail(failed)
             places.give_back(key)
-            if condition.loads_failed >= stage.limits.attempts_max:
+            if condition.loads_failed >= environment.limits.attempts_max:
                 raise condition.error("could not be loaded") from failed.__cause__
             continue
         condition.loads_failed = 0

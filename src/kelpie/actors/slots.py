@@ -10,8 +10,8 @@ from typing import Protocol
 from kelpie.actors.limits import ActorLimits
 from kelpie.core.errors import Overloaded
 
-SWEEP_MAX = 50  # actors unloaded per turn of the loop, so that evictions never delay a message
-SWEEP_PAUSE_S = 0.01
+EVICTIONS_MAX = 50  # actors unloaded per turn of the loop, so that evictions never delay a message
+EVICTION_PAUSE_S = 0.01
 
 
 class SlotHolder(Protocol):
@@ -120,7 +120,7 @@ class ActorSlots:
     def _evict_expired(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = None
-        for _ in range(SWEEP_MAX):
+        for _ in range(EVICTIONS_MAX):
             if not self._idle:
                 return
             guest, since = self._idle[next(iter(self._idle))]
@@ -130,4 +130,4 @@ class ActorSlots:
                 return
             del self._idle[guest.key]
             guest.evict("idle")
-        self._timer = loop.call_later(SWEEP_PAUSE_S, self._evict_expired)
+        self._timer = loop.call_later(EVICTION_PAUSE_S, self._evict_expired)

@@ -60,7 +60,7 @@ class Cleanup:
     async def _put_in_order(self) -> None:
         """The text index, scope by scope: so much as is to be done, in pieces."""
         database = self._world.database
-        while (found := await database.read(segment_queue.unordered)) is not None:
+        while (found := await database.read(segment_queue.next_scope)) is not None:
             kind, scope = found
             sealing = importlib.import_module("kelpie.search.text.segment_merge")  # it needs numpy
             await database.transact(partial(sealing.seal, kind=kind, scope=scope))

@@ -28,12 +28,12 @@ def parse(text: str, path: str) -> dict[str, SettingSource]:
     for key, value in _flat(document):
         where = f"{path} line {lines.get(key, 1)}"
         if key not in KEYS:
-            raise ConfigurationError(where, f"there is no setting '{key[:80]}'; {_meant(key)}")
+            raise ConfigurationError(where, f"there is no setting '{key[:80]}'; {_nearest_key(key)}")
         found[key] = SettingSource(value, f"{where}, {key}")
     return found
 
 
-def _meant(key: str) -> str:
+def _nearest_key(key: str) -> str:
     """The nearest known name; the last part alone counts too, for keys under the wrong heading."""
     last = {known.rpartition(".")[2]: known for known in reversed(list(KEYS))}
     near = difflib.get_close_matches(key, KEYS, 1, 0.75)

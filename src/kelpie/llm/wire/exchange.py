@@ -153,7 +153,7 @@ class Exchange:
         try:
             deltas = list(assembly.whole(data))
         except (Unreadable, Complaint) as error:
-            raise self._told(error, data, request) from None
+            raise self._complaint(error, data, request) from None
         return deltas if request.deltas else []
 
     async def _follow(
@@ -189,9 +189,9 @@ class Exchange:
         try:
             return list(assembly.event(data))
         except (Unreadable, Complaint) as error:
-            raise self._told(error, data, request) from None
+            raise self._complaint(error, data, request) from None
 
-    def _told(self, error: Unreadable | Complaint, data: Mapping[str, Any], request: Request) -> ModelError:
+    def _complaint(self, error: Unreadable | Complaint, data: Mapping[str, Any], request: Request) -> ModelError:
         if isinstance(error, Complaint):
             return provider_errors.complained(self._endpoint, error.error, model=request.model)
         return provider_errors.unreadable(self._endpoint, str(error), orjson.dumps(data))

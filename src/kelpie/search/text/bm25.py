@@ -94,7 +94,7 @@ def _part(members: Members, held: Mapping[int, PostingList]) -> Part:
 def _sealed(tx: Connection, rows: Sequence[Any], words: Sequence[int]) -> list[Part]:
     members = _members(tx, rows)
     rows = [row for row in rows if row.id in members]
-    places = {row.id: {word: place(row.id, segments.row_of(word, row.bits)) for word in words} for row in rows}
+    places = {row.id: {word: row_key(row.id, segments.row_of(word, row.bits)) for word in words} for row in rows}
     stored = _postings(tx, list(dict.fromkeys(at for row in rows for at in places[row.id].values())))
     return [
         _part(
@@ -105,8 +105,8 @@ def _sealed(tx: Connection, rows: Sequence[Any], words: Sequence[int]) -> list[P
     ]
 
 
-def place(segment: int, row: int) -> int:
-    """Cache key of a row of a segment's postings."""
+def row_key(segment: int, row: int) -> int:
+    """Primary key of a row of a segment's postings."""
     return (segment << BITS_MAX) + row
 
 

@@ -40,7 +40,7 @@ def grown(tx: Connection, kind: str, scope: str, item_ids: Collection[str]) -> N
     """Notes that items were written into a scope."""
     if len(item_ids) < LOOSE_MAX and all(crc32(each.encode()) % LOOKS for each in item_ids):
         return
-    if is_loose(tx, kind, scope):
+    if has_many_unsealed(tx, kind, scope):
         note(tx, kind, scope)
         if len(item_ids) >= LOOSE_MAX:
             importlib.import_module("kelpie.search.text.segment_merge").seal(tx, kind, scope)  # it needs numpy
@@ -56,7 +56,7 @@ def shrunk(tx: Connection, kind: str, gone: Sequence[tuple[str, int]]) -> None:
             note(tx, kind, scope)
 
 
-def is_loose(tx: Connection, kind: str, scope: str) -> bool:
+def has_many_unsealed(tx: Connection, kind: str, scope: str) -> bool:
     """Checks whether a scope has more unsealed items than it should."""
     bound = {"the_kind": kind, "the_scope": scope, "others": LOOSE_MAX}
     return tx.execute(_IS_LOOSE, bound).first() is not None
@@ -73,7 +73,7 @@ def done(tx: Connection, kind: str, scope: str) -> None:
     tx.execute(_DONE, {"the_kind": kind, "the_scope": scope})
 
 
-def unordered(tx: Connection) -> tuple[str, str] | None:
+def next_scope(tx: Connection) -> tuple[str, str] | None:
     """A scope from the queue, with its kind."""
     found = tx.execute(_NEXT).first()
     return None if found is None else (found.kind, found.scope)

@@ -72,14 +72,14 @@ def select_all(
     cursors: list[str] = []
     for name, cursor in (("after", query.after), ("before", query.before)):
         if cursor is not None:
-            bound |= _place(tx, organization, cursor, name)
+            bound |= _position(tx, organization, cursor, name)
             cursors.append(name)
     rows = tx.execute(_listing(tuple(used), tuple(cursors), query.descending), bound)
     found = [from_row(row) for row in rows]
     return found[::-1] if query.descending else found
 
 
-def _place(tx: Tx, organization: OrganizationId, cursor: MessageId, name: str) -> dict[str, Any]:
+def _position(tx: Tx, organization: OrganizationId, cursor: MessageId, name: str) -> dict[str, Any]:
     row = tx.execute(_PLACE_OF, {"organization": organization, "of_message": cursor}).first()
     if row is None:
         raise NotFound("Message", cursor)
@@ -158,7 +158,7 @@ _BETWEEN = (
 _EVER = 2**62
 
 
-def spoken_between(
+def messages_between(
     tx: Tx, agent_id: AgentId, since: Micros | None, until: Micros | None, skipped: int, most: int
 ) -> list[Message]:
     """The messages to or by an agent in a span of time, oldest first."""

@@ -104,11 +104,11 @@ def _with_part(tx: Tx, wanted: ToolSearch, shape: Shape, bound: Mapping[str, Any
     asked = {**bound, "most": wanted.limit, "part": pattern(wanted.words.strip())}
     parts = dict.fromkeys(tool.id for tool in _many(tx, _newest(shape, True), asked))
     places = {hit.id: hit for hit in hits}
-    first = [Hit(item, 0.0, at, _place(places.get(item))) for at, item in enumerate(parts, 1)]
+    first = [Hit(item, 0.0, at, _position(places.get(item))) for at, item in enumerate(parts, 1)]
     return [*first, *(hit for hit in hits if hit.id not in parts)]
 
 
-def _place(hit: Hit | None) -> int | None:
+def _position(hit: Hit | None) -> int | None:
     return None if hit is None else hit.meaning_rank
 
 

@@ -84,7 +84,7 @@ def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, 
     since, until = dates.bounds(
         ("start_date", arguments["start_date"]), ("end_date", arguments.get("end_date")), zone, call.now
     )
-    found = message_search.spoken_between(tx, call.agent.id, since, until, page * PAGE, PAGE + 1)
+    found = message_search.messages_between(tx, call.agent.id, since, until, page * PAGE, PAGE + 1)
     shown = {
         "message": f"{min(len(found), PAGE)} messages on page {page}, oldest first."
         if found

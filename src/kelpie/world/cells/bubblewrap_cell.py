@@ -28,7 +28,7 @@ from kelpie.world.processes import killing
 NOT_ADMITTED = "code cannot be isolated on this server: the users of a cell cannot be mapped ({})"
 NOT_ITSELF = "code cannot be isolated on this server: a cell did not switch to its own user"
 REPORT_S = 5.0
-BURY_EVERY_S, BURY_EVERY_S_MAX = 0.002, 1.0
+TEARDOWN_EVERY_S, TEARDOWN_EVERY_S_MAX = 0.002, 1.0
 
 
 class CellBroken(SandboxUnavailable):
@@ -212,12 +212,12 @@ class BubblewrapCell:
         await self._gone.wait()
         if self._first is not None:
             await killing.gone(self._loop, self._first)
-        pause = BURY_EVERY_S
+        pause = TEARDOWN_EVERY_S
         while group is not None and not group.remove():
             group.kill_each()
             await asyncio.sleep(pause)
             pause = min(
-                2 * pause, BURY_EVERY_S_MAX
+                2 * pause, TEARDOWN_EVERY_S_MAX
             )  # a process that the kernel holds keeps its slot, and uses no CPU here
         self._close()
 

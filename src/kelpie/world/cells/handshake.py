@@ -33,14 +33,14 @@ class Report:
         os.set_blocking(information, False)
         self._loop = loop
         self._information = information
-        self._told = b""
+        self._received = b""
 
     async def first(self) -> int | None:
         """The first process in the cell; None if bubblewrap ended instead."""
         seen = asyncio.Event()
         self._loop.add_reader(self._information, seen.set)
         try:
-            while not self._told.endswith(b"}\n"):
+            while not self._received.endswith(b"}\n"):
                 await seen.wait()
                 seen.clear()
                 try:
@@ -49,10 +49,10 @@ class Report:
                     continue  # we were woken twice for one piece
                 if not piece:
                     return None
-                self._told += piece
+                self._received += piece
         finally:
             self._loop.remove_reader(self._information)
-        process: int = json.loads(self._told)["child-pid"]
+        process: int = json.loads(self._received)["child-pid"]
         return process
 
 
