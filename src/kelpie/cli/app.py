@@ -89,7 +89,7 @@ def settings_of_all(
         bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    # The environment is where settings live, for this process and for those it starts.
+    # Settings are read from the environment, by this process and by those it starts.
     if config is not None:
         os.environ[VARIABLE] = config
     if data_dir is not None:

@@ -37,9 +37,9 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def chat(client: Client, who: str, said: str | None = None, keep_in: Path | None = None) -> int:
-    """Talks with the agent: one message if given, else until the input ends. Returns the exit code.
+    """Chats with the agent: one message if given, else until the input ends. Returns the exit code.
 
-    At a terminal the typed lines are kept in the directory, if there is one.
+    At a terminal the typed lines are saved in the directory, if there is one.
     """
     agent = agent_lookup.find(client, who)
     turns = Turns(client, agent, Screen(agent["name"]))
@@ -85,7 +85,7 @@ def _command(turns: "Turns", text: str) -> None:
 
 
 class Turns:
-    """Sends messages and shows what comes back, one turn after the other."""
+    """Sends messages and shows the answers, one turn after the other."""
 
     def __init__(self, client: Client, agent: dict[str, Any], screen: "Screen") -> None:
         self._client = client
@@ -94,7 +94,7 @@ class Turns:
         self._screen = screen
 
     def take(self, said: str) -> bool:
-        """Has the agent answer; False, and a line that says why, when the turn failed."""
+        """Runs one turn; returns False, and prints the reason, when the turn failed."""
         body = {"messages": [{"role": "user", "content": said}], "stream_tokens": True}
         try:
             return self._screen.show(self._client.events(self._path, body, SILENCE_S))
@@ -148,12 +148,12 @@ class Screen:
         return went_well
 
     def trouble(self, message: str) -> None:
-        """Says that something went wrong."""
+        """Prints an error."""
         self._end_line()
         self._note(f"kelpie: {message}")
 
     def remember(self, message: dict[str, Any]) -> None:
-        """Shows a message of the past on a line of its own; what the model was told about itself is left out."""
+        """Prints an earlier message on a line of its own; system messages are left out."""
         who = _WHO.get(message["message_type"])
         if who is not None:
             self._note(f"{message['date'][:19]} {who}: {_cut(_past(message))}")
@@ -173,7 +173,7 @@ class Screen:
             self._open = ""
 
     def _call(self, call: dict[str, Any]) -> None:
-        """Collects the pieces of a call; it is shown when its result is there."""
+        """Collects the pieces of a call; it is shown when its result arrives."""
         pieces = self._calls.setdefault(call["tool_call_id"], [])
         pieces += [call["name"] + " "] if call.get("name") and not pieces else []
         pieces += [call.get("arguments") or ""]

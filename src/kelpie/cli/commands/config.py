@@ -35,7 +35,7 @@ def show(
 
 
 def described(found: ResolvedSettings) -> list[dict[str, Any]]:
-    """Each setting as programs read it."""
+    """Each setting as JSON for programs."""
     return [
         {
             "key": spec.key,

@@ -20,12 +20,12 @@ from kelpie.core.tools.tools import BUILTIN_NAMES
 from kelpie.world import machine
 from kelpie.world.http.cli_client import Client
 
-# A listing may ask several providers, each for some seconds.
+# Listing models may ask several providers, each for some seconds.
 PATIENCE_S = 60.0
 
 
 def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
-    """Prints what there is to know; 1 when the server or a provider does not answer, or what is stored is damaged."""
+    """Prints the report; returns 1 when the server or a provider does not answer, or stored data is damaged."""
     with waiting("Checking the server, its providers and this machine ..."):
         told = {
             "system": machine.system(),
@@ -44,14 +44,16 @@ def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
 
 
 def settings(found: ResolvedSettings) -> dict[str, Any]:
-    """What is set, with its origin, and variables of Letta that are set and mean nothing here."""
+    """The settings in use, with their origin, and variables of Letta that are set and have no effect here."""
     ignored = sorted(name for name in os.environ if name.startswith("LETTA_") and name not in VARIABLES)
     chosen = [row for row in described(found) if row["source"] != "default"]
     return {"file": found.file, "set": chosen, "ignored": ignored}
 
 
 def server(url: str, shown: str | None) -> dict[str, Any]:
-    """The server and what it says of its providers and models; the error when it does not. It is `shown` a key."""
+    """The server's report on its providers and models, or the error when it does not answer. `shown` is the key to
+    send.
+    """
     told: dict[str, Any] = {
         "url": url, "version": None, "error": None, "providers": [], "absent": [], "shadowed_tools": [],
         "embedding": None,
@@ -67,14 +69,14 @@ def server(url: str, shown: str | None) -> dict[str, Any]:
 
 
 def _shadowed(client: Client) -> list[dict[str, str]]:
-    """Custom tools that keep the name of a built-in one, which agents therefore do not get."""
+    """Custom tools that have the name of a built-in one, which agents therefore do not get."""
     found = client.get("/v1/tools/", names=BUILTIN_NAMES, tool_types="custom", limit=len(BUILTIN_NAMES))
     remedy = "rename or delete it and restart the server to get the built-in tool of this name"
     return [{"name": each["name"], "id": each["id"], "remedy": remedy} for each in found]
 
 
 def data(url: str, shown: str | None) -> dict[str, Any]:
-    """What the server found when it looked through what is stored; the error when it could not be asked."""
+    """The server's check of its stored data; the error when it could not be asked."""
     try:
         return {"error": None} | Client(url, PATIENCE_S, shown).get("/v1/kelpie/data")
     except KelpieError as error:
@@ -82,7 +84,7 @@ def data(url: str, shown: str | None) -> dict[str, Any]:
 
 
 def letta() -> dict[str, Any]:
-    """Whether a package called letta is installed beside Kelpie, and whether it is a server."""
+    """Reports if a package called letta is installed beside Kelpie, and if it is a server."""
     package = machine.letta()
     if package is None:
         note = "not installed (not needed)"

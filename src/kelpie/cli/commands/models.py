@@ -104,7 +104,7 @@ def _show_bar(events: Iterable[dict[str, Any]]) -> str | None:
 
 
 def _show_lines(events: Iterable[dict[str, Any]]) -> str | None:
-    """A line when the status changes, and one for each tenth of it."""
+    """Prints a line when the status changes, and one for each tenth of the progress."""
     last = ""
     for event in events:
         if trouble := _trouble(event):

@@ -12,7 +12,7 @@ from kelpie.core.permissions.call_records import CallOutcome
 
 
 def register(commands: typer.Typer) -> None:
-    """Adds them to the commands of agents."""
+    """Adds these commands to the commands of agents."""
     commands.command(epilog=examples("agents permissions ada", "agents permissions ada --deny capability:network"))(
         permissions
     )

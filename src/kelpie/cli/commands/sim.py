@@ -20,7 +20,7 @@ EVENTS_MAX = 4000
 
 
 class _Nowhere:
-    """Takes the server's log: it tells of the faults that we ourselves inject."""
+    """Discards the server's log: it reports the faults that the simulation itself injects."""
 
     def write(self, text: str, /) -> int:
         return len(text)
@@ -30,7 +30,7 @@ class _Nowhere:
 
 
 def list_scenarios(*, as_json: bool) -> int:
-    """Prints every scenario with the faults it names and where they fire."""
+    """Prints every scenario with the faults it names and the places where they fire."""
     found = {name: _places(scenario.named) for name, scenario in SCENARIOS.items()}
     if as_json:
         print(json.dumps(found))
@@ -43,7 +43,7 @@ def list_scenarios(*, as_json: bool) -> int:
 
 
 def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
-    """Plays one seed and prints how it went: 1 when an invariant broke. Raises InvalidInput."""
+    """Runs one seed and prints the result: 1 when an invariant broke. Raises InvalidInput."""
     _silence()
     report = play(_find(name), seed)
     last = report.notes[-min(events, EVENTS_MAX) :] if events > 0 else ()
@@ -62,7 +62,8 @@ def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
 
 
 def look(names: Sequence[str], seeds: str, *, broken_max: int, as_json: bool) -> int:
-    """Plays a range of seeds and prints every broken one and a summary: 1 when one broke, or a named fault never fired.
+    """Runs a range of seeds and prints every failing one and a summary: 1 when one failed, or a named fault never
+    fired.
 
     Raises InvalidInput.
     """

@@ -10,7 +10,7 @@ from kelpie.world.ids import RandomIds
 
 
 def ensure_password(settings: Settings) -> str | None:
-    """Makes and keeps a password if one is needed; returns what to tell about it. Raises ConfigurationError."""
+    """Generates and stores a password if one is needed; returns the text to show. Raises ConfigurationError."""
     if not settings.protected or settings.password is not None:
         return None
     data_dir = DataDir.open(settings.data_dir).path
