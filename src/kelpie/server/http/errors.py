@@ -1,4 +1,4 @@
-"""Where the error tree of `core/errors.py` meets HTTP, and the only place that does.
+"""Translation of the error tree of `core/errors.py` into HTTP, and the only place that does it.
 
 Every refusal has one of four bodies, as Letta's clients know them: `{"detail": text}`, `{"detail": {...}}` while calls
 wait for an answer, `{"error": {...}}` for failures of a model provider, and `{"trace_id", "detail", "examples"?}` for a
@@ -106,7 +106,7 @@ class Refusal:
 
 
 def refusal(error: KelpieError) -> Refusal:
-    """How an error is told, by status and words. Bugs of ours keep their words to the log."""
+    """The status and text of an error. Internal errors keep their text to the log."""
     if isinstance(error, Halfway):
         told = refusal(error.cause)
         return replace(told, headers={**told.headers, **_NOT_AGAIN})
@@ -122,7 +122,7 @@ def refusal(error: KelpieError) -> Refusal:
 
 
 def answer(error: KelpieError) -> JsonAnswer:
-    """The HTTP answer for an error of ours."""
+    """The HTTP answer for a Kelpie error."""
     told = refusal(error)
     if isinstance(error, PendingApproval):
         pending = {"code": "PENDING_APPROVAL", "message": told.message, "pending_request_id": error.request_id}
@@ -137,7 +137,7 @@ def answer(error: KelpieError) -> JsonAnswer:
 
 
 def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
-    """The same error inside a stream, whose status has long been sent."""
+    """The same error inside a stream, whose status has already been sent."""
     told = refusal(error)
     frame: dict[str, Any] = {
         "message_type": "error_message",
@@ -165,7 +165,7 @@ def invalid_request(errors: Sequence[Any]) -> JsonAnswer:
 
 
 def register(app: FastAPI) -> None:
-    """Hangs the handlers into the app. What is in none of them ends as a 500 in `guard.Trace`."""
+    """Registers the exception handlers. An error that has none ends as a 500 in `guard.RequestLog`."""
     app.add_exception_handler(KelpieError, _on_kelpie_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
 
@@ -198,7 +198,7 @@ def _retry_after(seconds: float) -> dict[str, str]:
 
 
 def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
-    """One validation error without its documentation link and without an echo of megabytes."""
+    """One validation error without its documentation link and without megabytes of input."""
     shown = {key: value for key, value in error.items() if key != "url"}
     if "input" in shown and len(text := repr(shown["input"])) > INPUT_CHARS_MAX:
         shown["input"] = text[:INPUT_CHARS_MAX] + "…"

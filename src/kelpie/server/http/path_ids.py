@@ -1,4 +1,4 @@
-"""Ids in paths. A wrong one is a 422 that names the parameter and shows an example; run ids are the exception (400)."""
+"""Ids in paths. An invalid one is a 422 that names the parameter and shows an example; run ids are the exception (400)."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +29,7 @@ _UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
 class _Checked:
-    """Tells pydantic how one kind of id is validated and made."""
+    """Pydantic annotation that validates and makes one kind of id."""
 
     def __init__(self, kind: type[Id]) -> None:
         self._kind = kind

@@ -1,7 +1,7 @@
-"""Server-sent events: our own ASGI response, without a task per frame.
+"""Server-sent events: Kelpie's own ASGI response, without a task per frame.
 
-A client that goes away or stops reading ends its own response and nothing else: what produces the frames is only
-ever iterated, never awaited for by the turn. Frames are never named except errors, because the SDKs ignore others.
+A client that disconnects or stops reading ends its own response and nothing else: the source of the frames is only ever
+iterated, and the turn never waits for it. Frames are never named except errors, because the SDKs ignore others.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class EventStream(Response):
                 await close()
 
     async def _watch(self, line: "_Line") -> None:
-        """Keeps a quiet line alive; returns when the client leaves a frame unread for too long."""
+        """Keeps a quiet connection alive; returns when the client leaves a frame unread for too long."""
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
@@ -111,7 +111,7 @@ class EventStream(Response):
 
 
 class _Line:
-    """The way to one client, one message at a time; knows since when it is quiet or stuck."""
+    """The connection to one client, one message at a time; knows since when it is quiet or stuck."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

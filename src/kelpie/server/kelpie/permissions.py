@@ -1,4 +1,4 @@
-"""What an agent may use, what it may take, and what it has called; what an organisation permits all of its agents."""
+"""Permissions, limits and tool calls of an agent, and the tool policy of an organization."""
 
 from typing import Annotated, Any, Literal
 
@@ -33,7 +33,7 @@ ToolName = Annotated[str | None, Query(max_length=256, description="Return only 
 
 
 class PolicyBody(BaseModel):
-    """What an organisation permits all of its agents; what is left out is not bounded."""
+    """The tool policy for all agents of an organization; an omitted field sets no limit."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,6 +1,6 @@
-"""What a client may say about an agent, and its translation into the domain's words.
+"""Request bodies for agents, and their translation into domain records.
 
-Unknown fields are ignored, as Letta does; fields we know but cannot carry out yet are refused by name.
+Unknown fields are ignored, as in Letta; known fields that are not supported yet are refused by name.
 """
 
 from datetime import datetime
@@ -30,7 +30,7 @@ Tokens = Annotated[int, Field(gt=0, le=2**53)]
 
 
 class _AgentFields(BaseModel):
-    """What can be said when an agent is made and when it is changed."""
+    """Fields of requests that create or change an agent."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -80,7 +80,7 @@ class _AgentFields(BaseModel):
 
 
 class CreateAgent(_AgentFields):
-    """An agent to be made; what is left out gets its default."""
+    """A new agent; omitted fields get their default."""
 
     name: str | None = Field(None, description="Letters, digits, spaces, `'`, `-` and `_`.")
     agent_type: AgentType = AgentType.letta_v1_agent
@@ -106,8 +106,9 @@ class CreateAgent(_AgentFields):
 
 
 class UpdateAgent(_AgentFields):
-    """Changes to an agent; what is left out or null stays, but null clears `max_tokens`, `kelpie_budget`,
-    `kelpie_facts`, `kelpie_permissions` and `kelpie_limits`."""
+    """Changes to an agent; omitted or null fields stay as they are, but null clears `max_tokens`, `kelpie_budget`,
+    `kelpie_facts`, `kelpie_permissions` and `kelpie_limits`.
+    """
 
     name: str | None = None
     message_ids: MessageIds | None = None
@@ -118,7 +119,7 @@ class UpdateAgent(_AgentFields):
 
 
 def new_agent(body: CreateAgent) -> NewAgent:
-    """The agent a client asks for. Raises InvalidInput for what cannot be or is not carried out."""
+    """The agent that a client asks for. Raises InvalidInput for an invalid or unsupported field."""
     unsupported.refuse({name: getattr(body, name, None) for name in unsupported.AGENT_FIELDS}, unsupported.AGENT_FIELDS)
     if body.max_tokens and (body.max_reasoning_tokens or 0) > body.max_tokens:
         raise InvalidInput("max_reasoning_tokens", f"must not be more than max_tokens ({body.max_tokens})")

@@ -1,7 +1,7 @@
 """An agent's archival memory, and the search for passages.
 
-A search says how it was made (`search_mode`), and when it could not be made by meaning, why (`search_note`): both keys
-are Kelpie's own. Where the answer is a list, which may be empty, headers say it too.
+A search reports its mode (`search_mode`), and the reason when it could not search by meaning (`search_note`): both keys
+are Kelpie's own. Where the answer is a list, which may be empty, headers report it too.
 """
 
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What clients say of a conversation when they open or change one."""
+"""Request bodies for conversations."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -51,7 +51,7 @@ def new_conversation(body: CreateConversation) -> NewConversation:
 
 
 def conversation_changes(body: UpdateConversation, now: Micros) -> dict[str, Any]:
-    """What was really sent, by the name of the field it is kept in; null clears it."""
+    """The fields that were sent, by the name of the stored field; null clears it."""
     changes: dict[str, Any] = {name: getattr(body, name) for name in body.model_fields_set}
     if body.model_settings is not None:
         changes["model_settings"] = settings_asked(body.model_settings)

@@ -1,8 +1,8 @@
-"""Writing to a group, as one answer or as a stream. Letta has no such route any more; ours answers as an agent does,
-and every message tells which of the agents speaks.
+"""Messages to a group, as one answer or as a stream. Letta has no such route any more; Kelpie's answers like an
+agent's, and every message names the agent that speaks.
 
-A member that fails is told beside what the others say, as `kelpie_failures`: the stream's protocol knows errors only as
-its end.
+A member that fails is reported beside the other members' messages, as `kelpie_failures`: the stream's protocol knows
+errors only as its end.
 """
 
 from collections.abc import AsyncIterator
@@ -66,7 +66,7 @@ async def _sent(api: CallerApi, group_id: GroupPath, body: SendBody, *, streamin
 
 
 async def _whole(ear: Listener, view: View) -> dict[str, Any]:
-    """The answer that is not streamed. Raises what the meeting failed with."""
+    """The answer that is not streamed. Raises the error of the group chat."""
     found, failures = list[dict[str, Any]](), list[dict[str, Any]]()
     async with aclosing(ear.events()) as events:
         async for event in events:
@@ -121,7 +121,7 @@ async def _frames(ear: Listener, view: View) -> AsyncIterator[bytes]:
 
 
 def _said(spoke: Spoke, ear: Listener, view: View) -> list[dict[str, Any]]:
-    """What one of the agents says: its messages, each with who it is."""
+    """The messages of one of the agents, each with its sender."""
     match spoke.event:
         case MessageCommitted():
             who = {"sender_id": spoke.member.id, "group_id": ear.group_id}

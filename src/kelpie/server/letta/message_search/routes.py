@@ -1,6 +1,6 @@
-"""Messages of all agents: read through, searched, and handed in from elsewhere.
+"""Messages of all agents: list, search, and capture from elsewhere.
 
-A search says in its headers how it was made, and when it could not be made as asked, why: its results are a bare list.
+A search reports its mode in headers, and the reason when that is not the requested one: its results are a bare list.
 """
 
 from typing import Annotated

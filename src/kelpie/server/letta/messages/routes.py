@@ -1,4 +1,4 @@
-"""Sending messages to an agent, as one answer or as a stream, and reading its history."""
+"""Sending of messages to an agent, as one answer or as a stream, and its message history."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -98,9 +98,9 @@ async def retrieve_message(api: CallerApi, message_id: MessagePath) -> JsonAnswe
 async def respond(
     api: CallerApi, agent_id: AgentId, body: SendBody, *, streaming: bool, conversation: str | None = None
 ) -> Response:
-    """Hands messages to an agent and gives its answer, as a stream or whole.
+    """Sends messages to an agent and returns its answer, as a stream or whole.
 
-    Whoever names the conversation has it alone: while it has a turn, another is refused. Raises what sending raises.
+    A send that names a conversation is refused while a turn of that conversation runs. Raises what sending raises.
     """
     send = send_command(body, streaming=streaming, max_steps=api.settings.max_steps)
     if conversation is not None:
@@ -113,7 +113,7 @@ async def respond(
 
 
 async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
-    """The answer to a send that is not streamed. Raises what the turn failed with."""
+    """The answer to a send that is not streamed. Raises the error of the turn."""
     found: list[dict[str, Any]] = []
     began = False  # whether anything of the turn is in the history
     async with aclosing(turn.events()) as events:
@@ -163,7 +163,7 @@ async def _until_left(turn: TurnStream, frames: StreamFrames) -> AsyncIterator[b
 
 
 async def _frames(turn: TurnStream, frames: StreamFrames) -> AsyncGenerator[bytes, None]:
-    """What is there already goes out in one write: the busier the server, the fewer writes a turn needs."""
+    """Joins frames that are ready into one write: the busier the server, the fewer writes a turn needs."""
     pending = b""
     async with aclosing(turn.events()) as events:
         async for event in events:

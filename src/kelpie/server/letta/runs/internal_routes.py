@@ -1,4 +1,4 @@
-"""Runs with the filters that dashboards ask for: how many steps, how long, with which tools."""
+"""Runs with the filters of dashboards: number of steps, duration, tools used."""
 
 from datetime import datetime
 from typing import Annotated, Literal
