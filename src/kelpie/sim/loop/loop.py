@@ -30,7 +30,7 @@ _SWEEP_EVERY = 512
 
 
 class SimLoop(OfflineLoop):
-    """Runs everything of a simulation. `policy` defaults to one drawn from the seed."""
+    """The event loop of a simulation. `policy` defaults to one drawn from the seed."""
 
     # Of BaseEventLoop, and private; tests/sim/test_canary.py notices when Python changes them.
     _check_closed: Callable[[], None]
@@ -67,19 +67,19 @@ class SimLoop(OfflineLoop):
         self._stall: Callable[[], tuple[float, int]] | None = None
         self.set_exception_handler(lambda _, context: self.forgotten(str(context["message"]), context.get("exception")))
 
-    # What the rest of the simulation uses
+    # --- used by the rest of the simulation ---
 
     def rng(self, name: str) -> random.Random:
-        """A stream of randomness of its own, so that drawing from one never moves another."""
+        """A separate stream of random numbers, so that drawing from one never moves another."""
         return random.Random(f"{self.seed}/{name}")
 
     def note(self, text: str) -> None:
-        """Puts something worth reading on the trace, which ends with the run."""
+        """Adds a note to the trace, which ends with the run."""
         if not self.is_closed():
             self.trace.note(self._now, text)
 
     def forgotten(self, what: str, error: BaseException | None) -> None:
-        """Reports an error that nobody handled; what the dead complain about when they are disposed of is no news."""
+        """Reports an unhandled error; errors of dead nodes during their disposal are ignored."""
         if self.is_closed():
             return
         self.unhandled.append(f"{what}: {type(error).__name__}: {error}" if error else what)
@@ -96,18 +96,20 @@ class SimLoop(OfflineLoop):
         self._fatal = self._fatal or error
 
     def bury(self) -> None:
-        """Lets go of everything the run held. Only for a closed loop."""
+        """Releases everything the run held. Only for a closed loop."""
         self._graveyard.clear()
         self._tasks.clear()
         self._runnable.clear()
         self._timers.clear()
 
     def stalls(self, stall: Callable[[], tuple[float, int]] | None) -> None:
-        """Registers what starves the processor: asked for seconds to lose and the picks until it is asked again."""
+        """Registers the function that starves the processor: it returns the seconds to lose and the picks until its
+        next call.
+        """
         self._stall = stall
         self._stall_at = self.picks + 1 if stall else 0
 
-    # asyncio: time, callbacks, tasks
+    # --- asyncio: time, callbacks, tasks ---
 
     def time(self) -> float:
         return self._now
@@ -159,7 +161,7 @@ class SimLoop(OfflineLoop):
             self._tasks = {seq: task for seq, task in self._tasks.items() if not task.done()}
         return task
 
-    # The heart
+    # --- the loop itself ---
 
     def _run_once(self) -> None:
         if self._fatal is not None:
@@ -206,7 +208,7 @@ class SimLoop(OfflineLoop):
             self._runnable.append(timer)
 
     def _jump(self) -> None:
-        """Moves the clock to the next timer of the living."""
+        """Moves the clock to the next timer of a live node."""
         while self._timers:
             when, _, timer = self._timers[0]
             if timer._cancelled or self._buried(timer):
@@ -243,7 +245,7 @@ class SimLoop(OfflineLoop):
 
 
 def running() -> SimLoop:
-    """The loop of the simulation we are in. Raises NotSimulated on any other loop, uvloop above all."""
+    """The loop of the current simulation. Raises NotSimulated on any other loop, uvloop above all."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, SimLoop):
         raise NotSimulated(f"a simulated adapter works on a SimLoop only, and this is a {type(loop).__module__} loop")

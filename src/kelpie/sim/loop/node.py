@@ -1,7 +1,7 @@
 """A simulated machine: the context its callbacks carry, and the power cut that ends them all.
 
-A crash is not a cancellation. The callbacks of a dead node are skipped by the loop, so no `finally` runs and nothing is
-told to anybody; what the node had not committed is gone. A restart is a new Node on the same disk.
+A crash is not a cancellation. The callbacks of a dead node are skipped by the loop, so no `finally` runs and no other
+part is notified; uncommitted work of the node is lost. A restart is a new Node on the same disk.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ class Node:
         return f"{self.name}.{self.incarnation}"
 
     def context(self) -> Context:
-        """A fresh context in which everything that is started belongs to this node."""
+        """A fresh context; everything started in it belongs to this node."""
         context = Context()
         context.run(current_node.set, self)
         return context
 
     def at_death(self, tell: Callable[[], None]) -> None:
-        """Registers what the rest of the world does when this node dies, such as resetting its connections."""
+        """Registers a function to call when this node dies, such as one that resets its connections."""
         self._at_death.append(tell)
 
     def crash(self) -> None:
@@ -50,5 +50,5 @@ current_node: ContextVar[Node | None] = ContextVar("kelpie_sim_node", default=No
 
 
 def outside() -> Context:
-    """A fresh context that belongs to no node: the network, other people's servers, clients."""
+    """A fresh context that belongs to no node: the network, external servers, clients."""
     return Context()

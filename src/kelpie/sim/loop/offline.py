@@ -1,6 +1,6 @@
 """The part of an event loop that reaches outside, refused: no sockets, no threads, no processes.
 
-What product code needs of these it takes from the World; a library that tries behind its back is found out here.
+Product code takes these from the World; a library that bypasses it fails here.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class OfflineLoop(asyncio.BaseEventLoop):
-    """A loop of one thread that runs what is meant for a thread pool by itself."""
+    """A loop of one thread that itself runs work meant for a thread pool."""
 
     _thread_id: int | None  # of BaseEventLoop; the canary test notices when Python changes it
 
@@ -27,7 +27,7 @@ class OfflineLoop(asyncio.BaseEventLoop):
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(self, executor: object, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Runs func now, and tells its result a moment later, as a thread would."""
+        """Runs func now, and sets its result a moment later, as a thread would."""
         future: asyncio.Future[T] = self.create_future()
         try:
             result = func(*args)

@@ -1,7 +1,7 @@
-"""Clients of the simulated server: plain requests and streams over a connection that can be slow, cut, or left behind.
+"""Clients of the simulated server: plain requests and streams over a connection that can be slow, cut, or abandoned.
 
-httpx's ASGITransport collects the whole body before anyone sees it, which hides streams and dropped clients; this one
-passes every chunk through a bounded window. A client that meets a fault raises, as a real one would.
+httpx's ASGITransport collects the whole body before its caller sees it, which hides streams and dropped clients; this
+one passes every chunk through a bounded window. A client that meets a fault raises, as a real one would.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ TIMEOUT_S = 300.0
 
 
 class Refused(ConnectionLost):
-    """Nobody listens: the node is down. Nothing of the request was seen."""
+    """No server listens: the node is down. It has seen nothing of the request."""
 
 
 class Vanished(ConnectionLost):
-    """The client itself went away, because a fault told it to."""
+    """The client itself disconnected, because of a fault."""
 
 
 class TimedOut(ConnectionLost):
-    """The client did not want to wait any longer."""
+    """The client's timeout expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Event:
 
 
 class SimClient:
-    """One client. `server` tells which server listens at the moment, None while the node is down."""
+    """One client. `server` returns the server that listens at the moment, None while the node is down."""
 
     def __init__(self, name: str, server: Callable[[], Server | None], faults: Faults) -> None:
         self.name = name
@@ -82,7 +82,7 @@ class SimClient:
     async def stream(
         self, method: str, path: str, json: Any = None, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator["Stream", None]:
-        """Sends a request and gives its answer as a stream; leaving the block drops the connection."""
+        """Sends a request and yields its answer as a stream; leaving the block drops the connection."""
         server = self._server()
         if server is None or not server.node.alive:
             raise Refused("Connection refused: the node is down.")

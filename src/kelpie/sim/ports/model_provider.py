@@ -1,8 +1,8 @@
-"""A model provider on the simulated internet: OpenAI's chat completions with a scripted mind, and its embeddings.
+"""A model provider on the simulated internet: OpenAI's chat completions with a scripted model, and its embeddings.
 
-What it says is `brain.decide`; this file is the wire, and the ways in which providers fail: silence, 429 with and
-without Retry-After, 500, broken JSON, a page of HTML, no choices, arguments that are no JSON, a stream that stops in
-the middle.
+`scripted_model.decide` decides the answers; this module is the wire, and the ways in which providers fail: silence, 429
+with and without Retry-After, 500, broken JSON, a page of HTML, no choices, arguments that are no JSON, a stream that
+stops in the middle.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _SSE = {"content-type": "text/event-stream; charset=utf-8"}
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request that reached the model, for checkers: what was in the prompt when."""
+    """A request that reached the model, for checks: the prompt and its time."""
 
     at_s: float
     body: Mapping[str, Any]
@@ -177,7 +177,7 @@ class ScriptedLlm:
 
 
 def _going_on(decision: Decision, body: Mapping[str, Any]) -> Decision:
-    """The calls with a request for the next step, where the tool offers to make one: a script goes on to its end."""
+    """The calls with a request for the next step, where the tool offers one: a script goes on to its end."""
     asking = {
         tool["function"]["name"]
         for tool in body.get("tools") or ()

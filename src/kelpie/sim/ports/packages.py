@@ -1,5 +1,5 @@
-"""The `Packages` port in the simulation: sets of packages on a disk that outlives the node, and an installer that takes
-its time, is killed, finds nothing, or is cut off by a power cut in the middle.
+"""The `Packages` port in the simulation: sets of packages on a disk that outlives the node, and an installer that is
+slow, is killed, finds nothing, or is cut off by a power cut in the middle.
 
 A set is begun under another name and gets its own when it is whole, as on a real disk.
 """
@@ -21,7 +21,7 @@ SAID = "No matching distribution found"
 
 @dataclass(slots=True)
 class Shelf:
-    """What lies on the disk, and what installers have done: one for a run."""
+    """The package sets on the disk, and the record of installations: one for a run."""
 
     whole: set[str] = field(default_factory=set[str])
     unfinished: list[str] = field(default_factory=list[str])
@@ -67,5 +67,5 @@ class SimPackages:
 
 
 def place_of(wanted: RequiredPackages) -> str:
-    """Where a set lies."""
+    """The path of a set."""
     return f"/packages/{'-'.join(wanted.lines)}"

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose, beside their right versions: the simulation must find the one and pass the other.
+"""Bugs planted on purpose, beside their correct versions: the simulation must find the one and pass the other.
 
 The application is a counter and a log behind two routes, small enough to be obviously right or obviously wrong.
 """
@@ -138,7 +138,7 @@ async def _count_together(stage: Machine) -> None:
 
 
 async def _write_and_read(stage: Machine) -> None:
-    """Three clients append and read; what each saw goes into the history."""
+    """Three clients append and read; their results go into the history."""
 
     async def write(client: SimClient, number: int) -> None:
         for entry in (f"{number}-{turn}" for turn in range(3)):

@@ -1,4 +1,4 @@
-"""Everything at once: small bounds, outside tools, streams, and all faults, each kind off in about half of the runs."""
+"""All faults at once: small bounds, external tools and streams; each kind of fault is off in about half of the runs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Clocks that are wrong and jump, and a processor that is not there for a while: durations and order stay right."""
+"""Clocks that are wrong and jump, and a processor that stalls: durations and order stay right."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ SPARE_S = 60.0  # for the processor that is not there, and for the turn before o
 
 
 class ClockFaults(ServerScenario):
-    """Each person has an agent, the model is silent now and then, and the power fails in the middle."""
+    """Each client has an agent, the model is silent now and then, and the power fails in the middle."""
 
     async def act(self) -> None:
         await self.make_agents(2)

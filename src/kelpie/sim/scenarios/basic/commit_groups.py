@@ -1,5 +1,6 @@
-"""A disk that fills up inside a commit group: several agents commit together, the group is lost, and each is told the
-truth about its own commit."""
+"""A disk that fills up inside a commit group: several agents commit together, the group is lost, and each client gets
+the right answer about its own commit.
+"""
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -9,7 +10,7 @@ AGENTS = 4
 
 
 class CommitGroups(ServerScenario):
-    """Every agent is spoken to at the same moment; a slow disk lets their commits meet."""
+    """Every agent gets a message at the same moment; a slow disk puts their commits into one group."""
 
     async def act(self) -> None:
         await self.make_agents(AGENTS)

@@ -1,6 +1,6 @@
 """Power cuts: at every point of the journal, one after the other, and anywhere at all.
 
-The points are enumerated, not drawn: before and after every kind of commit, on both sides of an outside tool's effect,
+The points are enumerated, not drawn: before and after every kind of commit, on both sides of an external tool's effect,
 and in the recovery from another cut. Run number n takes the n-th of them, so a set of seeds at least as large as the
 list visits each.
 """
@@ -41,7 +41,7 @@ class EveryKindOfCommit(ServerScenario):
 
 
 class Anywhere(ServerScenario):
-    """People who talk to the same agents while the power fails wherever it likes; who hears nothing tries again."""
+    """Clients that talk to the same agents while the power fails anywhere; a client without an answer tries again."""
 
     async def act(self) -> None:
         await self.register_outside()
@@ -58,7 +58,7 @@ class Anywhere(ServerScenario):
 
 
 def cuts(kind: str, *visits: int) -> tuple[tuple[Aim, ...], ...]:
-    """Plots with one cut each: before and after these visits of a kind of commit."""
+    """Aim lists with one cut each: before and after these visits of a kind of commit."""
     return tuple((Aim(fault, f"journal.{kind}", nth=nth),) for nth in visits for fault in (BEFORE, AFTER))
 
 

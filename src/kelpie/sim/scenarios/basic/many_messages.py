@@ -1,4 +1,4 @@
-"""Many messages to one agent, and messages to many agents: bounds that are reached, and nothing lost behind them."""
+"""Many messages to one agent, and messages to many agents: bounds are reached, and nothing is lost."""
 
 import asyncio
 from dataclasses import replace
@@ -19,7 +19,9 @@ STEP_S = 0.05
 
 
 class OneAgent(ServerScenario):
-    """A crowd speaks to one agent in a fixed order; who finds the mailbox full waits as long as he is told to."""
+    """Many clients write to one agent in a fixed order; a client that finds the mailbox full waits as long as the
+    answer says.
+    """
 
     async def act(self) -> None:
         (agent_id,) = await self.make_agents(1)
@@ -43,7 +45,7 @@ class OneAgent(ServerScenario):
         raise Broken("a full mailbox empties", f"{person.name} was refused {TRIES_MAX} times")
 
     def _first_come_first_served(self, first: list[Heard]) -> None:
-        """Those who were accepted at once are answered in the order in which they came."""
+        """Messages that were accepted at once are answered in the order in which they came."""
         served = [each.said for each in first if each.said.fate is Fate.acknowledged]
         served.sort(key=lambda said: said.called_s)
         answered = [said.returned_s or 0.0 for said in served]
@@ -52,7 +54,7 @@ class OneAgent(ServerScenario):
 
 
 class ManyAgents(ServerScenario):
-    """More agents than may be hot: each is put away for another one and loaded again while messages come."""
+    """More agents than may be loaded: each is unloaded for another one and loaded again while messages come."""
 
     async def act(self) -> None:
         await self.make_agents(AGENTS, types=self.all_types)

@@ -1,4 +1,4 @@
-"""A model that does not answer, refuses, or talks nonsense, and a network to it that loses, delays and reorders."""
+"""A model that does not answer, refuses, or sends invalid replies, and a network to it that loses, delays and reorders."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ PLACE = "network.provider"
 
 
 class ModelFaults(ServerScenario):
-    """Three people, some streaming, some not. A first step that failed leaves nothing in the history."""
+    """Three clients, some streaming, some not. A first step that failed leaves nothing in the history."""
 
     async def act(self) -> None:
         await self.make_agents(2)

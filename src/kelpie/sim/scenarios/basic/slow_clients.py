@@ -1,4 +1,4 @@
-"""Clients that read slowly or vanish in the middle: their own connection suffers and nothing else."""
+"""Clients that read slowly or disconnect in the middle: their own connection suffers and nothing else."""
 
 from kelpie.sim.checks.client_history import Fate
 from kelpie.sim.faults import Aim, Fault
@@ -11,7 +11,7 @@ PLACE = "network.client"
 
 
 class SlowClients(ServerScenario):
-    """People who stream tokens over bad lines. Nothing else fails, so every turn that began must be completed."""
+    """Clients that stream tokens over bad connections. Nothing else fails, so every turn that began must be completed."""
 
     async def act(self) -> None:
         await self.make_agents(2)

@@ -1,4 +1,6 @@
-"""Conversations while the disk misbehaves: writes and reads that fail, at the gate and inside the journal's commits."""
+"""Conversations while the disk misbehaves: writes and reads that fail, before the database and inside the journal's
+commits.
+"""
 
 from kelpie.sim.faults import Aim, Fault
 from kelpie.sim.scenarios.fixtures.clients import ScenarioClient
@@ -9,7 +11,7 @@ LINES = ((), ("remember {token} likes tea",), ("remember {token} first", "rememb
 
 
 class StorageFaults(ServerScenario):
-    """Three people talk to three agents, one after the other, streaming now and then."""
+    """Three clients talk to three agents, one after the other, streaming now and then."""
 
     async def act(self) -> None:
         await self.make_agents(3)

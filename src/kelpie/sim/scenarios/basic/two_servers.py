@@ -1,7 +1,7 @@
-"""Two servers on one disk, both alive and both sure that they are the one: the fence decides, commit by commit.
+"""Two servers on one disk, both running and both sure that they own it: the fence decides, commit by commit.
 
-In production a lock file keeps a second server off the data directory; here it is let in, because a server that was
-thought dead and comes back is what the fence is for.
+In production a lock file keeps a second server off the data directory; here it is let in, because the fence exists for
+a server that was thought dead and comes back.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ BOOT_TRIES_MAX = 20
 
 
 class TwoServers(ServerScenario):
-    """Both servers are asked to work for the same agents at the same time."""
+    """Both servers get messages for the same agents at the same time."""
 
     async def act(self) -> None:
         await self.make_agents(2)
@@ -54,7 +54,7 @@ class TwoServers(ServerScenario):
         raise Broken("the node comes up", "the rival could not be booted")
 
     async def _talk(self, person: ScenarioClient, number: int) -> None:
-        """Says something until it is acknowledged; whoever is fenced may try again."""
+        """Sends a message until it is acknowledged; a client of the fenced server may try again."""
         for _ in range(TRIES_MAX):
             await person.pause(2.0)
             heard = await person.say(self.agents[number % 2], "remember {token} was heard")

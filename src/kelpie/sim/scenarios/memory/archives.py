@@ -23,7 +23,7 @@ TOOLS = ("archival_memory_insert", "archival_memory_search", "conversation_searc
 
 
 class Shelves(ServerScenario):
-    """Three people; each has an archive, all of them write to and look into the first one."""
+    """Three clients; each has an archive, all of them write to and search the first one."""
 
     changes_models = False
 
@@ -65,7 +65,7 @@ class Shelves(ServerScenario):
         return fate
 
     async def _finds(self, person: ScenarioClient, shelf: str, text: str) -> None:
-        """Everything that was put away is found at once, by its words and by what it means."""
+        """Every stored passage is found at once, by its words and by its meaning."""
         for mode in ("hybrid", "fts", "vector"):
             body = {"query": text, "archive_id": shelf, "limit": 100, "search_mode": mode}
             response = await person.ask("POST", "/v1/passages/search", body)
@@ -78,7 +78,7 @@ class Shelves(ServerScenario):
                 self._how(mode, response)
 
     def _may_lack(self, mode: str, response: Response) -> bool:
-        """By meaning alone, what could not be embedded yet cannot be found; nothing else may be missing."""
+        """By meaning alone, a passage that could not be embedded yet cannot be found; nothing else may be missing."""
         return mode == "vector" and self._bare()
 
     def _bare(self) -> bool:
@@ -108,7 +108,7 @@ class Shelves(ServerScenario):
         await super().settle()
 
     def _wanted(self, text: str) -> tuple[int, ...]:
-        """How often a text may be on the disk."""
+        """The allowed numbers of copies of a text on the disk."""
         fate, removed = self.told[text][1], self.removed.get(text, Fate.refused)
         if fate is Fate.refused or removed is Fate.done:
             return (0,)

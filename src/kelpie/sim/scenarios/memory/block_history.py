@@ -1,7 +1,7 @@
-"""One block that agents append to, people write anew and bring back, all at once, under faults and crashes.
+"""One block that agents append to and clients replace and roll back, all at once, under faults and crashes.
 
-Every version that is ever committed is looked at when it is: the history has no gap, its end is the block, and each
-version follows from the one before by exactly what its author did. What was acknowledged is in it, once.
+Every version is checked when it is committed: the history has no gap, its end is the block, and each version follows
+from the one before by exactly what its author did. Every acknowledged change is in it, once.
 """
 
 from dataclasses import dataclass, replace
@@ -73,7 +73,7 @@ class Restored:
 
 
 class BlockHistory(ServerScenario):
-    """Three agents append, one person writes anew, two bring versions back."""
+    """Three agents append, one client replaces the value, two roll versions back."""
 
     def __init__(self, stage: Machine) -> None:
         super().__init__(stage)

@@ -1,8 +1,8 @@
-"""A disk that changes what was written: bits flip in vectors, the text index, passages, messages, results
-and blocks, beneath the database and unnoticed by it.
+"""A disk that changes stored data: bits flip in vectors, the text index, passages, messages, results and blocks,
+beneath the database and unnoticed by it.
 
-What is damaged is never told as truth, neither to people nor to a model; it is left out or says that it is damaged;
-and no agent is bricked by it.
+Damaged data is never shown as true, neither to clients nor to a model; it is left out or marked as damaged; and every
+agent still works.
 """
 
 import json
@@ -24,7 +24,7 @@ SHELVED = frozenset(f"urchin {number} likes company" for number in range(LOOSE_M
 LOST = "damaged on the disk"
 GONE = "The result of this call was lost"
 
-# Where the disk can change something: table, column, and which rows.
+# Places where the disk can change something: table, column, and which rows.
 CELLS = {
     "disk.vector": ("search_vectors", "vector", "1"),
     "disk.sketch": ("search_sketches", "sketch", "1"),
@@ -41,7 +41,7 @@ CELLS = {
 
 
 class Corruption(ServerScenario):
-    """One person, two agents; between the messages the disk rots, and the power is cut so that nothing is held."""
+    """One client, two agents; between the messages the disk decays, and the power is cut so that nothing is cached."""
 
     def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
@@ -87,7 +87,7 @@ class Corruption(ServerScenario):
         self.stage.disk.query(f"UPDATE {table} SET {column} = CAST(? AS {kind}) WHERE {key} = ?", value, rowid)
 
     async def _looks(self, person: ScenarioClient, turn: int) -> None:
-        """Everybody looks at everything; what is seen is true, or says that it is damaged."""
+        """Every client reads everything; each value is true, or marked as damaged."""
         for agent_id in self.agents:
             heard = await person.say(agent_id, FIND, RECALL)
             for tool in ("archival_memory_search", "conversation_search"):
@@ -107,7 +107,7 @@ class Corruption(ServerScenario):
             self._all_true(each["passage"]["text"] for each in response.json())
 
     async def _looks_at_block(self, person: ScenarioClient, agent_id: str) -> None:
-        """In a list and in the prompt it is true or says that it is damaged; alone it is refused; so is a version."""
+        """In a list and in the prompt it is true or marked as damaged; alone it is refused; so is a version."""
         secret = self.secrets[agent_id]
         listed = await person.ask("GET", f"/v1/agents/{agent_id}/core-memory/blocks")
         if listed is None or listed.status != 200:

@@ -1,5 +1,6 @@
-"""Agents that learn facts while models fail, the disk fails and the power is cut: what was said is learnt once, nothing
-is learnt twice, and how far was looked is never ahead of what is stored."""
+"""Agents that learn facts while models fail, the disk fails and the power is cut: every message is learnt once, nothing
+is learnt twice, and the extraction position is never ahead of what is stored.
+"""
 
 from typing import Any
 
@@ -15,7 +16,7 @@ ROUNDS = 3
 
 
 class FactLearning(ServerScenario):
-    """Two people, each with an agent that learns."""
+    """Two clients, each with an agent that learns."""
 
     def __init__(self, stage: Machine) -> None:
         super().__init__(stage)

@@ -1,6 +1,6 @@
-"""Agents that put things away and look for them with their own tools, while the search by meaning and the power fail.
+"""Agents that store and search memories with their own tools, while the search by meaning and the power fail.
 
-A tool's passage is there exactly once, with its vectors, as its result says; a search that has to do without meaning
+A tool's passage is stored exactly once, with its vectors, as its result says; a search that has to do without meaning
 says so to the model and finds by words; and the loop's own properties hold.
 """
 
@@ -25,7 +25,7 @@ WORDS = "full_text"
 
 
 class MemoryTools(ServerScenario):
-    """Two people talk to two agents that store and search."""
+    """Two clients talk to two agents that store and search."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)
@@ -44,7 +44,7 @@ class MemoryTools(ServerScenario):
             self._searched(heard)
 
     def _searched(self, heard: Heard) -> None:
-        """What was stored before is found, and a search by words alone says that it is one."""
+        """Earlier passages are found, and a search by words alone says that it is one."""
         stored = heard.results("archival_memory_insert")
         for result in heard.results("archival_memory_search"):
             found = json.loads(result)
@@ -76,7 +76,7 @@ class MemoryTools(ServerScenario):
 
 
 class Blind(MemoryTools):
-    """The search by meaning fails again and again, for agents and for people."""
+    """The search by meaning fails again and again, for agents and for clients."""
 
     async def act(self) -> None:
         await super().act()

@@ -1,8 +1,8 @@
-"""Blocks that several agents share, edited by their tools and by people at once: no update is lost, and a prompt never
+"""Blocks that several agents share, edited by their tools and by clients at once: no update is lost, and a prompt never
 holds a value older than the last edit acknowledged before its step began.
 
-'log' only grows, by what agents append to it; value and description of 'notice' are written anew by people and agents.
-What everybody saw goes through the linearizability checker; what the model saw is held against it.
+'log' only grows, by what agents append to it; value and description of 'notice' are replaced by clients and agents.
+Everything that clients saw goes through the linearizability check; the prompts are compared with it.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ FIRST = "nothing yet"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What one prompt held, and the earliest moment at which its step can have begun."""
+    """The blocks in one prompt, and the earliest moment at which its step can have begun."""
 
     agent: str
     began_s: float
@@ -31,9 +31,9 @@ class Shown:
 
 
 class SharedBlocks(ServerScenario):
-    """Two agents write both blocks; one only looks at 'log' after their edits, one at 'notice' after those of people.
+    """Two agents write both blocks; one only reads 'log' after their edits, one 'notice' after those of clients.
 
-    Each block is told to as few as possible, because every edit an agent hears of makes it look at all.
+    Each block is attached to as few agents as possible, because every edit makes its agents reload everything.
     """
 
     async def act(self) -> None:
@@ -86,7 +86,7 @@ class SharedBlocks(ServerScenario):
         await self._look(person)
 
     async def _patch(self, person: ScenarioClient, field: str, value: str) -> None:
-        """Asks again until it is acknowledged, as a person would; the first try may have worked already."""
+        """Repeats the edit until it is acknowledged, as a client would; the first try may have worked already."""
         key = "notice" if field == "value" else field
         called_s = self.stage.loop.time()
         path = f"/v1/blocks/{self.blocks['notice']}"
@@ -141,7 +141,7 @@ class SharedBlocks(ServerScenario):
                 self._is_newest(shown, key, value, writes)
 
     def _is_newest(self, shown: Shown, key: str, value: str, writes: list[Operation]) -> None:
-        """Nobody wrote after this value was written and was told so before the step began."""
+        """No acknowledged write came between this value and the beginning of the step."""
         ours = [each for each in writes if each.value == value]
         if not ours and value != FIRST:
             raise Broken("a prompt holds what was written", f"nobody wrote the {key} of {shown}")

@@ -1,7 +1,7 @@
 """Working memory and checkpoints while the disk fails, the power is cut and clocks jump.
 
-Counts are as their clients were told, one for one, by API and by tool; what was told as gone never comes back; and a
-restore makes the memory that of the checkpoint as a whole, or leaves it as it was.
+Counts match the acknowledged changes, one for one, by API and by tool; an entry that was reported as gone never comes
+back; and a restore replaces the whole memory, or leaves it as it was.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _LOSSES = {
 
 
 class WorkingMemoryUse(ServerScenario):
-    """One agent counts for everybody, another one's memory is taken, wrecked and brought back again and again."""
+    """One agent counts for every client; another one's memory is saved, changed and restored again and again."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)
@@ -59,7 +59,7 @@ class WorkingMemoryUse(ServerScenario):
                 self.fates.append(Fate.done if done else Fate.unknown)
 
     async def _expire(self, person: ScenarioClient, agent_id: str) -> None:
-        """Sets an entry with an end and looks at it until long after."""
+        """Sets an entry with an expiry and reads it until long after."""
         path, gone = f"/v1/agents/{agent_id}/working-memory/soon", False
         if fate_of(await person.ask("PUT", path, {"value": 1, "ttl_seconds": TTL_S})) is not Fate.done:
             return
@@ -98,7 +98,7 @@ class WorkingMemoryUse(ServerScenario):
         await person.ask("PATCH", f"{place}/core-memory/blocks/human", {"description": f"after {turn}"})
 
     async def _checkpoint(self, person: ScenarioClient, agent_id: str) -> Any:
-        """Asks until it is given: a turn that a crash cut short comes to its end first."""
+        """Repeats the request until it works: a turn that a crash cut short comes to its end first."""
         for _ in range(TRIES_MAX):
             answer = await person.ask("GET", f"/v1/agents/{agent_id}/memory/checkpoint")
             if answer is not None and answer.status == 200:
@@ -125,7 +125,7 @@ class WorkingMemoryUse(ServerScenario):
 
 
 def _content(document: Any) -> str:
-    """The memory without what a restore moves on: versions and times of changes of blocks."""
+    """The memory without what a restore changes: versions and times of changes of blocks."""
     memory = json.loads(json.dumps(document["memory"]))
     for block in memory["blocks"]:
         for name in ("version", "updated_at", "last_updated_by_id"):

@@ -1,9 +1,10 @@
-"""Agents, blocks, tools, identities, groups and conversations made, changed, linked, parted and removed by several
+"""Agents, blocks, tools, identities, groups and conversations created, changed, linked, unlinked and deleted by several
 clients at once, while the disk misbehaves.
 
-Everybody keeps a book of what each thing can be by what the server told. What was acknowledged is so, and its answer
-shows it; what was refused is as it was before; only where a server says that it does not know may it be either. All of
-them also hang their own things on one agent that they share, and no change of one undoes another's.
+Every client keeps a record of the possible states of each thing by the server's answers. An acknowledged change is
+made, and its answer shows it; a refused one left the thing as it was; only where the server says that it does not know
+may it be either. All clients also attach their own things to one agent that they share, and no change of one undoes
+another's.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ _SHARED_AND_NOT_CARRIED = """
 
 @dataclass(slots=True)
 class Entry:
-    """What something can be, by all that its only writer was told."""
+    """The possible states of a thing, by all answers that its only writer got."""
 
     can_be: set[Any]
 
@@ -57,7 +58,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Book:
-    """What one person knows."""
+    """The record of one client."""
 
     things: list[tuple[str, Thing]] = field(default_factory=list[tuple[str, Thing]])
     links: dict[tuple[str, str, str], Entry] = field(default_factory=dict[tuple[str, str, str], Entry])
@@ -127,7 +128,7 @@ class AgentRecords(ServerScenario):
                 raise Broken("a value is as its client was told", f"{seen.json()['value']}: {book.values[block_id]}")
 
     async def _link(self, person: ScenarioClient, book: Book, way: str, kind: str, agent_id: str, other: str) -> None:
-        """Hangs it on the agent and, sometimes, takes it off again."""
+        """Attaches it to the agent and, sometimes, detaches it again."""
         if not agent_id or not other:
             return
         entry = book.links[kind, agent_id, other] = Entry({0})
@@ -203,7 +204,7 @@ class AgentRecords(ServerScenario):
             raise Broken("a record is as its client was told", f"{count} of {kind} {thing}")
 
     def _links_are_as_told(self, book: Book) -> None:
-        """What was removed has no links; whether it was removed is another check."""
+        """A removed thing has no links; another check covers the removal itself."""
         gone = {thing.id for _, thing in book.things if thing.removed not in (None, Fate.refused)}
         for (kind, one, other), entry in book.links.items():
             (count,) = self.stage.disk.query(LINKS[kind], one, other)[0]

@@ -1,8 +1,8 @@
-"""Archives, passages and identities made, linked and removed by several clients at once, while the disk misbehaves.
+"""Archives, passages and identities created, linked and deleted by several clients at once, while the disk misbehaves.
 
-What was acknowledged is there and can be found; what was refused is not there at all; only where a server says that it
-does not know may both be. Nothing is ever half there: a batch without some of its passages, an archive's search entries
-without the archive, a second archive of an agent.
+An acknowledged thing exists and can be found; a refused one does not exist at all; only where the server says that it
+does not know may either be. Nothing is ever half there: a batch without some of its passages, an archive's search
+entries without the archive, a second archive of an agent.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Fate(StrEnum):
 
 
 def fate_of(response: Response | None) -> Fate:
-    """What a client knows of its request. The header is how the server says that it does not know itself."""
+    """The outcome of a request as its client knows it. The server sets the header when it does not know itself."""
     if response is None:
         return Fate.unknown
     if response.status < 300:
@@ -58,7 +58,7 @@ def fate_of(response: Response | None) -> Fate:
 
 @dataclass(slots=True)
 class Shelf:
-    """An archive that somebody asked for, and its one batch of passages."""
+    """An archive that a client asked for, and its one batch of passages."""
 
     name: str
     made: Fate
@@ -69,7 +69,7 @@ class Shelf:
 
 
 class ArchiveRecords(ServerScenario):
-    """Four people; two of them share each of the first agents, and all of them the diary of the last."""
+    """Four clients; two of them share each of the first agents, and all of them the diary of the last."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)
@@ -110,7 +110,7 @@ class ArchiveRecords(ServerScenario):
         shelf.filled = fate_of(response)
 
     async def _tell(self, person: ScenarioClient, text: str) -> None:
-        """Into the diary, whose archive is made by whoever comes first."""
+        """Writes into the diary, whose archive is made by the first client to write."""
         body = {"text": text, "tags": ["memo"]}
         self.told[text] = fate_of(await person.ask("POST", f"/v1/agents/{self.agents[2]}/archival-memory", body))
 

@@ -1,8 +1,8 @@
-"""Conversations opened, forked and deleted, groups made and removed, and steps judged by several clients, while agents
-talk and the disk misbehaves.
+"""Conversations opened, forked and deleted, groups created and deleted, and steps rated by several clients, while
+agents talk and the disk misbehaves.
 
 A conversation is as its client was told, and never half there: without its instructions, with a block of its own that
-nobody owns, with shares or a context after it is gone. What is kept of the wire stays within its bound.
+has no owner, with shares or a context after it is deleted. Stored payloads stay within their bound.
 """
 
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ _HALVES = {
 
 @dataclass(slots=True)
 class Thread:
-    """A conversation that somebody asked for; its summary tells it from the others."""
+    """A conversation that a client asked for; its summary tells it from the others."""
 
     summary: str
     made: Fate
@@ -55,7 +55,7 @@ class Thread:
 
 
 class ConversationRecords(ServerScenario):
-    """Three people; all of them share the first agent, and each has a say with the second."""
+    """Three clients; all of them share the first agent, and each talks to the second."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)

@@ -1,5 +1,6 @@
-"""Keys and tokens that come and go while the disk fails and the power is cut: once a key was told to be revoked, or a
-token has expired, it lets nobody in, and until then it lets everybody in."""
+"""Keys and tokens created and revoked while the disk fails and the power is cut: a credential works until it is revoked
+or expires, and never after its revocation was acknowledged.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ SITE = "https://app.example"
 
 @dataclass(slots=True)
 class Held:
-    """A credential in somebody's hand. It may end from `ending_s` on, and has ended at `ended_s` at the latest."""
+    """A credential of a client. It may end from `ending_s` on, and has ended at `ended_s` at the latest."""
 
     id: str
     text: str
@@ -51,7 +52,7 @@ class Credentials(ServerScenario):
             await using
 
     async def _revoke(self, operator: ScenarioClient, key: Held) -> None:
-        """Asks until it is certain; a key that is gone already was revoked by an answer that got lost."""
+        """Repeats the request until it is certain; a missing key was revoked by a request whose answer got lost."""
         key.ending_s = self.stage.loop.time()
         for _ in range(TRIES_MAX):
             response = await operator.ask("DELETE", f"/v1/kelpie/keys/{key.id}")
@@ -90,7 +91,7 @@ class Credentials(ServerScenario):
         await self._show(token, "page")
 
     async def _show(self, held: Held, name: str) -> int | None:
-        """Uses the credential once. Raises Broken when it lets in too long or not long enough."""
+        """Uses the credential once. Raises Broken when it works too long or not long enough."""
         loop = self.stage.loop
         called_s = loop.time()
         status = await self._status("GET", held.path, held.text, name)

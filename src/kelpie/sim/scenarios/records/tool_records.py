@@ -1,8 +1,8 @@
-"""Tools, MCP servers, sandbox variables and deployments, made, changed and removed by several clients at once, while
+"""Tools, MCP servers, sandbox variables and deployments, created, changed and deleted by several clients at once, while
 the disk misbehaves.
 
-What was acknowledged is there, what was refused is not; a change of two fields is made whole or not at all, a batch
-too; and of several who change the rules of one agent at once, nobody's change is lost.
+An acknowledged thing exists, a refused one does not; a change of two fields is made whole or not at all, a batch too;
+and of several clients that change the rules of one agent at once, none loses its change.
 """
 
 import json
@@ -34,7 +34,7 @@ _HALVES = {
 
 @dataclass(slots=True)
 class Thing:
-    """Something with a name that somebody asked for."""
+    """A named thing that a client asked for."""
 
     name: str
     made: Fate
@@ -43,14 +43,14 @@ class Thing:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many of it there may be."""
+        """The allowed numbers of it."""
         if self.removed in (None, Fate.refused):
             return _ALLOWED[self.made]
         return (0,) if self.removed is Fate.done else (0, 1)
 
 
 class ToolRecords(ServerScenario):
-    """Four people and one agent, whose tools they all are."""
+    """Four clients and one agent, which has all their tools."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)
@@ -98,7 +98,7 @@ class ToolRecords(ServerScenario):
                 await self._finds(person, tool, name)
 
     async def _finds(self, person: ScenarioClient, tool: Thing, words: str, **body: Any) -> None:
-        """What is acknowledged is found at once, whichever way it is looked for, and what is removed no more."""
+        """An acknowledged tool is found at once by every search, and a deleted one no more."""
         for mode in ("fts", "hybrid"):
             response = await person.ask("POST", "/v1/tools/search", {"query": words, "search_mode": mode, **body})
             if response is None or response.status != 200 or tool.removed is Fate.unknown:

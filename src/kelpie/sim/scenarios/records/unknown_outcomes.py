@@ -1,4 +1,4 @@
-"""Edits whose outcome nobody knows: the commit is in and its answer is lost, or whoever waited for it was cut off.
+"""Edits whose outcome is unknown: the commit is in and its answer is lost, or the waiting client was cut off.
 
 Their editors send them again, and may be told that there is nothing left to do. Still no prompt is older than the last
 edit that was acknowledged, and in the end every live agent sees what is stored.
@@ -30,7 +30,7 @@ Editor = Callable[[ScenarioClient], Awaitable[None]]
 
 
 class UnknownOutcomes(ServerScenario):
-    """Two agents with a shared block and a shared tool. Each editor changes a thing of its own, then speaks to one."""
+    """Two agents with a shared block and a shared tool. Each editor changes a thing of its own, then writes to one."""
 
     async def act(self) -> None:
         self.edits = Edits(self.stage.loop)
@@ -51,7 +51,7 @@ class UnknownOutcomes(ServerScenario):
         return (await maker.insist("POST", "/v1/tools/", {"source_code": SOURCE.format(name=name)}))["id"]
 
     async def _begin(self, maker: ScenarioClient) -> None:
-        """How everything was made, and that both agents are awake."""
+        """Records the initial values, and loads both agents."""
         for key, value in (("notice", "notice 0"), ("pin", None), (SPARE, "As it was made."), (LENT, LENT)):
             self.edits.began(key, value)
         await self.edits.make(
@@ -70,7 +70,7 @@ class UnknownOutcomes(ServerScenario):
     # --- the editors ---------------------------------------------------------------------------------------------
 
     async def _rewrite(self, person: ScenarioClient) -> None:
-        """The value of a shared block, by two requests at once: the first answer counts."""
+        """Replaces the value of a shared block, by two requests at once: the first answer counts."""
         for number in range(1, ROUNDS + 1):
             await person.pause()
             edit = self.edits.call("notice", f"notice {number}")
@@ -79,7 +79,7 @@ class UnknownOutcomes(ServerScenario):
             await person.say(self.agents[number % 2])
 
     async def _pin(self, person: ScenarioClient) -> None:
-        """A block that hangs on the first agent now and then; the last one is deleted while it hangs there."""
+        """Attaches a block to the first agent now and then; the last one is deleted while it is attached."""
         for number in range(1, ROUNDS + 1):
             pin = await self._block(person, "pin", f"pin {number}")
             way = self._agent(0, "/core-memory/blocks")
@@ -93,7 +93,7 @@ class UnknownOutcomes(ServerScenario):
             await person.say(self.agents[0])
 
     async def _describe(self, person: ScenarioClient) -> None:
-        """What a shared tool says of itself."""
+        """Changes the description of a shared tool."""
         for number in range(1, ROUNDS + 1):
             await person.pause()
             edit = self.edits.call(SPARE, f"Edition {number}.")
@@ -102,7 +102,7 @@ class UnknownOutcomes(ServerScenario):
             await person.say(self.agents[number % 2])
 
     async def _lend(self, person: ScenarioClient) -> None:
-        """A tool that the second agent has now and then; in the end it is deleted."""
+        """Attaches a tool to the second agent now and then; in the end it is deleted."""
         tool_id = self.tools[LENT]
         for _ in range(ROUNDS - 1):
             for value, way in ((None, "detach"), (LENT, "attach")):
@@ -113,7 +113,7 @@ class UnknownOutcomes(ServerScenario):
         await person.say(self.agents[1])
 
     async def _instruct(self, person: ScenarioClient) -> None:
-        """The instructions of the first agent."""
+        """Changes the instructions of the first agent."""
         for number in range(1, ROUNDS + 1):
             await person.pause()
             edit = self.edits.call("system", f"edition {number}")
@@ -136,9 +136,9 @@ class UnknownOutcomes(ServerScenario):
 
 
 class CutOff(ServerScenario):
-    """One agent writes into a block while an operator cuts its turns off; another one has the block in its prompt.
+    """One agent writes into a block while an operator cancels its turns; another one has the block in its prompt.
 
-    Nothing else makes the other one look again, so it is asked after every cut.
+    Nothing else makes the other one reload, so it gets a message after every cut.
     """
 
     async def act(self) -> None:

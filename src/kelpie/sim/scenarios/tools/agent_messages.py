@@ -1,7 +1,7 @@
-"""Agents that write to each other, agents that look after another's memory, and groups, while the power fails.
+"""Agents that write to each other, companions, and groups, while the power fails.
 
-Nobody waits for ever, however they ask each other; what was sent without waiting arrives exactly once; the work of a
-companion follows from the turns of its agent one for one; and everybody takes new messages afterwards.
+No agent waits for ever, however they ask each other; a message sent without waiting arrives exactly once; the runs of a
+companion follow from the turns of its agent one for one; and every agent takes new messages afterwards.
 """
 
 import asyncio
@@ -72,20 +72,20 @@ class AgentMessages(ServerScenario):
         return f"mark-{self.marks}."
 
     async def _asks(self, person: ScenarioClient, one: str, other: str) -> None:
-        """One asks the other, who asks back, which must be refused; and both may do so at the same moment."""
+        """One agent asks the other, which asks back, which must be refused; and both may do so at the same moment."""
         for _ in range(ROUNDS):
             back = call(ASK, message=self._mark(), other_agent_id=one)
             await self._insists(person, one, call(ASK, message=f"{self._mark()}\n{back}", other_agent_id=other))
 
     async def _writes(self, person: ScenarioClient, one: str, first: str, second: str) -> None:
-        """One writes to two others without waiting, and is written to by one of them."""
+        """One agent writes to two others without waiting, and one of them writes to it."""
         both = " & ".join(call(TELL, message=self._mark(), other_agent_id=other) for other in (first, second))
         answer = call(TELL, message=self._mark(), other_agent_id=one)
         lines = (both, call(TELL, message=f"{self._mark()}\n{answer}", other_agent_id=first))
         await self._insists(person, one, *lines)
 
     async def _asks_all(self, person: ScenarioClient, one: str, stopped: str) -> None:
-        """One asks everybody while one of them is stopped, and once more when it is not."""
+        """One agent asks all others while one of them is stopped, and once more when it is not."""
         operator = self.person("operator")
         await operator.insist("POST", f"/v1/agents/{stopped}/stop")
         await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[TEAM], match_some=[]))
@@ -93,7 +93,7 @@ class AgentMessages(ServerScenario):
         await self._insists(person, one, call(ASK_TAGGED, message=self._mark(), match_all=[], match_some=[TEAM]))
 
     async def _insists(self, person: ScenarioClient, agent_id: str, *lines: str) -> None:
-        """Whoever hears nothing says it again, but not for ever."""
+        """Repeats a message that got no answer, but not for ever."""
         for _ in range(TRIES_MAX):
             if (await person.say(agent_id, *lines)).acknowledged:
                 return
@@ -127,7 +127,7 @@ class AgentMessages(ServerScenario):
                     raise Broken("nobody waits for the time-out", f"{run_id}: {result['text']}")
 
     def _sent_once(self) -> None:
-        """Every message that a result tells as sent is one run of its receiver, and there are no others."""
+        """Every message that a result reports as sent is one run of its receiver, and there are no others."""
         told = Counter[str]()
         for (returned,) in self.stage.disk.query("SELECT tool_returns FROM messages WHERE role = 'tool'"):
             for result in json.loads(returned):
@@ -142,7 +142,7 @@ class AgentMessages(ServerScenario):
                 raise Broken("what is sent arrives exactly once", f"{run_id} has it {len(rows)} times")
 
     def _looked_after(self) -> None:
-        """Every second ended turn has given the companion one run, with everything said since the last."""
+        """Every second ended turn has given the companion one run, with all messages since the last."""
         turns = self.stage.disk.query(
             "SELECT id FROM runs WHERE agent_id = ? AND status = 'completed' ORDER BY completed_at, id", self.watched
         )

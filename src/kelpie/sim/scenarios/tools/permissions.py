@@ -1,8 +1,8 @@
 """An agent whose permissions and limits change while it calls tools in several conversations, and the power fails.
 
-Whatever happens, a tool that was forbidden is not run any more once its ban is acknowledged, also not in a turn that
-was under way; every call that has a result is recorded exactly once, with what came of it; and what is recorded goes
-beyond the limits of an hour by no more than what was in flight: one call for each conversation.
+A forbidden tool is not run any more once its ban is acknowledged, not even in a running turn; every call that has a
+result is recorded exactly once, with its outcome; and the recorded use goes beyond the limits of an hour by no more
+than one call in flight for each conversation.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ FREE = {"allow": ["*"], "deny": []}
 
 
 class ChangingPermissions(ServerScenario):
-    """Three people make the agent call; an owner forbids and permits, and raises the limits."""
+    """Three clients make the agent call; an operator forbids and permits, and raises the limits."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)

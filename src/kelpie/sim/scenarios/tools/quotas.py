@@ -1,9 +1,9 @@
-"""What agents may use in an hour, and results that are kept for them, over several hours in which the power fails.
+"""Hourly quotas of agents, and their cached results, over several hours in which the power fails.
 
-Two agents call one deterministic tool in several conversations and by hand, while it is made anew. Whatever happens,
-what ran is counted once: no crash forgets it, and a result that is given again has taken nothing. Limits are passed by
-no more than what was in flight, and nobody is refused while something is left. A kept result is given to nobody but the
-agent that had it, for the same arguments and the same version of the tool, and not after its time.
+Two agents call one deterministic tool in several conversations and by hand, while it is replaced. Every run is counted
+once: no crash loses it, and a cached result uses nothing. Limits are passed by no more than the calls in flight, and no
+call is refused while something is left. A cached result is given only to the agent that had it, for the same arguments
+and the same version of the tool, and not after its time.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ _VERSION = re.compile(r'return "(\d+)"')
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One time that the code has run."""
+    """One run of the code."""
 
     agent_id: str
     word: str
@@ -59,7 +59,7 @@ class Ran:
 
 
 class HourlyQuotas(ServerScenario):
-    """Two agents, who talks to them, and an owner who makes their tool anew."""
+    """Two agents, their clients, and an operator that replaces their tool."""
 
     def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
@@ -105,11 +105,11 @@ class HourlyQuotas(ServerScenario):
         await self._limit(owner, None)
 
     def _now_s(self) -> float:
-        """The time by everybody's clock."""
+        """The time by the clock that all share."""
         return self.stage.loop.time() + self.stage.world.ahead_s
 
     async def _pass(self, seconds: float) -> None:
-        """Lets time go by when nothing is under way."""
+        """Lets time go by when nothing runs."""
         for _ in range(WAITS_MAX):
             if not self.stage.disk.query("SELECT id FROM runs WHERE completed_at IS NULL"):
                 self.stage.world.ahead_s += max(0.0, seconds)
@@ -132,7 +132,7 @@ class HourlyQuotas(ServerScenario):
         self.known.append((self._now_s(), version))
 
     async def _own(self, owner: ScenarioClient) -> None:
-        """Uses the tool by hand, and makes it anew now and then."""
+        """Calls the tool by hand, and replaces it now and then."""
         for agent_id in self.agents:
             await owner.pause(10.0)
             path, word = f"/v1/agents/{agent_id}/tools/{NAME}/run", owner.picks(("one", "two"))

@@ -1,8 +1,8 @@
-"""Code in cells that calls back into our API while cells, disk and power fail and turns are cancelled.
+"""Code in cells that calls back into Kelpie's API while cells, disk and power fail and turns are cancelled.
 
 Agents run errands: their code edits its own agent's memory, uses its agent's tools, writes to other agents and to those
-who wait for it, shows passports of other calls, and goes on behind its own result. What it was told is so; what it was
-refused has left nothing; nobody waits in a ring; and with a call all ends that its code has asked for.
+that wait for it, shows passports of other calls, and goes on after its own result. Its answers are true; a refused
+request has left nothing; no agents wait in a ring; and all requests of the code end with its call.
 """
 
 import json
@@ -43,7 +43,7 @@ BARRED = 2  # the agent that may not use the tool 'outside'
 
 
 class ToolCallbacks(ServerScenario):
-    """Three agents that run errands, three people who send them, and one who cancels."""
+    """Three agents that run errands, three clients that send them, and one that cancels."""
 
     def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
@@ -110,7 +110,7 @@ class ToolCallbacks(ServerScenario):
     # --- what is seen on the way -----------------------------------------------------------------------------------
 
     def _watch(self, disk: Disk) -> None:
-        """What code writes is written before its call is over."""
+        """Writes of code are committed before its call is over."""
         now = self.stage.loop.time()
         rows = disk.query("SELECT rowid, run_id, value FROM block_history WHERE rowid > ? ORDER BY rowid", self._seen)
         for rowid, run_id, value in rows:
@@ -187,13 +187,13 @@ class ToolCallbacks(ServerScenario):
                 raise Broken("what is forbidden is not run", f"{each.mark} is there {found} times")
 
     def _was_answered(self, told: Request) -> bool:
-        """Whether the run that somebody was told of has come to its end by itself; there is one in any case."""
+        """True if the run that a client was told of has come to its end by itself; the run exists in any case."""
         run_id = json.loads(told.said)["id"]
         ((status,),) = self.stage.disk.query("SELECT status FROM runs WHERE id = ?", run_id)
         return status == "completed"
 
     def _calls_are_recorded(self) -> None:
-        """Whatever code was told of a tool that it used is recorded, and what was refused as refused."""
+        """Every answer that code got about a tool it used is recorded, and a refusal as a refusal."""
         rows = self.stage.disk.query("SELECT agent_id, name, outcome FROM tool_calls WHERE call_id IS NULL")
         noted = Counter((agent_id, name, outcome == "refused") for agent_id, name, outcome in rows)
         tried, told = Counter[tuple[str, str, bool]](), Counter[tuple[str, str, bool]]()

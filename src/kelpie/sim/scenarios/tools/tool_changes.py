@@ -1,9 +1,9 @@
-"""A tool that is replaced, deleted and made again while agents call it, and packages that are installed for it, while
-installers fail and the power is cut.
+"""A tool that is replaced, deleted and created again while agents call it, and packages that are installed for it,
+while installers fail and the power is cut.
 
-A call finishes on the code it began with, whatever becomes of the tool; the next one runs the new. Whoever needs a set
-of packages while it is being installed waits for that one installation and hears what came of it, and nothing runs with
-a set that is not whole.
+A call finishes on the code it began with, whatever becomes of the tool; the next one runs the new code. A call that
+needs a set of packages while it is being installed waits for that one installation and gets its outcome, and nothing
+runs with a set that is not whole.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _VERSION = re.compile(r'return "(\d+)"')
 
 @dataclass(slots=True)
 class Version:
-    """One that somebody asked for."""
+    """One version that a client asked for."""
 
     number: int
     asked_s: float
@@ -54,7 +54,7 @@ class Version:
 
 
 class ToolChanges(ServerScenario):
-    """Two agents that call one tool, somebody who makes it anew, and others whose tools need the same packages."""
+    """Two agents that call one tool, a client that replaces it, and others whose tools need the same packages."""
 
     def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
@@ -96,7 +96,7 @@ class ToolChanges(ServerScenario):
         )
 
     async def _renew(self, owner: ScenarioClient, package: str) -> str:
-        """Registers the next version; gives the tool's id, or nothing when it was refused or nobody knows."""
+        """Registers the next version; returns the tool's id, or None when it was refused or the outcome is unknown."""
         version = Version(len(self.versions), self.stage.loop.time())
         self.versions.append(version)
         source = SOURCE.format(name=NAME, version=version.number)
@@ -120,7 +120,7 @@ class ToolChanges(ServerScenario):
         await self._attach(owner)
 
     async def _attach(self, owner: ScenarioClient) -> None:
-        """Sees to it that both agents have the tool, if there is one."""
+        """Attaches the tool to both agents, if there is one."""
         found = await owner.insist("GET", f"/v1/tools/?name={NAME}")
         for agent_id in self.agents if found else ():
             answer = await owner.ask("PATCH", f"/v1/agents/{agent_id}/tools/attach/{found[0]['id']}")
@@ -145,7 +145,7 @@ class ToolChanges(ServerScenario):
             self._is_told_truly(answer, asked_s, package)
 
     def _is_told_truly(self, answer: Any, asked_s: float, package: str) -> None:
-        """Who is refused for packages was refused because an installation of that set failed meanwhile."""
+        """A call that was refused for packages was refused because an installation of that set failed meanwhile."""
         if answer is None or answer.status != 400:
             return
         failed = [name for at_s, name in self.shelf.failed if at_s >= asked_s and package in name]

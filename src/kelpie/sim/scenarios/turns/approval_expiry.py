@@ -1,8 +1,8 @@
-"""Calls that wait for somebody's word only so long: then the server denies them, while the disk fails, the power is
-cut, clocks jump, agents are stopped, and people answer at that very moment.
+"""Calls that wait for an approval only so long: then the server denies them, while the disk fails, the power is cut,
+clocks jump, agents are stopped, and clients answer at that very moment.
 
-Whoever comes first, every call has one answer and one result. An answer that was acknowledged is the one that counts,
-one that was refused counts for nothing, nothing is denied before its time, and nothing waits for ever.
+Whichever comes first, every call has one answer and one result. An acknowledged answer is the one that counts, a
+refused one counts for nothing, nothing is denied before its time, and nothing waits for ever.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Denials:
 
 
 class ExpiringApprovals(Approvals):
-    """The people of `Approvals`, slower; an operator who cuts the power and stops agents when something expires."""
+    """The clients of `Approvals`, slower; an operator that cuts the power and stops agents when something expires."""
 
     asks_within_s = 30.0
 
@@ -90,7 +90,7 @@ class ExpiringApprovals(Approvals):
         await operator.insist("POST", f"/v1/agents/{agent_id}/start")
 
     async def _cancel_denial(self, operator: ScenarioClient) -> None:
-        """Ends the denial, which is a run like any other, and perhaps not the wait."""
+        """Cancels the denial, which is a run like any other, and perhaps not the wait."""
         latest = "SELECT agent_id, id FROM runs WHERE metadata LIKE ? ORDER BY rowid DESC LIMIT 1"
         for agent_id, run_id in self.stage.disk.query(latest, _OURS):
             await operator.ask("POST", f"/v1/agents/{agent_id}/messages/cancel", {"run_ids": [run_id]})

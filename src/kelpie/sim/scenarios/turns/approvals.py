@@ -1,9 +1,9 @@
-"""Calls that wait for somebody's word, while the power fails at every point around them, the disk fails, answers are
-lost and clients leave.
+"""Calls that wait for an approval, while the power fails at every point around them, the disk fails, answers are lost
+and clients disconnect.
 
-People approve, deny, change, answer in part, twice, at once and against each other, speak while something waits, cancel
-and empty the history; the clients run tools of their own. Nobody's answer is lost, nothing runs without one or twice,
-nothing but a person ends a wait, and in the end everybody takes a plain message.
+Clients approve, deny, change, answer in part, twice, at once and against each other, write while something waits,
+cancel and empty the history; they run tools of their own. No answer is lost, nothing runs without one or twice, nothing
+but a client ends a wait, and in the end every agent takes a plain message.
 """
 
 import json
@@ -45,7 +45,7 @@ _STOPPED = re.compile(rb'"stop_reason":\s*"(\w+)"')
 
 
 class Approvals(ServerScenario):
-    """Two agents, one of them in two conversations; each conversation has somebody who asks and two who decide."""
+    """Two agents, one of them in two conversations; each conversation has one client that asks and two that decide."""
 
     asks_within_s = 2.0
 
@@ -70,7 +70,7 @@ class Approvals(ServerScenario):
         await together((*asking, *deciding, *self.meddling()))
 
     def meddling(self) -> Iterable[Awaitable[None]]:
-        """What others do meanwhile."""
+        """The work of other clients meanwhile."""
         return (self._empty(self.person("emptier"), self.agents[1]),)
 
     async def ask(self, person: ScenarioClient, lane: Lane, number: int) -> None:
@@ -203,7 +203,7 @@ class Approvals(ServerScenario):
         await super().settle()
 
     async def _end(self, guest: ScenarioClient, lane: Lane, request: Request, *, cancelling: bool) -> None:
-        """Ends what still waits, as an operator would: by what the server tells of it."""
+        """Ends the remaining waits, as an operator would: by the server's answers about them."""
         if lane.conversation is None:
             path = f"/v1/agents/{lane.agent_id}?include=agent.pending_approval"
             shown = (await guest.insist("GET", path))["pending_approval"]

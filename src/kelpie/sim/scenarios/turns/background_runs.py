@@ -1,5 +1,6 @@
-"""Background runs while the disk fails and the power is cut: what was acknowledged is answered once, and whoever reads
-a stream, from whatever number and however often, is never told something else under the same number."""
+"""Background runs while the disk fails and the power is cut: an acknowledged run is answered once, and a client that
+reads a stream, from any number and any number of times, never gets something else under the same number.
+"""
 
 import asyncio
 import json
@@ -20,7 +21,7 @@ READS_MAX = 60
 
 
 class BackgroundRunScenario(ServerScenario):
-    """People who send in the background, lose their streams and take them up again, while others read along."""
+    """Clients that send in the background, lose their streams and resume them, while others read along."""
 
     def __init__(self, stage: Machine) -> None:
         super().__init__(stage)
@@ -52,7 +53,7 @@ class BackgroundRunScenario(ServerScenario):
             await self._read(person, run_id)
 
     async def _accepted(self, person: ScenarioClient, agent_id: str, body: dict[str, Any]) -> str:
-        """Sends until a run is told; sending it again under its id doubles nothing."""
+        """Sends until the answer names a run; sending it again under its id doubles nothing."""
         if person.tosses(0.5):
             return (await person.insist("POST", f"/v1/agents/{agent_id}/messages/async", body))["id"]
         tokens = {**body, "background": True, "stream_tokens": True}
@@ -76,7 +77,7 @@ class BackgroundRunScenario(ServerScenario):
         return "\n".join([token, *lines]).replace("{token}", token)
 
     async def _read(self, person: ScenarioClient, run_id: str) -> None:
-        """Reads a stream until its end is there, from wherever it may break off, or from anywhere before."""
+        """Reads a stream to its end, from the place where it broke off, or from anywhere before."""
         for _ in range(READS_MAX):
             await self.stage.up()
             known = self.shown.setdefault(run_id, {})
@@ -134,7 +135,7 @@ class BackgroundRunScenario(ServerScenario):
             self._is_complete(run_id)
 
     def _is_complete(self, run_id: str) -> None:
-        """What the stream shows of committed steps is what the history has of the run."""
+        """The committed steps in the stream are the history of the run."""
         rows = self.stage.disk.query(
             "SELECT id FROM messages WHERE run_id = ? AND role IN ('assistant', 'tool') ORDER BY seq", run_id
         )

@@ -1,7 +1,8 @@
-"""An agent with a budget, spoken to in several conversations at once while its budget is raised and the server crashes.
+"""An agent with a budget that gets messages in several conversations at once while its budget is raised and the server
+crashes.
 
-Whatever happens, what is recorded as spent is what the committed steps have used, and it goes beyond the budget by no
-more than the calls that were in flight: one for each conversation. A raised budget lets the agent go on at once.
+The recorded spending is what the committed steps have used, and it goes beyond the budget by no more than the calls in
+flight: one for each conversation. A raised budget lets the agent go on at once.
 """
 
 import json
@@ -24,7 +25,7 @@ PRICE_USD = 1.0  # a million tokens, so that a token costs a millionth of a doll
 
 
 class BudgetedAgents(ServerScenario):
-    """Three people, each in a conversation of their own; a fourth raises the budget now and then."""
+    """Three clients, each in a conversation of its own; a fourth raises the budget now and then."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)

@@ -1,5 +1,6 @@
 """Runs that are cancelled at any moment: while they wait, think, act, commit, or have just ended; while the disk fails
-and the power is cut. Once a cancel was answered nothing more comes of the run, and the agent takes the next message."""
+and the power is cut. Once a cancel was answered the run does nothing more, and the agent takes the next message.
+"""
 
 import json
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ LINES = (
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run whose cancel was answered, and what was there of it at that moment."""
+    """A run whose cancel was answered, and its rows at that moment."""
 
     run_id: str
     at_s: float
@@ -33,7 +34,7 @@ class Ended:
 
 
 class CancelledRuns(ServerScenario):
-    """People who talk, some of them in the background, and people who do not want to hear the end of it."""
+    """Clients that talk, some of them in the background, and clients that cancel."""
 
     async def act(self) -> None:
         self.ended: list[Ended] = []
@@ -52,7 +53,7 @@ class CancelledRuns(ServerScenario):
             await person.say(agent_id, *lines, stream=person.tosses(0.5), tokens=person.tosses(0.5))
 
     async def _leave(self, person: ScenarioClient, agent_id: str) -> None:
-        """Sends something in the background and does not wait for it."""
+        """Sends a message in the background and does not wait for it."""
         await person.ask("POST", f"/v1/agents/{agent_id}/messages/async", {"input": "remember somebody came by"})
 
     async def _cancel(self, person: ScenarioClient, agent_id: str) -> None:

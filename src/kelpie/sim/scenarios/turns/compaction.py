@@ -2,7 +2,7 @@
 much, the provider refuses prompts as too long, the power fails and the disk misbehaves.
 
 No turn hangs on a compaction, nothing leaves the history with it, every context is instructions, at most one summary
-and whole turns, and what was asked stands in every prompt of its turn.
+and whole turns, and the input stands in every prompt of its turn.
 """
 
 import json
@@ -22,7 +22,7 @@ MODES = ("sliding_window", "all", "self_compact_sliding_window", "self_compact_a
 
 
 class SmallWindows(ServerScenario):
-    """Two agents, each spoken to by two people; one of them now and then asks for a compaction."""
+    """Two agents, each with two clients; one client now and then asks for a compaction."""
 
     async def act(self) -> None:
         await self.make_agents(2)
@@ -67,7 +67,7 @@ class SmallWindows(ServerScenario):
 
 
 def _asked_in(body: Mapping[str, Any]) -> None:
-    """What somebody asked is in the prompt that answers it; a prompt that asks for a summary answers nobody."""
+    """The input is in the prompt that answers it; a prompt that asks for a summary answers no message."""
     if sums_up(body["messages"]):
         return
     users = [str(message["content"]) for message in body["messages"] if message["role"] == "user"]

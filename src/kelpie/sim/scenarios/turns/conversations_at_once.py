@@ -1,9 +1,9 @@
-"""One agent spoken to in several conversations at once, forked and deleted under way, while writes fail and the power
-is cut.
+"""One agent with several conversations at once, forked and deleted while turns run, while writes fail and the power is
+cut.
 
-What is said in one conversation shows in no other but its forks, which have what was said before them. A conversation
-with copies of blocks writes and sees those, the others the agent's. It is busy only while somebody's turn is there, and
-in the end each takes a message.
+The messages of one conversation show in no other but its forks, which have those from before the fork. A conversation
+with copies of blocks writes and sees those, the others the agent's. It is busy only while it has a turn, and in the end
+each takes a message.
 """
 
 import json
@@ -27,7 +27,7 @@ _RUN = re.compile(r"run-[0-9a-f-]{36}")
 
 
 class ConversationsAtOnce(ServerScenario):
-    """Two talk in a conversation with copies of its own, two in others; one forks, and one edits."""
+    """Two clients talk in a conversation with copies of its own, two in others; one forks, and one edits."""
 
     def __init__(self, stage: Any) -> None:
         super().__init__(stage)
@@ -75,7 +75,7 @@ class ConversationsAtOnce(ServerScenario):
         return await person.say(self.agent, *lines, stream=stream, tokens=stream, conversation=conversation)
 
     async def _fork(self, person: ScenarioClient) -> None:
-        """A fork of what is being talked in, a fork of that, and one that is deleted while it answers."""
+        """A fork of a conversation in use, a fork of that, and one that is deleted while it answers."""
         await person.pause(2.0)
         first = await self._forked(person, self.own)
         await self._say(person, first, LINES[0])
@@ -138,7 +138,7 @@ class ConversationsAtOnce(ServerScenario):
             raise Broken("nothing is half there", f"a deleted conversation has a context: {left}")
 
     def _is_apart(self, prompt: Prompt, lane: str, lanes: dict[str, str], called: dict[str, float]) -> None:
-        """What people said in a prompt was said in its conversation, or in its origin before it was forked off."""
+        """User messages in a prompt were sent in its conversation, or in its origin before the fork."""
         before_s, allowed, at = float("inf"), dict[str, float](), lane
         while True:
             allowed[at] = before_s
@@ -158,7 +158,9 @@ class ConversationsAtOnce(ServerScenario):
             self.edits.check("agent", prompt.block("note"), prompt.began_s, prompt.seen_s)
 
     def _holds_its_own(self, conversation: str) -> None:
-        """Its copy of 'human' has each of its own successful appends once, and of others' only what it began with."""
+        """Its copy of 'human' has each of its own successful appends once, and of others' only those from its
+        beginning.
+        """
         rows = self.stage.disk.query(
             "SELECT b.value FROM conversation_blocks c JOIN blocks b ON b.id = c.block_id "
             "WHERE c.conversation_id = ? AND c.label = 'human'",
@@ -186,7 +188,7 @@ class ConversationsAtOnce(ServerScenario):
                 raise Broken("copies stay apart", f"{conversation} holds {strangers} of {lane}")
 
     def _busy_is_told_truly(self) -> None:
-        """Whoever was told of a turn under way was told before its sender had its end."""
+        """A client that was told of a running turn was told so before that turn's sender had its end."""
         ends: dict[str, float] = {}
         for each in self.heard:
             for message in each.messages if each.said.returned_s is not None and each.status == 200 else ():

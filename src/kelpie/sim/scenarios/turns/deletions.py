@@ -1,5 +1,5 @@
-"""Agents that are deleted, and histories that are emptied, in the middle of turns: what was removed is gone as a whole,
-what was cut off has ended, and whoever is still there takes the next message.
+"""Agents that are deleted, and histories that are emptied, in the middle of turns: deleted data is gone as a whole,
+interrupted turns have ended, and every remaining agent takes the next message.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Reset:
 
 
 class Deletions(ServerScenario):
-    """The first two agents are deleted while they are spoken to, the history of the other two is emptied twice."""
+    """The first two agents are deleted while they get messages, the history of the other two is emptied twice."""
 
     async def act(self) -> None:
         self.edits = Edits(self.stage.loop)
@@ -81,7 +81,7 @@ class Deletions(ServerScenario):
                         raise Broken("an emptied history is out of sight", f"{old} are in a prompt after {reset}")
 
     def _is_gone(self, agent_id: str) -> None:
-        """Nothing of a deleted agent is left in any table, and who speaks to it is told so."""
+        """Nothing of a deleted agent is left in any table, and a client that writes to it gets a 404."""
         query = self.stage.disk.query
         for (table,) in query("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
             columns = [row[1] for row in query(f"PRAGMA table_info({table})")]
@@ -90,12 +90,12 @@ class Deletions(ServerScenario):
                     raise Broken("a deleted agent is gone as a whole", f"{agent_id} is still in {table}")
         since_s = self.deleted_s[agent_id]
         for heard in (each for each in self.heard if each.said.agent_id == agent_id and each.said.called_s >= since_s):
-            # Whether it is there is looked up first: where that look-up fails, the storage is what is told of.
+            # The existence of the agent is checked first: where that read fails, the storage error is the answer.
             if heard.status not in (404, 503, None):
                 raise Broken("a deleted agent is gone as a whole", f"{heard.said.token} got {heard.status}")
 
     def _is_forgotten(self, said: ClientMessage) -> None:
-        """What was over before the history was emptied is no longer there; what was not may be or not."""
+        """A turn that was over before the history was emptied is no longer stored; any other may be or not."""
         resets = [reset for reset in self.resets if reset.agent_id == said.agent_id]
         kept = self.stage.disk.query("SELECT 1 FROM messages WHERE role = 'user' AND content LIKE ?", f"%{said.token}%")
         if kept and any((said.returned_s or NEVER) <= reset.called_s for reset in resets):

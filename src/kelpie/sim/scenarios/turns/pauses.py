@@ -1,5 +1,6 @@
-"""Agents that pause while clocks jump, the disk fails and the power is cut: a pause is there as a whole or not at all,
-messages are answered with one step while it lasts, and it never lasts longer than was asked."""
+"""Agents that pause while clocks jump, the disk fails and the power is cut: a pause is stored as a whole or not at all,
+messages are answered with one step while it lasts, and it never lasts longer than was asked.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ MINUTE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A pause that was acknowledged: how long it may last at most, in time that does not jump, and in which life."""
+    """A pause that was acknowledged: its longest duration, in time that does not jump, and the life of the node."""
 
     minutes: int
     over_s: float
@@ -46,7 +47,7 @@ class PausingAgents(ServerScenario):
             await self._work(person, agent_id, rest)
 
     async def _send(self, person: ScenarioClient, agent_id: str, line: str) -> tuple[str, dict[str, Any] | None]:
-        """Sends a message with a mark of its own; the answer is None when it is not known or was a failure."""
+        """Sends a message with a mark of its own; the answer is None when it is unknown or was a failure."""
         self.count += 1
         mark = f"nap-{self.count}-x"
         answer = await person.ask("POST", f"/v1/agents/{agent_id}/messages", {"input": f"{mark}\n{line}"})

@@ -1,5 +1,6 @@
-"""Agents that are stopped, started and restarted while people talk to them. A stopped agent answers 409 and stays
-stopped through a crash; one that was started again lacks nothing."""
+"""Agents that are stopped, started and restarted while clients talk to them. A stopped agent answers 409 and stays
+stopped through a crash; one that was started again lacks nothing.
+"""
 
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ ROUNDS = 2
 
 @dataclass(slots=True)
 class Rest:
-    """An agent was stopped from the moment this was acknowledged until somebody asked to start it."""
+    """The time in which an agent was stopped: from the acknowledgement until a client asked to start it."""
 
     agent_id: str
     since_s: float

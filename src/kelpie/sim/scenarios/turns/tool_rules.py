@@ -1,7 +1,7 @@
 """Turns under tool rules while the power fails at every point of their journal.
 
 Whatever was cut off, each step is offered the same tools with the same choice as without a cut, each call is run or
-turned away as the rules say, and the agents take new messages afterwards.
+refused as the rules say, and the agents take new messages afterwards.
 """
 
 import json
@@ -38,7 +38,7 @@ _OWING = (
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A message, what each step of its turn must be offered, and what must become of its calls: run or turned away."""
+    """A message, the tools that each step of its turn must be offered, and the outcome of its calls: run or refused."""
 
     lines: tuple[str, ...]
     offers: tuple[tuple[frozenset[str], str], ...]
