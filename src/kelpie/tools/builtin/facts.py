@@ -1,4 +1,4 @@
-"""The tool that finds what the agent has learnt: as it is now, or as it was at some time."""
+"""The tool that finds facts the agent has learnt: as they are now, or as they were at some time."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def fact_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outc
 
 
 async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
-    """What is near in meaning to the words of a search."""
+    """The nearest items to the words of a search."""
     wanted = _wanted(call, arguments, "hybrid")
     return await foresight.of_facts(call, wanted) if wanted.text.strip() else NOTHING
 

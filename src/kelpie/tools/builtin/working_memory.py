@@ -62,7 +62,7 @@ def working_memory_list(tx: Tx, call: CallContext, arguments: Mapping[str, Any])
 
 
 def working_memory_update(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
-    """Raises ToolError, InvalidInput, Conflict, and NotFound where there is only a life to change."""
+    """Raises ToolError, InvalidInput, Conflict, and NotFound where there is only an expiry to change."""
     ttl = arguments.get("ttl_seconds")
     change = _change(arguments)
     if change is None and ttl is None:

@@ -1,4 +1,4 @@
-"""Results of tools that are declared deterministic, kept for a short while: bounded in number, size and time."""
+"""Cache of results of tools that are declared deterministic: bounded in number, size and time."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ class ResultCache:
         return outcome
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """Keeps a result, unless it is a failure or too long. What it took was taken once, and is not kept with it."""
+        """Caches a result, unless it is a failure or too long. Its resource use counts once, and is not cached with it."""
         if not outcome.ok or _chars(outcome) > RESULT_CHARS_MAX:
             return
         self._let_go(key)
@@ -58,6 +58,8 @@ def _chars(outcome: Outcome) -> int:
 
 
 def result_key(tool: Tool, agent_id: AgentId, around: ToolEnvironment, arguments: Mapping[str, Any]) -> str:
-    """What must be the same for a result to be the same: the tool as it is, whose it is, what it is given and sees."""
+    """Everything that must be the same for a result to be the same: the tool's version, the agent, the arguments and
+    the environment.
+    """
     said = [tool.id, tool.version, agent_id, around.env, around.state, dict(arguments)]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Writing tools, as transactions: under their names, with what it means for the agents that have them.
+"""Writes of tools, as transactions: under their names, with the effects on the agents that have them.
 
 Names of built-in tools are reserved, but a custom tool that had one before Kelpie did keeps it.
 """
@@ -25,14 +25,14 @@ _OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schem
 
 
 def bumped(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
-    """Lets the agents that are affected see that something of theirs changed."""
+    """Raises the version of the affected agents, so that they see the change."""
     for agent_id in affected:
         agent_rows.bump(tx, agent_id)
     return affected
 
 
 def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
-    """Writes a tool under its name; gives it, and the agents that have it. Raises Conflict for a reserved name."""
+    """Writes a tool under its name; returns it, and the agents that have it. Raises Conflict for a reserved name."""
     if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
         raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
     after, affected = rows.upsert(tx, tool)
@@ -47,7 +47,7 @@ def update(
     now: Micros,
     user: UserId,
 ) -> tuple[Tool, tuple[AgentId, ...]]:
-    """Changes a tool; gives it, and the agents that have it. Raises NotFound, InvalidInput, Conflict."""
+    """Changes a tool; returns it, and the agents that have it. Raises NotFound, InvalidInput, Conflict."""
     before = rows.get(tx, tool_id, lock=True)
     if before.name in BUILTINS and before.tool_type is not ToolType.custom and (ours := _OURS & changes.keys()):
         raise Conflict(f"'{before.name}' is a built-in tool; its {', '.join(sorted(ours))} cannot be changed")
@@ -70,7 +70,8 @@ def update(
     if before.source_code is not None and _RUNS & changes.keys():
         values["metadata"] = with_fingerprint(replace(before, **values))
     after, _, affected = rows.update(tx, tool_id, values, now, user)
-    # Also when nothing changed: whoever sends an edit again may have lost the answer, and the holders have not heard.
+    # Also when nothing changed: a client that repeats an edit may have lost the answer, and the agents have not been
+    # notified.
     return after, bumped(tx, affected) or rows.agents_with(tx, after.id)
 
 
@@ -91,7 +92,7 @@ def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
 
 
 def tell_shadowed(found: Iterable[Tool]) -> None:
-    """Logs what `ensure_builtins` gave in the place of a built-in tool."""
+    """Logs the custom tools that `ensure_builtins` returned in place of built-in ones."""
     for tool in found:
         if _custom(tool):
             _log.warning(
@@ -103,10 +104,11 @@ def tell_shadowed(found: Iterable[Tool]) -> None:
 
 
 def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[list[Tool], tuple[AgentId, ...]]:
-    """Brings an organisation's built-in tools up to this version; gives them, and the agents that must see the change.
+    """Updates an organization's built-in tools to this version; returns them, and the agents that must see the change.
 
-    What people may set on a built-in tool (its tags, limits, approval) is left as it is, and so is a custom tool that
-    has the name of one: it is older than ours, and agents rely on it. It is given in the place of ours.
+    The fields that clients may set on a built-in tool (its tags, limits, approval) are left as they are, and so is a
+    custom tool that has the name of one: it is older, and agents rely on it. It is returned in place of the built-in
+    one.
     """
     there = rows.by_names(tx, organization, list(BUILTINS))
     found: list[Tool] = []
