@@ -21,7 +21,7 @@ AGENTS_MAX = 1000  # of one key
 
 
 class ApiKeys:
-    """API keys of the caller. `changed` is called after a key was revoked, and after a commit whose outcome is unknown."""
+    """API keys of the caller. `changed` is called after a key was revoked or the outcome of a commit is unknown."""
 
     def __init__(self, world: World, changed: Callable[[], None], caller: Caller = DEFAULT_CALLER) -> None:
         self._world = world

@@ -14,7 +14,7 @@ from kelpie.world.database import Tx
 from kelpie.world.world import World
 
 LOOK_S = 20.0
-SHOWN = 10  # ids of damaged rows that are told, of each kind
+SHOWN = 10  # ids of damaged rows in the report, of each kind
 _NS = 1e9
 
 

@@ -56,7 +56,7 @@ def waiting(what: str) -> Generator[None]:
 
 @contextmanager
 def counted(what: str, total: int) -> Generator[Callable[[], None]]:
-    """A progress bar on a terminal, advanced by calling the result; nothing anywhere else. Printed lines stay readable."""
+    """A progress bar on a terminal, advanced by calling the result; nothing elsewhere. Printed lines stay readable."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

@@ -76,7 +76,7 @@ class _Server(uvicorn.Server):
     _ready: Callable[[str, int], None]
 
     async def serve_until_stopped(self, ready: Callable[[str, int], None]) -> None:
-        """Raises ConfigurationError when the address is taken or not ours."""
+        """Raises ConfigurationError when the address is taken or not of this machine."""
         self._ready = ready
         await self.serve()
 
@@ -91,7 +91,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # `serve` does that: ours must not end the process when the server has stopped
+        yield  # `serve` does that: a signal must not end the process when the server has stopped
 
 
 def _bind_error(host: str, port: int, cause: BaseException | None) -> ConfigurationError:

@@ -66,7 +66,7 @@ def _converse(turns: "Turns") -> None:
 
 
 def _prompted(prompt: str) -> str:
-    if not sys.stdout.isatty():  # whoever keeps the answers wants no prompts among them
+    if not sys.stdout.isatty():  # a script that keeps the answers wants no prompts among them
         print(prompt, end="", file=sys.stderr, flush=True)
         prompt = ""
     try:

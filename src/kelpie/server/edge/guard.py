@@ -71,7 +71,7 @@ class RequestLog:
                     scope, receive, send_named
                 )
             raise
-        except Exception:  # the last one who can answer: what nobody expected is logged and told as a 500
+        except Exception:  # the outermost handler: an unexpected error is logged and answered with a 500
             _log.exception(
                 "request_crashed", "Request ended by an unexpected error", method=scope["method"], path=scope["path"]
             )

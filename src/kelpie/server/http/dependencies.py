@@ -26,7 +26,7 @@ def schema_only(dependency: F) -> F:
 
 
 def lean(dependant: Dependant) -> Dependant:
-    """The dependencies that FastAPI still has to solve; `call` fills in the rest, after the parameters were validated."""
+    """The dependencies that FastAPI still has to solve; `call` fills in the rest after the parameters are validated."""
     called = [each for each in dependant.dependencies if not getattr(each.call, _SCHEMA_ONLY, False)]
     direct = [each for each in called if _needs_request_only(each)]
     solved = [lean(each) for each in called if not _needs_request_only(each)]

@@ -41,7 +41,7 @@ from kelpie.server.http.json_answer import JsonAnswer
 
 UNKNOWN = "An unknown error occurred"
 INPUT_CHARS_MAX = 200  # of a rejected value, in the answer that rejects it
-ERRORS_MAX = 50  # that one answer tells
+ERRORS_MAX = 50  # in one answer
 
 _log = logs.get("server")
 
@@ -51,7 +51,7 @@ class Unprocessable(CallerError):
 
 
 class Halfway(KelpieError):
-    """What failed after a part of it was done, such as a turn with history: sending it again could do it twice."""
+    """Error after a part of the request was done, such as a turn with history: sending it again could do it twice."""
 
     def __init__(self, cause: KelpieError) -> None:
         super().__init__(str(cause))

@@ -1,4 +1,4 @@
-"""Ids in paths. An invalid one is a 422 that names the parameter and shows an example; run ids are the exception (400)."""
+"""Ids in paths. An invalid one is a 422 that names the parameter and shows an example; for run ids it is a 400."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

@@ -123,7 +123,7 @@ def scope_for(method: str, path: str) -> Scope:
 
 
 def access_for(method: str, rest: Sequence[str]) -> frozenset[Access] | None:
-    """The access that must be granted for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
+    """The access that is required for a path below `/v1/agents/{agent_id}`, given as its parts; None: it never is."""
     parts = [part for part in rest if part]
     if "attach" in parts or parts == ["memory", "restore"]:  # which hangs blocks and an archive on the agent
         return None

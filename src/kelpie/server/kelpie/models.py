@@ -1,4 +1,4 @@
-"""Maintenance of models: which providers answer, which models are hidden and why, and pulling and removing local ones."""
+"""Maintenance of models: which providers answer, which models are hidden and why; pull and removal of local ones."""
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing

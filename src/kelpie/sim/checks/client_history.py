@@ -35,7 +35,7 @@ class History:
     def __init__(self, loop: SimLoop) -> None:
         self.said: list[ClientMessage] = []
         self.operations: list[Operation] = []
-        self.removed: set[str] = set()  # agents and conversations that somebody has asked to delete
+        self.removed: set[str] = set()  # agents and conversations that a client has asked to delete
         self._loop = loop
         self._tokens = 0
 

@@ -4,7 +4,7 @@ Product code takes these from the World; a library that bypasses it fails here.
 """
 
 import asyncio
-import threading  # noqa: TID251 - only to notice that somebody else started one
+import threading  # noqa: TID251 - only to notice that a library started one
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any, NoReturn, TypeVar
@@ -31,7 +31,7 @@ class OfflineLoop(asyncio.BaseEventLoop):
         future: asyncio.Future[T] = self.create_future()
         try:
             result = func(*args)
-        except Exception as error:  # noqa: BLE001 - goes to whoever awaits
+        except Exception as error:  # noqa: BLE001 - goes to the awaiting caller
             self.call_soon(_tell, future, future.set_exception, error)
         else:
             self.call_soon(_tell, future, future.set_result, result)

@@ -79,7 +79,7 @@ class Inside:
         """The code has the answer to a request, and the call has no result yet: here the power may be cut."""
         if self.cells.faults.fires(Fault.crash_after_write, "cells.told"):
             self.cells.node.crash()
-            await asyncio.sleep(0)  # of which nobody comes back
+            await asyncio.sleep(0)  # does not return
 
     def detach(self, work: Coroutine[Any, Any, None]) -> None:
         """Starts work that goes on after the result, for as long as the cell lives."""

@@ -125,7 +125,7 @@ class SimDatabase:
         except PowerCut:
             self._cut()
             return
-        except Exception as error:  # noqa: BLE001 - reported to whoever waits
+        except Exception as error:  # noqa: BLE001 - reported to the waiting caller
             outcome = Failed(error)
         finally:
             raw.execute("PRAGMA query_only=OFF")

@@ -50,7 +50,7 @@ class SimPackages:
         await asyncio.sleep(self._rng.uniform(*INSTALL_S))
         if self._faults.fires(Fault.crash_before_write, PLACE):
             self._node.crash()
-            await asyncio.sleep(0)  # of which nobody comes back
+            await asyncio.sleep(0)  # does not return
         if self._faults.fires(Fault.process_crash, PLACE):
             shelf.unfinished.remove(name)
             shelf.failed.append((self._loop.time(), name))

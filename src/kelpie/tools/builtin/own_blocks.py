@@ -23,7 +23,7 @@ _LABEL = re.compile(r"[\w./-]{1,100}")
 
 
 def find(tx: Tx, call: CallContext, label: str) -> Block | None:
-    """The agent's block of this label, locked until the transaction ends. Raises ToolError when it may not be changed."""
+    """The agent's block of this label, locked until the transaction ends. Raises ToolError if it may not be changed."""
     block = _labelled(tx, call, label)
     if block is not None and block.lost:
         raise ToolError(f"The block '{label}' is damaged on the disk, so you cannot change it. Tell the user about it.")

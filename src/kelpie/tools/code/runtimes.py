@@ -23,7 +23,7 @@ cat > "$2" && shift 2 && exec "$@" < /dev/null
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A language whose code is a file that a program runs. `memory_bytes` is the least memory that the program needs."""
+    """A language whose code is a file that a program runs. `memory_bytes` is the least memory the program needs."""
 
     title: str
     file: str

@@ -96,7 +96,7 @@ class Environments:
     def _done(self, wanted: RequiredPackages, task: asyncio.Task[str]) -> None:
         self._under_way.pop(wanted, None)
         if not task.cancelled():
-            task.exception()  # told to who waits; nobody may be left
+            task.exception()  # raised in the waiting callers; there may be none left
 
     async def _install(self, packages: Packages, wanted: RequiredPackages) -> str:
         async with self._places:

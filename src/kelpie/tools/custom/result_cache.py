@@ -17,7 +17,7 @@ from kelpie.world.clock import Clock
 KEPT_US = 300 * MICROS_PER_SECOND
 RESULTS_MAX = 1024
 RESULT_CHARS_MAX = 64 * 1024
-CHARS_MAX = 4 * 1024 * 1024  # of all together: a value takes many times the memory of the text that it is told as
+CHARS_MAX = 4 * 1024 * 1024  # of all together: a value takes many times the memory of its text
 
 
 class ResultCache:
@@ -39,7 +39,7 @@ class ResultCache:
         return outcome
 
     def put(self, key: str, outcome: Outcome) -> None:
-        """Caches a result, unless it is a failure or too long. Its resource use counts once, and is not cached with it."""
+        """Caches a result, unless it is a failure or too long. Its resource use counts once and is not cached."""
         if not outcome.ok or _chars(outcome) > RESULT_CHARS_MAX:
             return
         self._let_go(key)

@@ -133,7 +133,7 @@ class Tools:
         )
 
     async def attach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:
-        """Attaches the tool to the agent, if it is not, and returns the agent afterwards. Raises NotFound for either."""
+        """Attaches the tool to the agent, if it is not, and returns the new agent. Raises NotFound for either."""
         return await self._change(agent_id, lambda tx: tool_writes.attach(tx, agent_id, self._ours(tx, tool_id)))
 
     async def detach(self, agent_id: AgentId, tool_id: ToolId) -> AgentView:

@@ -108,7 +108,7 @@ def _numpy_entries(body: Sequence[str]) -> dict[str, str]:
 
 
 def _without_fields(lines: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The lines before the first `:param x:` or its like, and the text of those; deeper lines continue the one before."""
+    """The lines before the first `:param x:` or its like, and their text; deeper lines continue the one before."""
     rest: list[str] = []
     found: dict[str, list[str]] = {}
     current: list[str] | None = None

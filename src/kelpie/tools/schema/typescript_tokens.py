@@ -49,7 +49,7 @@ def _comment(code: str, start: int) -> tuple[str, int]:
 
 
 def _text(code: str, start: int) -> tuple[str, int]:
-    """The text that begins here and the position after it; one that is never closed ends with its line or the source."""
+    """The text that begins here and the position after it; an unclosed one ends with its line or the source."""
     quote, place = code[start], start + 1
     parts: list[str] = []
     while place < len(code) and code[place] != quote:

@@ -142,7 +142,7 @@ async def list_conversation_messages(
 ) -> JsonAnswer:
     types = None if include_return_message_types is None else frozenset(include_return_message_types)
     if conversation_id == "default" and agent_id is None:
-        return JsonAnswer([])  # nobody's thread: as with a conversation that does not exist
+        return JsonAnswer([])  # a default conversation without an agent: as with one that does not exist
     thread, count, newest = thread_of(conversation_id, agent_id), 100 if limit is None else limit, order == "desc"
     if isinstance(thread, AgentId):
         page = MessageQuery(count, message_cursor(after), message_cursor(before), newest, conversation_id="default")

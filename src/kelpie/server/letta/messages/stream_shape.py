@@ -98,7 +98,7 @@ class StreamFrames:
         yield sse.DONE
 
     def ping(self, ping_uuid: str, at: Micros) -> bytes:
-        """Shows the client that the connection is alive, and in a numbered stream the frame after which it would go on."""
+        """Shows the client that the connection is alive, and in a numbered stream the frame to go on after."""
         head = envelope("ping", f"ping-{ping_uuid}", at=at, otid=None, run_id=self._run_id)
         return sse.frame(head if self._after is None else head | {"seq_id": max(self._number, self._after)})
 

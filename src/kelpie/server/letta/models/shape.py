@@ -102,7 +102,7 @@ def model_shape(facts: ModelFacts) -> dict[str, Any]:
 
 
 def abilities(facts: ModelFacts) -> dict[str, bool]:
-    """The abilities of the model, as far as its provider reports them. Kelpie's own; Letta's models have no such field."""
+    """The abilities of the model, as far as its provider reports them. Kelpie's own: Letta has no such field."""
     return {
         "tools": facts.tools,
         "vision": facts.vision,

@@ -11,7 +11,7 @@ from kelpie.sim.scenarios.fixtures.server_scenario import ServerScenario, scenar
 
 MODEL_S = 20.0
 STEPS_MAX = 3  # of the longest script
-SPARE_S = 60.0  # for the processor that is not there, and for the turn before ours
+SPARE_S = 60.0  # for a stalled processor, and for the turn before this one
 
 
 class ClockFaults(ServerScenario):

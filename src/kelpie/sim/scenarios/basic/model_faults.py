@@ -1,4 +1,4 @@
-"""A model that does not answer, refuses, or sends invalid replies, and a network to it that loses, delays and reorders."""
+"""A model that does not answer, refuses, or sends invalid replies, over a network that loses, delays and reorders."""
 
 from dataclasses import replace
 

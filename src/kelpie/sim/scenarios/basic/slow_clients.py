@@ -11,7 +11,7 @@ PLACE = "network.client"
 
 
 class SlowClients(ServerScenario):
-    """Clients that stream tokens over bad connections. Nothing else fails, so every turn that began must be completed."""
+    """Clients that stream tokens over bad connections. Nothing else fails, so every turn that began must complete."""
 
     async def act(self) -> None:
         await self.make_agents(2)

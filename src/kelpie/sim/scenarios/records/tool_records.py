@@ -39,7 +39,7 @@ class Thing:
     name: str
     made: Fate
     id: str = ""
-    removed: Fate | None = None  # None when nobody asked for it
+    removed: Fate | None = None  # None when no client asked for it
 
     @property
     def counts(self) -> tuple[int, ...]:

@@ -147,7 +147,7 @@ class CutOff(ServerScenario):
         await self.make_agents(2, types=TYPES, tools=["core_memory_append"], block_ids=[block_id])
         for _ in range(4):
             await together((self._write(writer), self._cut(operator)))
-            await asyncio.sleep(SIZES[Fault.storage_latency][1])  # a commit that nobody waits for takes its time
+            await asyncio.sleep(SIZES[Fault.storage_latency][1])  # a commit without a waiting caller takes its time
             await maker.say(self.agents[1])
             views_are_current(self.stage.disk, self.stage.llm.seen, self.agents[1:])
 

@@ -66,7 +66,7 @@ class HourlyQuotas(ServerScenario):
         self.ran: list[Ran] = []
         self.known: list[tuple[float, int]] = []  # when a version of the tool was acknowledged
         self.begun: Counter[str] = Counter()  # how often code of an agent began to run
-        self.lost: Counter[tuple[str, int]] = Counter()  # by agent and hour: calls by hand of which nobody knows
+        self.lost: Counter[tuple[str, int]] = Counter()  # by agent and hour: manual calls whose outcome is unknown
         stage.world.code = self._code
 
     async def _code(self, inside: Inside) -> str:
@@ -196,7 +196,7 @@ class HourlyQuotas(ServerScenario):
                 raise Broken("a limit of calls is held", seen)
             if cpu_us > (RUNS_MAX + flying) * CPU_US:
                 raise Broken("a limit of processor time is held", seen)
-            lost = self.lost[agent_id, hour]  # which may have been in flight when somebody was refused
+            lost = self.lost[agent_id, hour]  # which may have been in flight when a call was refused
             if refused and calls + lost < CALLS_MAX and cpu_us + lost * CPU_US < RUNS_MAX * CPU_US:
                 raise Broken("nobody is refused while something is left", seen)
         used: dict[int, list[int]] = {}

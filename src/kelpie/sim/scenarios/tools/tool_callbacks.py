@@ -37,7 +37,7 @@ CANCELS = 3
 PLACES = 2
 WAITING = 8
 WALL_S = 120.0  # far more than any errand takes by itself
-REFUSED_S = 10.0  # within which a ring is told: a few reads, however slow
+REFUSED_S = 10.0  # within which a ring is refused: a few reads, however slow
 TOOLS = ("errand", WITH_TOOLS, "outside")
 BARRED = 2  # the agent that may not use the tool 'outside'
 
@@ -50,7 +50,7 @@ class ToolCallbacks(ServerScenario):
         self.errands = Errands(stage.loop)
         self.marks = 0
         self.committed: list[tuple[float, str, str]] = []  # when, in which run, and which mark code has written
-        self.cancelled: dict[str, float] = {}  # runs, and when they were told to be over
+        self.cancelled: dict[str, float] = {}  # runs, and when they were reported as over
         self._seen = 0  # of the versions of blocks
         stage.world.code = self._code
         stage.disk.watch(self._watch)

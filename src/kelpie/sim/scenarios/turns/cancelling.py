@@ -62,7 +62,7 @@ class CancelledRuns(ServerScenario):
             path, body = await self._target(person, agent_id)
             answer = await person.ask("POST", path, body)
             if answer is None or answer.status in (409, 503):
-                continue  # nobody knows, nothing to cancel, or the disk failed and it was told so
+                continue  # outcome unknown, nothing to cancel, or the disk failed
             if answer.status != 200:
                 raise Broken("a cancel is answered", f"{path}: {answer.status} {answer.body!r}")
             told: dict[str, str] = answer.json()

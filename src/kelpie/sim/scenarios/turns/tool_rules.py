@@ -104,7 +104,7 @@ class ToolRuleScenario(ServerScenario):
     async def settle(self) -> None:
         if self.stage.boots < 2:
             raise Broken("the power was cut", f"the node was booted {self.stage.boots} times")
-        for agent_id in self.agents:  # whoever visits now makes no calls, and is not to be held to any
+        for agent_id in self.agents:  # these messages make no calls, and are not checked for any
             await self.person("ruler").insist("PATCH", f"/v1/agents/{agent_id}", {"tool_rules": []})
         await super().settle()
 
