@@ -130,7 +130,7 @@ def test_a_group_without_controllers_is_none(tmp_path: Path) -> None:
     own, where = unified(tmp_path, "cpu")
     found = find(where)
     assert isinstance(found, NoGroups)
-    assert found.seen == f"{own}: it has not memory and pids" and "cgroup_enable=memory" in found.remedy
+    assert found.seen == f"{own}: it lacks memory and pids" and "cgroup_enable=memory" in found.remedy
 
 
 @pytest.mark.parametrize(

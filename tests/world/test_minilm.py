@@ -109,7 +109,7 @@ async def test_the_event_loop_runs_on_while_texts_are_embedded(model: MiniLm) ->
 
 async def test_too_many_waiting_texts_are_refused_at_once(model: MiniLm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minilm, "WAITING_MAX", 3)
-    with pytest.raises(ModelError, match="3 texts wait"):
+    with pytest.raises(ModelError, match="3 texts are already waiting"):
         await model.embed(["a"] * 4)
     assert len(await model.embed(["a"] * 3)) == 3
 

@@ -51,7 +51,7 @@ def list_agents(
 
 @commands.command(epilog=examples("agents show demo", "agents show demo --json"))
 def show(agent: Agent, as_json: AsJson = False, url: Url = None) -> None:
-    """Show the model, state, spending, tools and blocks of an agent."""
+    """Show an agent with its model, state, tools and blocks."""
     server = client(url)
     found = server.get(path("agents", find(server, agent)["id"]), include=RELATIONS)
     spent = server.get(path("kelpie", "agents", found["id"], "spending"))
