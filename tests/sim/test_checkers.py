@@ -22,7 +22,7 @@ from kelpie.sim.checks.invariants import (
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.loop.loop import SimLoop
 from kelpie.sim.ports.disk import Disk, schema_image
-from kelpie.sim.ports.model_provider import Seen
+from kelpie.sim.ports.model_provider import SeenRequest
 from kelpie.storage.tables import metadata
 
 Check = Callable[[Disk, History], None]
@@ -198,8 +198,8 @@ def test_a_fence_that_goes_back(disk: Disk) -> None:
 def test_a_prompt_that_holds_the_secret_of_another() -> None:
     secrets = {"a": "likes tea", "b": "likes rum"}
     marks = {"i am a": "a", "i am b": "b"}
-    fine = Seen(0.0, {"messages": [{"role": "system", "content": "i am a. likes tea"}]})
-    leak = Seen(1.0, {"messages": [{"role": "system", "content": "i am b. likes tea"}]})
+    fine = SeenRequest(0.0, {"messages": [{"role": "system", "content": "i am a. likes tea"}]})
+    leak = SeenRequest(1.0, {"messages": [{"role": "system", "content": "i am b. likes tea"}]})
     no_leaks([fine], secrets, marks)
     with pytest.raises(Broken, match="likes tea"):
         no_leaks([fine, leak], secrets, marks)

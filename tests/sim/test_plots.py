@@ -14,21 +14,21 @@ PLOTS = (
 )
 
 
-async def _write(stage: Machine) -> None:
-    await stage.client().request("POST", "/notes", {"text": "a"})
+async def _write(machine: Machine) -> None:
+    await machine.client().request("POST", "/notes", {"text": "a"})
 
 
-async def _write_until_it_breaks(stage: Machine) -> None:
-    await _write(stage)
-    assert stage.loop.seed % 3, "every third seed is broken"
+async def _write_until_it_breaks(machine: Machine) -> None:
+    await _write(machine)
+    assert machine.loop.seed % 3, "every third seed is broken"
 
 
-async def _survive(stage: Machine) -> None:
+async def _survive(machine: Machine) -> None:
     for _ in range(3):
         try:
-            await _write(stage)
+            await _write(machine)
         except ConnectionLost:  # the power was cut
-            await stage.up()
+            await machine.up()
 
 
 SCENARIO = Scenario("plots", _survive, shop.boot, shop.schema, faults=(ALWAYS,), plots=PLOTS, quiet_s=1.0)

@@ -109,4 +109,4 @@ def _id_of(named: str, credential: credentials.Credential | None) -> TokenId:
 
 def _no_such(named: str) -> NotFound:
     """Names a token by its id alone, because an error is logged and shown."""
-    return NotFound("Token", "?" if credentials.looks_like_ours(named) else named[:80])
+    return NotFound("Token", "?" if credentials.has_credential_format(named) else named[:80])

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 
 from kelpie.accounts.cache import TtlCache
-from kelpie.accounts.credentials import Credential, looks_like_ours, parse
+from kelpie.accounts.credentials import Credential, has_credential_format, parse
 from kelpie.accounts.last_use import LastUse
 from kelpie.accounts.login_failures import LoginFailures
 from kelpie.accounts.password import Password
@@ -42,7 +42,7 @@ class Authenticator:
 
         Raises Unauthorized, or Overloaded when the address has guessed wrong too often.
         """
-        if given is not None and looks_like_ours(given):
+        if given is not None and has_credential_format(given):
             return await self._by_row(given, address)
         if not self.protected:
             return OPERATOR

@@ -53,7 +53,7 @@ def fresh(kind: type[Id], ids: Ids) -> Credential:
     return Credential(ids.new(kind), secret)
 
 
-def looks_like_ours(text: str) -> bool:
+def has_credential_format(text: str) -> bool:
     """True if the text claims to be a key or a token; it may still be none."""
     return text.startswith(tuple(f"{name}_" for name in _KINDS))
 

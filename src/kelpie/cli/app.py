@@ -60,17 +60,17 @@ def app(arguments: Sequence[str]) -> int:
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else OK
     except Unreachable as error:
-        return _told(error, NOT_RUNNING)
+        return _report_error(error, NOT_RUNNING)
     except UnknownAgent as error:
-        return _told(error, NOT_FOUND)
+        return _report_error(error, NOT_FOUND)
     except Refused as error:
         if error.status != NOT_FOUND_STATUS:
             raise
-        return _told(error, NOT_FOUND)
+        return _report_error(error, NOT_FOUND)
     return OK
 
 
-def _told(error: Exception, code: int) -> int:
+def _report_error(error: Exception, code: int) -> int:
     print(f"kelpie: {error}", file=sys.stderr)
     return code
 
@@ -226,7 +226,7 @@ def sim_search(
     """Run many seeds. Exits with 1 if an invariant broke or a fault never fired."""
     from kelpie.cli.commands import sim
 
-    raise typer.Exit(sim.look(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
+    raise typer.Exit(sim.search_seeds(scenario or [], seeds, broken_max=broken_max, as_json=as_json))
 
 
 @simulation.command("list", epilog=examples("sim list"))

@@ -131,7 +131,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     settings = kelpie.settings
     # The middleware added last is the first to see a request.
     app.add_middleware(AuthenticationMiddleware, kelpie=kelpie)
-    app.add_middleware(Latest)
+    app.add_middleware(LatestPrefix)
     app.add_middleware(
         CORSMiddleware,
         allow_origin_regex=_ANY_ORIGIN if settings.protected else _LOCAL_ORIGIN,
@@ -151,7 +151,7 @@ def create_app(kelpie: "Kelpie") -> FastAPI:
     return app
 
 
-class Latest:
+class LatestPrefix:
     """Rewrites `/latest` to `/v1`; the alias is not in the schema."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from kelpie.cli.commands.config import described
-from kelpie.cli.commands.doctor_isolation import isolation_told, print_isolation
+from kelpie.cli.commands.doctor_isolation import isolation_report, print_isolation
 from kelpie.cli.commands.models import abilities
 from kelpie.cli.exit_codes import ERROR, OK
 from kelpie.cli.output import print_json, print_rows, waiting
@@ -32,7 +32,7 @@ def doctor(found: ResolvedSettings, url: str | None, *, as_json: bool) -> int:
             "settings": settings(found),
             "server": server(url or address(found.settings), credential(found, url)),
             "data": data(url or address(found.settings), credential(found, url)),
-            "isolation": isolation_told(),
+            "isolation": isolation_report(),
             "letta": letta(),
         }
     if as_json:
@@ -128,7 +128,7 @@ def _print_server(told: dict[str, Any]) -> None:
     print_rows(
         ("provider", "server", "address", "models", "hidden", "problem"),
         [
-            (each["name"], each["server"], each["endpoint"], len(each["models"]), len(each["hidden"]), _trouble(each))
+            (each["name"], each["server"], each["endpoint"], len(each["models"]), len(each["hidden"]), _problem(each))
             for each in providers
         ],
     )
@@ -180,7 +180,7 @@ def _print_embedding(told: dict[str, Any] | None) -> None:
         print(f"\nMemory search uses full text only: {told['remedy']}.")
 
 
-def _trouble(provider: dict[str, Any]) -> str | None:
+def _problem(provider: dict[str, Any]) -> str | None:
     words = (provider["error"], provider["detail"], provider["hint"])
     return ". ".join(word.rstrip(".") for word in words if word) or None
 

@@ -19,7 +19,7 @@ SEEDS_MAX = 1_000_000  # in one search
 EVENTS_MAX = 4000
 
 
-class _Nowhere:
+class _NullStream:
     """Discards the server's log: it reports the faults that the simulation itself injects."""
 
     def write(self, text: str, /) -> int:
@@ -61,7 +61,7 @@ def run(name: str, seed: int, *, events: int, as_json: bool) -> int:
     return ERROR if report.broken else OK
 
 
-def look(names: Sequence[str], seeds: str, *, broken_max: int, as_json: bool) -> int:
+def search_seeds(names: Sequence[str], seeds: str, *, broken_max: int, as_json: bool) -> int:
     """Runs a range of seeds and prints every failing one and a summary: 1 when one failed, or a named fault never
     fired.
 
@@ -146,4 +146,4 @@ def _places(aims: Iterable[Aim]) -> dict[str, list[str]]:
 
 
 def _silence() -> None:
-    logs.configure("error", _Nowhere())
+    logs.configure("error", _NullStream())

@@ -46,7 +46,7 @@ async def admit(kelpie: "Kelpie", scope: Scope, given: str | None) -> None:
     scopes = frozenset({AccessScope.read, AccessScope.write})
     scope["pass"] = Authorization(user, organization, scopes, reached, expires_at=passport.expires_at)
     scope["caller"] = caller = Caller(user, organization, sees_secrets=False, passport=passport)
-    if (needed := route_access.reached_by(scope["method"], scope["path"])) is not None:
+    if (needed := route_access.required_capability(scope["method"], scope["path"])) is not None:
         await kelpie.api(caller).permissions.require(passport.agent_id, passport.tool or "", needed)
 
 
@@ -57,14 +57,14 @@ class CellServer:
         self._app = app
         self._config: uvicorn.Config | None = None
 
-    async def serve(self, listener: Listener, passport: str) -> "_Serving":
+    async def serve(self, listener: Listener, passport: str) -> "_CellListener":
         """Serves the listener until it is closed."""
         config = copy.copy(self._loaded())
         config.loaded_app = api = CellApi(self._app, passport)
         state = ServerState()
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _CellProtocol(config, state, {}), sock=socket_of(listener))
-        return _Serving(server, state, api)
+        return _CellListener(server, state, api)
 
     def _loaded(self) -> uvicorn.Config:
         if self._config is None:
@@ -79,7 +79,7 @@ class _CellProtocol(BoundedProtocol):
     connections_max = CONNECTIONS_MAX
 
 
-class _Serving:
+class _CellListener:
     def __init__(self, server: asyncio.Server, state: ServerState, api: "CellApi") -> None:
         self._server = server
         self._state = state

@@ -50,7 +50,7 @@ class Unprocessable(CallerError):
     """The parts of the request contradict each other."""
 
 
-class Halfway(KelpieError):
+class PartialFailure(KelpieError):
     """Error after a part of the request was done, such as a turn with history: sending it again could do it twice."""
 
     def __init__(self, cause: KelpieError) -> None:
@@ -107,7 +107,7 @@ class Refusal:
 
 def refusal(error: KelpieError) -> Refusal:
     """The status and text of an error. Internal errors keep their text to the log."""
-    if isinstance(error, Halfway):
+    if isinstance(error, PartialFailure):
         told = refusal(error.cause)
         return replace(told, headers={**told.headers, **_NOT_AGAIN})
     if isinstance(error, ModelError):
@@ -127,7 +127,7 @@ def answer(error: KelpieError) -> JsonAnswer:
     if isinstance(error, PendingApproval):
         pending = {"code": "PENDING_APPROVAL", "message": told.message, "pending_request_id": error.request_id}
         return JsonAnswer({"detail": pending}, told.status, told.headers)
-    if isinstance(error.cause if isinstance(error, Halfway) else error, ModelError):
+    if isinstance(error.cause if isinstance(error, PartialFailure) else error, ModelError):
         body: dict[str, Any] = {"type": told.type, "message": told.message, "detail": told.detail}
         if told.hint:
             body["hint"] = told.hint
@@ -154,7 +154,7 @@ def error_frame(error: KelpieError, run_id: str | None) -> dict[str, Any]:
 
 def invalid_request(errors: Sequence[Any]) -> JsonAnswer:
     """The answer to a request that does not validate; `detail` is one string, as Letta's clients expect."""
-    shown = [_shown(error) for error in errors[:ERRORS_MAX]]
+    shown = [_error_shape(error) for error in errors[:ERRORS_MAX]]
     body: dict[str, Any] = {"trace_id": "", "detail": repr(shown)}  # there are no traces yet; see X-Request-Id
     examples = [example for error in shown if (example := _example_id(error))]
     if examples:
@@ -197,7 +197,7 @@ def _retry_after(seconds: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
-def _shown(error: Mapping[str, Any]) -> dict[str, Any]:
+def _error_shape(error: Mapping[str, Any]) -> dict[str, Any]:
     """One validation error without its documentation link and without megabytes of input."""
     shown = {key: value for key, value in error.items() if key != "url"}
     if "input" in shown and len(text := repr(shown["input"])) > INPUT_CHARS_MAX:

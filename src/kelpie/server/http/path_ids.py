@@ -28,7 +28,7 @@ from kelpie.core.ids import (
 _UUID4 = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
-class _Checked:
+class _IdValidator:
     """Pydantic annotation that validates and makes one kind of id."""
 
     def __init__(self, kind: type[Id]) -> None:
@@ -40,7 +40,7 @@ class _Checked:
 
 
 def _path(kind: type[Id], name: str) -> Any:
-    return Annotated[kind, _Checked(kind), Path(description=f"The id of the {name}: `{kind.prefix}-<uuid4>`.")]
+    return Annotated[kind, _IdValidator(kind), Path(description=f"The id of the {name}: `{kind.prefix}-<uuid4>`.")]
 
 
 if TYPE_CHECKING:

@@ -73,7 +73,7 @@ def check_passport(passport: Passport, method: str, path: str) -> None:
     raise Forbidden("Tool code may change the memory of its agent, but nothing else about the agent.")
 
 
-def reached_by(method: str, path: str) -> Capability | None:
+def required_capability(method: str, path: str) -> Capability | None:
     """The capability that the code of a tool needs for a request that its passport allows; None where its own call is
     enough.
     """

@@ -8,7 +8,7 @@ MODE_HEADER = "X-Kelpie-Search-Mode"
 NOTE_HEADER = "X-Kelpie-Search-Note"
 
 
-def how_shape(mode: SearchMode, lacking: str | None, lost: int = 0) -> dict[str, str]:
+def mode_headers(mode: SearchMode, lacking: str | None, lost: int = 0) -> dict[str, str]:
     """The mode as headers. `lacking` is the reason for another mode than requested, `lost` the number of damaged
     results left out.
     """

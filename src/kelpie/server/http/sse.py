@@ -56,7 +56,7 @@ class EventStream(Response):
         self._greets = greets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        loop, line, stream = asyncio.get_running_loop(), _Line(send), Interruption()
+        loop, line, stream = asyncio.get_running_loop(), _ClientConnection(send), Interruption()
         watchers = [loop.create_task(_until_gone(receive))]
         watchers[0].add_done_callback(stream.interrupt)
 
@@ -74,7 +74,7 @@ class EventStream(Response):
                 task.cancel()
             await asyncio.wait(watchers)
 
-    async def _pump(self, line: "_Line") -> None:
+    async def _pump(self, line: "_ClientConnection") -> None:
         try:
             await line.put({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             if self._ping and self._greets:
@@ -87,7 +87,7 @@ class EventStream(Response):
             if close:
                 await close()
 
-    async def _watch(self, line: "_Line") -> None:
+    async def _watch(self, line: "_ClientConnection") -> None:
         """Keeps a quiet connection alive; returns when the client leaves a frame unread for too long."""
         loop = asyncio.get_running_loop()
         while True:
@@ -110,7 +110,7 @@ class EventStream(Response):
                     return
 
 
-class _Line:
+class _ClientConnection:
     """The connection to one client, one message at a time; knows since when it is quiet or stuck."""
 
     def __init__(self, send: Send) -> None:

@@ -17,7 +17,7 @@ from kelpie.server.http.path_ids import AgentPath
 from kelpie.server.http.router import resource
 from kelpie.server.http.times import timestamp
 from kelpie.server.letta.agents.permission_body import LimitsBody, PermitsBody, limits_shape, permits_shape
-from kelpie.tools.registry.permissions import Registered
+from kelpie.tools.registry.permissions import RegisteredTool
 
 router = resource("/agents", "permissions (Kelpie)")
 registry = resource("/kelpie", "permissions (Kelpie)")
@@ -139,7 +139,7 @@ def _policy(policy: Policy, server: Policy) -> dict[str, Any]:
     }
 
 
-def _registered(each: Registered) -> dict[str, Any]:
+def _registered(each: RegisteredTool) -> dict[str, Any]:
     tool, subject, refusal = each.tool, each.subject, each.refusal
     return {
         "id": tool.id,

@@ -12,7 +12,7 @@ from kelpie.core.conversations.runs import UNFINISHED, RunStatus, StopReason, st
 from kelpie.sim.checks.client_history import Fate, History
 from kelpie.sim.loop.errors import Broken
 from kelpie.sim.ports.disk import Disk
-from kelpie.sim.ports.model_provider import Seen
+from kelpie.sim.ports.model_provider import SeenRequest
 
 
 def acknowledged_once(disk: Disk, history: History) -> None:
@@ -154,7 +154,7 @@ class Fence:
             self._last[agent_id] = (epoch, version)
 
 
-def no_leaks(seen: Iterable[Seen], secrets: Mapping[str, str], owner_of: Mapping[str, str]) -> None:
+def no_leaks(seen: Iterable[SeenRequest], secrets: Mapping[str, str], owner_of: Mapping[str, str]) -> None:
     """No agent sees another's memory: a prompt that holds a mark of one agent holds no secret of another.
 
     `owner_of` maps a mark that is only in an agent's own prompt to the agent, `secrets` an agent to its secret.

@@ -32,9 +32,9 @@ class OfflineLoop(asyncio.BaseEventLoop):
         try:
             result = func(*args)
         except Exception as error:  # noqa: BLE001 - goes to the awaiting caller
-            self.call_soon(_tell, future, future.set_exception, error)
+            self.call_soon(_set_result, future, future.set_exception, error)
         else:
-            self.call_soon(_tell, future, future.set_result, result)
+            self.call_soon(_set_result, future, future.set_result, result)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
@@ -49,6 +49,6 @@ class OfflineLoop(asyncio.BaseEventLoop):
     add_signal_handler = remove_signal_handler = _refuse  # pyright: ignore[reportAssignmentType]
 
 
-def _tell(future: asyncio.Future[Any], settle: Callable[[Any], None], value: object) -> None:
+def _set_result(future: asyncio.Future[Any], settle: Callable[[Any], None], value: object) -> None:
     if not future.done():
         settle(value)

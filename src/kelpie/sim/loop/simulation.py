@@ -79,7 +79,7 @@ def _dispose(loop: SimLoop) -> None:
             warnings.simplefilter("ignore")
             for task in loop.held():
                 _close(task.get_coro())
-            loop.bury()
+            loop.release()
             gc.collect()
     finally:
         sys.unraisablehook = hook

@@ -95,7 +95,7 @@ def label_of(callback: Callable[..., object]) -> str:
     return name
 
 
-def whereabouts(task: asyncio.Task[Any]) -> str:
+def position_of(task: asyncio.Task[Any]) -> str:
     """The position of a pending task, for a person to read."""
     coro: Any = task.get_coro()
     place = "not started"

@@ -19,15 +19,15 @@ CHUNK_BYTES = 64 * 1024
 TIMEOUT_S = 300.0
 
 
-class Refused(ConnectionLost):
+class ServerDown(ConnectionLost):
     """No server listens: the node is down. It has seen nothing of the request."""
 
 
-class Vanished(ConnectionLost):
+class ClientDisconnected(ConnectionLost):
     """The client itself disconnected, because of a fault."""
 
 
-class TimedOut(ConnectionLost):
+class ClientTimeout(ConnectionLost):
     """The client's timeout expired."""
 
 
@@ -76,7 +76,7 @@ class SimClient:
                 body = b"".join([chunk async for chunk in stream.chunks()])
                 return Response(stream.status, stream.headers, body)
         except TimeoutError:
-            raise TimedOut(f"No answer to {method} {path} within {timeout_s} s.") from None
+            raise ClientTimeout(f"No answer to {method} {path} within {timeout_s} s.") from None
 
     @asynccontextmanager
     async def stream(
@@ -85,13 +85,13 @@ class SimClient:
         """Sends a request and yields its answer as a stream; leaving the block drops the connection."""
         server = self._server()
         if server is None or not server.node.alive:
-            raise Refused("Connection refused: the node is down.")
+            raise ServerDown("Connection refused: the node is down.")
         body = b"" if json is None else json_format.dumps(json).encode()
         connection = server.accept(self.name)
         try:
             await self._send(connection, _head(self.name, method, path, body, headers), body)
             if self._faults.fires(Fault.vanishing_client, "client.request", path):
-                raise Vanished(f"The client left after sending {method} {path}.")
+                raise ClientDisconnected(f"The client left after sending {method} {path}.")
             head = await connection.down.receive()
             if not isinstance(head, ResponseHead):
                 raise ConnectionLost("The server closed the connection without an answer.")
@@ -126,7 +126,7 @@ class Stream:
                 return
             yield packet
             if self._faults.fires(Fault.vanishing_client, "client.stream"):
-                raise Vanished("The client left in the middle of the answer.")
+                raise ClientDisconnected("The client left in the middle of the answer.")
 
     async def events(self) -> AsyncIterator[Event]:
         """The server-sent events. Comments are skipped; an event that was cut off is not an event."""

@@ -75,7 +75,7 @@ class _Cycle:
         except ClientDisconnect:
             return
         except Exception as error:  # noqa: BLE001 - uvicorn logs it and lives on; here it is part of the report
-            self._loop.forgotten(f"{head.method} {head.target}", error)
+            self._loop.report_unhandled(f"{head.method} {head.target}", error)
         if not self._started and not self._gone:
             await self._send({"type": "http.response.start", "status": 500, "headers": []})
             await self._send({"type": "http.response.body", "body": b"Internal Server Error"})

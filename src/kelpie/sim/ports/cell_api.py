@@ -25,7 +25,7 @@ class SimCellApi:
         self._network = network
         self._node = node
         self._name = name
-        self._server: _Answering | None = None
+        self._server: _CellApiServer | None = None
         self.shut_s: float | None = None  # when its last answer was over
 
     def client(self, faults: Faults) -> SimClient:
@@ -34,7 +34,7 @@ class SimCellApi:
 
     def answer(self, app: App) -> None:
         """Lets this application answer connections."""
-        self._server = _Answering(self._network, self._node, app, PLACE)
+        self._server = _CellApiServer(self._network, self._node, app, PLACE)
 
     def close(self) -> None:
         """Refuses new connections and cuts off open ones."""
@@ -46,7 +46,7 @@ class SimCellApi:
         self.shut_s = self._network.loop.time()
 
 
-class _Answering(Server):
+class _CellApiServer(Server):
     """A server that knows its connections."""
 
     def __init__(self, network: Network, node: Node, app: App, place: str) -> None:
@@ -62,7 +62,7 @@ class _Answering(Server):
             connection.reset()
 
 
-class _Serving:
+class _CellListener:
     def __init__(self, door: SimCellApi, api: CellApi) -> None:
         self._door = door
         self._api = api
@@ -79,6 +79,6 @@ def serve_doors(app: App) -> Callable[[Listener, str], Awaitable[Served]]:
     async def serve(listener: Listener, passport: str) -> Served:
         assert isinstance(listener, SimCellApi)
         listener.answer(api := CellApi(app, passport))  # pyright: ignore[reportArgumentType]
-        return _Serving(listener, api)
+        return _CellListener(listener, api)
 
     return serve

@@ -41,7 +41,7 @@ class CellBroke(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Inside:
+class CellEnvironment:
     """The environment of code in a cell."""
 
     cells: "SimCells"
@@ -67,11 +67,11 @@ class Inside:
         asking = self.door.client(self.cells.faults).request(method, path, body, headers=headers, timeout_s=FOR_EVER_S)
         faults = self.cells.faults
         if faults.fires(Fault.process_crash, _CALLING):
-            raise CellBroke(await self._struck(asking, _broken(b"killed while it asked")))
+            raise CellBroke(await self._break_during(asking, _broken(b"killed while it asked")))
         if faults.fires(Fault.out_of_memory, _CALLING):
-            raise CellBroke(await self._struck(asking, _OUT_OF_MEMORY))
+            raise CellBroke(await self._break_during(asking, _OUT_OF_MEMORY))
         if faults.fires(Fault.process_timeout, _CALLING):
-            await self._struck(asking, _OUT_OF_MEMORY)
+            await self._break_during(asking, _OUT_OF_MEMORY)
             await asyncio.sleep(FOR_EVER_S)
         return await asking
 
@@ -85,7 +85,7 @@ class Inside:
         """Starts work that goes on after the result, for as long as the cell lives."""
         self.left_behind.append(asyncio.create_task(_quietly(work)))
 
-    async def _struck(self, asking: Awaitable[Response], left: Left) -> Left:
+    async def _break_during(self, asking: Awaitable[Response], left: Left) -> Left:
         """Lets the request go on for a moment, in which it may have its effect or not."""
         task = asyncio.ensure_future(asking)
         await asyncio.wait((task,), timeout=self.cells.rng.uniform(*STRUCK_S))
@@ -94,10 +94,10 @@ class Inside:
         return left
 
 
-Code = Callable[[Inside], Awaitable[Any]]
+Code = Callable[[CellEnvironment], Awaitable[Any]]
 
 
-async def no_code(inside: Inside) -> Any:
+async def no_code(inside: CellEnvironment) -> Any:
     """The default program of a cell: it returns its arguments."""
     return dict(inside.arguments)
 
@@ -107,7 +107,7 @@ class SimCell:
 
     def __init__(self, cells: "SimCells", door: SimCellApi, mounts: tuple[Mount, ...]) -> None:
         self._mounts = mounts
-        self.doors: CellSockets | None = CellSockets(api=door, egress=_Shut())
+        self.doors: CellSockets | None = CellSockets(api=door, egress=_ClosedSocket())
         self._door = door
         self._cells = cells
         self._left = Left(code=None, result=None, stdout=b"", stderr=b"")
@@ -126,7 +126,7 @@ class SimCell:
         if faults.fires(Fault.process_crash, "cells.before"):
             self._left = _broken(b"killed before it began")
             return
-        inside = Inside(
+        inside = CellEnvironment(
             self._cells,
             json.loads(order.request),
             order.env,
@@ -196,7 +196,7 @@ async def _quietly(work: Coroutine[Any, Any, None]) -> None:
         await work
 
 
-class _Shut:
+class _ClosedSocket:
     """A closed API socket."""
 
     def close(self) -> None:

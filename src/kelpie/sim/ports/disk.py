@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from kelpie.sim.ports.packages import Shelf
+from kelpie.sim.ports.packages import PackageDisk
 from kelpie.world.sqlite.connections import memory_connection
 from kelpie.world.sqlite.group_commit import FaultPoints, Point, driver_connection, watch_statements
 
@@ -50,7 +50,7 @@ class Disk:
 
     def __init__(self, image: bytes | None = None) -> None:
         self.commits = 0
-        self.shelf = Shelf()
+        self.shelf = PackageDisk()
         self._watchers: list[Watcher] = []
         if image is not None and _given_back:
             self.connection, self._statements = _given_back.pop()

@@ -31,7 +31,7 @@ _SSE = {"content-type": "text/event-stream; charset=utf-8"}
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenRequest:
     """A request that reached the model, for checks: the prompt and its time."""
 
     at_s: float
@@ -49,7 +49,7 @@ class ScriptedLlm:
         mind: Callable[..., Decision] = decide,
         models: tuple[str, ...] = ("scripted",),
     ) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[SeenRequest] = []
         self._loop = loop
         self._faults = faults
         self._mind = mind
@@ -68,7 +68,7 @@ class ScriptedLlm:
             await _reply(answer, _error(f"no route {asked.method} {path}", "invalid_request_error"), status=404)
 
     async def _complete(self, body: dict[str, Any], answer: OutgoingResponse) -> None:
-        self.seen.append(Seen(self._loop.time(), body))
+        self.seen.append(SeenRequest(self._loop.time(), body))
         self._loop.note(f"llm asked with {len(body.get('messages', []))} messages")
         if self._faults.fires(Fault.llm_timeout, "llm.reply"):
             await asyncio.sleep(SILENCE_S)

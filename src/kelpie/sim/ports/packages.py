@@ -20,7 +20,7 @@ SAID = "No matching distribution found"
 
 
 @dataclass(slots=True)
-class Shelf:
+class PackageDisk:
     """The package sets on the disk, and the record of installations: one for a run."""
 
     whole: set[str] = field(default_factory=set[str])
@@ -32,7 +32,7 @@ class Shelf:
 class SimPackages:
     """For one life of a node."""
 
-    def __init__(self, faults: Faults, node: Node, shelf: Shelf) -> None:
+    def __init__(self, faults: Faults, node: Node, shelf: PackageDisk) -> None:
         self._loop = loop = running()
         self._faults = faults
         self._node = node
@@ -40,11 +40,11 @@ class SimPackages:
         self._rng = loop.rng(f"packages/{node}")
 
     def find(self, wanted: RequiredPackages) -> str | None:
-        name = place_of(wanted)
+        name = path_of(wanted)
         return name if name in self._shelf.whole else None
 
     async def install(self, wanted: RequiredPackages, in_use: Iterable[str]) -> str:
-        name, shelf = place_of(wanted), self._shelf
+        name, shelf = path_of(wanted), self._shelf
         shelf.begun.append(name)
         shelf.unfinished.append(name)
         await asyncio.sleep(self._rng.uniform(*INSTALL_S))
@@ -66,6 +66,6 @@ class SimPackages:
         return True
 
 
-def place_of(wanted: RequiredPackages) -> str:
+def path_of(wanted: RequiredPackages) -> str:
     """The path of a set."""
     return f"/packages/{'-'.join(wanted.lines)}"

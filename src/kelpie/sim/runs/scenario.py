@@ -104,7 +104,7 @@ def run(
     async def main(loop: SimLoop) -> None:
         faults = Faults(loop, aims, disconnected=disconnected)
         gate.append(faults)
-        await _play(scenario, Machine(SimWorld(lambda _: faults, disk), scenario.boot, scenario.settings))
+        await _run_phases(scenario, Machine(SimWorld(lambda _: faults, disk), scenario.boot, scenario.settings))
 
     outcome = simulate(main, loop)
     disk.close()
@@ -123,21 +123,21 @@ def run(
     )
 
 
-async def _play(scenario: Scenario, stage: Machine) -> None:
+async def _run_phases(scenario: Scenario, machine: Machine) -> None:
     for watch in scenario.watches:
-        stage.disk.watch(watch())
+        machine.disk.watch(watch())
     if scenario.boot is not None:
-        await stage.up()
-    await scenario.body(stage)
-    stage.faults.quiet()
+        await machine.up()
+    await scenario.body(machine)
+    machine.faults.quiet()
     await asyncio.sleep(scenario.quiet_s)
     if scenario.settled is not None:
         if scenario.boot is not None:
-            await stage.up()
-        await scenario.settled(stage)
-    await stage.stop()
+            await machine.up()
+        await scenario.settled(machine)
+    await machine.stop()
     for check in scenario.checks:
-        check(stage.disk, stage.history)
+        check(machine.disk, machine.history)
 
 
 @lru_cache(maxsize=8)

@@ -59,7 +59,7 @@ async def foresee_insert(foresight: Precompute, call: CallContext, arguments: Ma
 def archival_memory_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds passages by their words and meaning, their tags and their dates, page by page."""
     query, page = _query(call, arguments), _page(arguments)
-    found = filed(tx, call, replace(query, limit=reach(query.limit, page)))
+    found = passage_results(tx, call, replace(query, limit=reach(query.limit, page)))
     return Outcome(answer(found[page * query.limit :][: query.limit], query.text, call.insight))
 
 
@@ -96,7 +96,7 @@ def _page(arguments: Mapping[str, Any]) -> int:
     return page
 
 
-def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]]:
+def passage_results(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]]:
     """The passages of the agent's archive, as the model reads them."""
     zone = dates.zone_of(call.agent.timezone)
     archive_id = archives.archive_of(tx, call.agent.id)
@@ -106,7 +106,7 @@ def filed(tx: Tx, call: CallContext, query: PassageQuery) -> list[dict[str, Any]
     return [
         {
             "id": each.passage.id,
-            "timestamp": dates.shown(each.passage.created_at, zone),
+            "timestamp": dates.format_moment(each.passage.created_at, zone),
             "content": each.passage.text,
             "tags": each.passage.tags,
             "relevance": relevance(each.hit, call.insight),

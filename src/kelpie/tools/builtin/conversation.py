@@ -39,7 +39,7 @@ def send_message(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Out
 def conversation_search(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
     """Finds messages of this agent; tool messages are left out."""
     wanted = _wanted(call, arguments)
-    return Outcome(answer(said(tx, call, wanted), wanted.text, call.insight))
+    return Outcome(answer(message_results(tx, call, wanted), wanted.text, call.insight))
 
 
 async def foresee_search(foresight: Precompute, call: CallContext, arguments: Mapping[str, Any]) -> Precomputed:
@@ -56,12 +56,12 @@ def _wanted(call: CallContext, arguments: Mapping[str, Any]) -> MessageSearch:
         dates.zone_of(call.agent.timezone),
         call.now,
     )
-    return spoken(
+    return message_query(
         call, arguments.get("query") or "", (since, until), checked_count("limit", arguments.get("limit")), roles
     )
 
 
-def spoken(
+def message_query(
     call: CallContext,
     query: str,
     window: tuple[Micros | None, Micros | None],
@@ -92,26 +92,26 @@ def conversation_search_date(tx: Tx, call: CallContext, arguments: Mapping[str, 
         else f"No messages on page {page}.",
         "page": page,
         "more": len(found) > PAGE,
-        "from": None if since is None else dates.shown(since, zone),
-        "to": None if until is None else dates.shown(until, zone),
-        "results": [_shown(message, None, call, zone) for message in found[:PAGE]],
+        "from": None if since is None else dates.format_moment(since, zone),
+        "to": None if until is None else dates.format_moment(until, zone),
+        "results": [_shown_message(message, None, call, zone) for message in found[:PAGE]],
     }
     return Outcome(orjson.dumps(shown).decode())
 
 
-def said(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[dict[str, Any]]:
+def message_results(tx: Tx, call: CallContext, wanted: MessageSearch) -> list[dict[str, Any]]:
     """Found messages, as the model reads them: the best matches, or without a query the newest."""
     if not wanted.roles:
         return []
     zone, insight = dates.zone_of(call.agent.timezone), call.insight
     asked = replace(wanted, mode="hybrid" if insight.by_meaning else "fts")
     found = message_search.search(tx, call.agent.organization_id, asked, insight.messages)
-    return [_shown(message, hit, call, zone) for message, hit in found]
+    return [_shown_message(message, hit, call, zone) for message, hit in found]
 
 
-def _shown(message: Message, hit: Hit | None, call: CallContext, zone: ZoneInfo) -> dict[str, Any]:
+def _shown_message(message: Message, hit: Hit | None, call: CallContext, zone: ZoneInfo) -> dict[str, Any]:
     return {
-        "timestamp": dates.shown(message.created_at, zone),
+        "timestamp": dates.format_moment(message.created_at, zone),
         "time_ago": dates.ago(message.created_at, call.now),
         "role": message.role.value,
         "content": message.said,

@@ -25,7 +25,7 @@ def is_pause(tool: Tool) -> bool:
     return tool.name == NAME and tool.tool_type is not ToolType.custom
 
 
-def forgiven(arguments: Mapping[str, Any]) -> dict[str, int]:
+def corrected_arguments(arguments: Mapping[str, Any]) -> dict[str, int]:
     """The arguments in the form the tool takes, whatever the model sent."""
     return {"minutes": minutes_of(arguments.get("minutes", MINUTES_DEFAULT))}
 

@@ -81,8 +81,12 @@ def search_memory(tx: Tx, call: CallContext, arguments: Mapping[str, Any]) -> Ou
     """Finds messages and passages, by words and by age."""
     query = " ".join(arguments.get("convo_keyword_queries") or ())
     since, until = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
-    said = conversation.said(tx, call, conversation.spoken(call, query, (since, until), conversation.RESULTS_DEFAULT))
-    filed = archival.filed(tx, call, PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until))
+    said = conversation.message_results(
+        tx, call, conversation.message_query(call, query, (since, until), conversation.RESULTS_DEFAULT)
+    )
+    filed = archival.passage_results(
+        tx, call, PassageQuery(query, conversation.RESULTS_DEFAULT, since=since, until=until)
+    )
     found = {
         "message": conversation.summary(len(said) + len(filed), query, call.insight),
         "search_mode": conversation.search_mode(call.insight),
@@ -97,7 +101,7 @@ async def foresee_search(foresight: Precompute, call: CallContext, arguments: Ma
         return NOTHING
     window = _window(call.now, arguments.get("start_minutes_ago"), arguments.get("end_minutes_ago"))
     most = conversation.RESULTS_DEFAULT
-    said = await foresight.of_messages(call, conversation.spoken(call, query, window, most))
+    said = await foresight.of_messages(call, conversation.message_query(call, query, window, most))
     filed = await foresight.of_passages(call, PassageQuery(query, most, since=window[0], until=window[1]))
     return replace(said, passages=filed.passages, by_meaning=said.by_meaning or filed.by_meaning)
 

@@ -14,7 +14,15 @@ from kelpie.sandbox.runner_messages import read_answer
 from kelpie.tools.calls.api_callback import ApiCallback
 from kelpie.tools.calls.interface import CallContext, Outcome
 from kelpie.tools.code.reports import report
-from kelpie.tools.code.runtimes import MISSING, MISSING_CODE, NO_TYPES, RUNTIMES, SOURCE_TYPES, request, usual
+from kelpie.tools.code.runtimes import (
+    MISSING,
+    MISSING_CODE,
+    NO_TYPES,
+    RUNTIMES,
+    SOURCE_TYPES,
+    default_confinement,
+    request,
+)
 from kelpie.tools.custom.environments import Environments
 
 NO_SANDBOX = "the code was not run: it needs a sandbox, and this server has none"
@@ -35,7 +43,7 @@ class CodeRunner:
             raise ToolError("Nothing was run: 'code' is empty.")
         named = arguments.get("language")
         language = Language(named) if named else detect(code)
-        confinement = call.quota.confined(confined(tool.sandbox, usual(language)))
+        confinement = call.quota.confined(confined(tool.sandbox, default_confinement(language)))
         runner, asked = request(language, code)
         source_type = SOURCE_TYPES.get(language)
         async with AsyncExitStack() as stack:

@@ -51,7 +51,7 @@ RUNTIMES = {
 SOURCE_TYPES = {Language.python: "python", Language.js: "javascript", Language.ts: "typescript"}
 
 
-def usual(language: Language) -> Confinement:
+def default_confinement(language: Language) -> Confinement:
     """The default confinement of its code: with as much memory as the language's own program takes."""
     least = RUNTIMES[language].memory_bytes if language in RUNTIMES else 0
     return replace(DEFAULT_CONFINEMENT, memory_bytes=max(least, DEFAULT_CONFINEMENT.memory_bytes))

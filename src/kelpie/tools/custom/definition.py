@@ -61,7 +61,7 @@ def _schema(
     text: str, source_type: str | None, given: Mapping[str, Any] | None, arguments: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     if given:
-        schema = given_schema(given)
+        schema = completed_schema(given)
     elif not is_python(source_type):
         raise InvalidInput(
             "json_schema", f"a tool in {source_type} needs a json_schema; it cannot be derived from the source"
@@ -77,7 +77,7 @@ def _schema(
     return schema
 
 
-def given_schema(given: Mapping[str, Any]) -> dict[str, Any]:
+def completed_schema(given: Mapping[str, Any]) -> dict[str, Any]:
     """The schema a client wrote, with the parts it may leave out. Raises InvalidInput."""
     name, parameters = given.get("name"), given.get("parameters")
     if not isinstance(name, str) or not _NAME.fullmatch(name):

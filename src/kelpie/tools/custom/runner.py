@@ -23,7 +23,7 @@ from kelpie.tools.calls.outcome_text import outcome_of
 from kelpie.tools.custom.definition import is_python
 from kelpie.tools.custom.environments import PYTHON_PACKAGES, Environments
 from kelpie.tools.custom.result_cache import ResultCache, result_key
-from kelpie.tools.custom.tool_environment import PARAMETER, surroundings
+from kelpie.tools.custom.tool_environment import PARAMETER, tool_environment
 from kelpie.world.world import World
 
 _log = logs.get("tools")
@@ -42,7 +42,7 @@ class CustomToolRunner:
     async def __call__(self, tool: Tool, call: CallContext, arguments: Mapping[str, Any]) -> Outcome:
         """Runs a tool of an agent. Raises ToolError when it could not be run at all."""
         wants_state = PARAMETER in (tool.source_code or "")
-        around = await self._world.database.read(lambda tx: surroundings(tx, call.agent, wants_state))
+        around = await self._world.database.read(lambda tx: tool_environment(tx, call.agent, wants_state))
         held = call.quota.confined(confined(tool.sandbox))
         key = result_key(tool, call.agent.id, around, arguments) if is_deterministic(tool.sandbox) else None
         if key is not None and (kept := self._results.get(key)) is not None:

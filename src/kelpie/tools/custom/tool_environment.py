@@ -20,7 +20,7 @@ class ToolEnvironment:
     state: dict[str, Any] | None = None
 
 
-def surroundings(tx: Tx, agent: Agent, with_state: bool) -> ToolEnvironment:
+def tool_environment(tx: Tx, agent: Agent, with_state: bool) -> ToolEnvironment:
     """The environment of a call of the agent at this moment."""
     env = sandbox_configs.environment(tx, agent.organization_id)
     env |= {secret.key: secret.value for secret in agent_secrets.of_agents(tx, [agent.id]).get(agent.id, ())}

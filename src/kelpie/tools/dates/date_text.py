@@ -27,7 +27,7 @@ _LEAP, _MIDNIGHT, _HOUR_MINUTES = 60, 24, 60
 _SCALES = ((10**11, 10**6), (10**14, 10**3), (10**17, 1))
 
 
-def written(text: str, zone: ZoneInfo) -> Span:
+def parse_date_text(text: str, zone: ZoneInfo) -> Span:
     """The span of a written date; one without a zone is in this one. Raises ValueError, OverflowError."""
     if _UNIX.fullmatch(text):
         moment = _unix(Decimal(text.lstrip("@")))

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kelpie.core.errors import ToolError
 from kelpie.core.time import MICROS_PER_SECOND, Micros, as_datetime
-from kelpie.tools.dates.date_text import written
-from kelpie.tools.dates.date_words import spoken
+from kelpie.tools.dates.date_text import parse_date_text
+from kelpie.tools.dates.date_words import parse_date_words
 from kelpie.tools.dates.time_spans import Span
 
 TEXT_CHARS_MAX = 100
@@ -64,7 +64,7 @@ def _span(name: str, text: str, zone: ZoneInfo, now: Micros) -> Span:
 
 def _read(words: str, zone: ZoneInfo, now: Micros) -> Span:
     """Raises ValueError or OverflowError."""
-    found = spoken(words.lower(), now, zone)
+    found = parse_date_words(words.lower(), now, zone)
     if found is not None:
         return found
     for between in (" to ", "/", ".."):
@@ -84,7 +84,7 @@ def _names_a_zone(words: str, between: str) -> bool:
 
 def _one(words: str, zone: ZoneInfo, now: Micros) -> Span:
     words = words.strip()
-    return spoken(words.lower(), now, zone) or written(words, zone)
+    return parse_date_words(words.lower(), now, zone) or parse_date_text(words, zone)
 
 
 def _short(text: str | None) -> str:
@@ -92,7 +92,7 @@ def _short(text: str | None) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
-def shown(at: Micros, zone: ZoneInfo) -> str:
+def format_moment(at: Micros, zone: ZoneInfo) -> str:
     """A moment as it can be written back: ISO 8601 with its offset."""
     try:
         return _seen(at).astimezone(zone).isoformat()

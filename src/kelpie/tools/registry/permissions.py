@@ -35,7 +35,7 @@ _log = logs.get("tools")
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredTool:
     """A tool in the registry, and the reason why it may not be used, if any."""
 
     tool: Tool
@@ -49,7 +49,7 @@ class AgentPermissions:
 
     agent: Agent
     warrant: EffectivePermissions
-    tools: tuple[Registered, ...]
+    tools: tuple[RegisteredTool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,10 @@ class Permissions:
 
         return await self._world.database.read(read)
 
-    async def registry(self, query: ToolQuery) -> list[Registered]:
+    async def registry(self, query: ToolQuery) -> list[RegisteredTool]:
         """The tools of the organization, under its policy and the server's settings."""
 
-        def read(tx: Tx) -> list[Registered]:
+        def read(tx: Tx) -> list[RegisteredTool]:
             held = warrant(self.server, policies.policy_of(tx, self._organization), None, None)
             return [_registered(tool, held) for tool in tools.select(tx, self._organization, query)]
 
@@ -173,6 +173,6 @@ def _kind(name: str) -> ToolKind:
     return ToolKind.builtin if name in BUILTIN_NAMES else ToolKind.custom
 
 
-def _registered(tool: Tool, held: EffectivePermissions) -> Registered:
+def _registered(tool: Tool, held: EffectivePermissions) -> RegisteredTool:
     subject = subject_of(tool)
-    return Registered(tool, subject, held.refusal(subject))
+    return RegisteredTool(tool, subject, held.refusal(subject))

@@ -26,7 +26,7 @@ from kelpie.tools.custom.definition import check_requirements, check_return_limi
 from kelpie.tools.registry import search
 from kelpie.tools.registry import writes as tool_writes
 from kelpie.tools.registry.search import FoundTools
-from kelpie.tools.registry.writes import ensure_builtins, tell_shadowed
+from kelpie.tools.registry.writes import ensure_builtins, log_shadowed
 from kelpie.world.database import Tx
 from kelpie.world.world import World
 
@@ -122,7 +122,7 @@ class Tools:
         """Deletes the tool, also from its agents. Raises NotFound."""
         self._touched(
             await self._world.database.transact(
-                lambda tx: tool_writes.bumped(tx, rows.delete(tx, self._ours(tx, tool_id)))
+                lambda tx: tool_writes.bump_agents(tx, rows.delete(tx, self._ours(tx, tool_id)))
             )
         )
 
@@ -166,7 +166,7 @@ class Tools:
         now = self._world.clock.now()
         found, affected = await self._world.database.transact(lambda tx: ensure_builtins(tx, self._organization, now))
         self._touched(affected)
-        tell_shadowed(found)
+        log_shadowed(found)
         return found
 
     def _ours(self, tx: Tx, tool_id: ToolId) -> ToolId:

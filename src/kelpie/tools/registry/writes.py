@@ -16,7 +16,7 @@ from kelpie.storage.agents import agents as agent_rows
 from kelpie.storage.tools import tools as rows
 from kelpie.tools.builtin import BUILTINS, RESERVED
 from kelpie.tools.builtin.pause import require_heartbeats
-from kelpie.tools.custom.definition import given_schema, is_python, with_fingerprint
+from kelpie.tools.custom.definition import completed_schema, is_python, with_fingerprint
 from kelpie.world.database import Tx
 
 _log = logs.get("tools")
@@ -24,7 +24,7 @@ _RUNS = frozenset({"source_code", "source_type", "pip_requirements", "npm_requir
 _OURS = frozenset({"source_code", "source_type", "json_schema", "args_json_schema", "name"})
 
 
-def bumped(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
+def bump_agents(tx: Tx, affected: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
     """Raises the version of the affected agents, so that they see the change."""
     for agent_id in affected:
         agent_rows.bump(tx, agent_id)
@@ -36,7 +36,7 @@ def upsert(tx: Tx, tool: Tool) -> tuple[Tool, tuple[AgentId, ...]]:
     if tool.name in RESERVED and not _custom(rows.by_names(tx, tool.organization_id, [tool.name]).get(tool.name)):
         raise Conflict(f"'{tool.name}' is the name of a built-in tool; give yours another name")
     after, affected = rows.upsert(tx, tool)
-    return after, bumped(tx, affected) or rows.agents_with(tx, after.id)
+    return after, bump_agents(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def update(
@@ -53,7 +53,7 @@ def update(
         raise Conflict(f"'{before.name}' is a built-in tool; its {', '.join(sorted(ours))} cannot be changed")
     values = dict(changes)
     if changes.get("json_schema"):
-        values["json_schema"] = given_schema(changes["json_schema"])
+        values["json_schema"] = completed_schema(changes["json_schema"])
         values["name"] = values["json_schema"]["name"]
         if values["name"] != before.name and values["name"] in RESERVED:
             raise Conflict(f"'{values['name']}' is the name of a built-in tool; give yours another name")
@@ -72,7 +72,7 @@ def update(
     after, _, affected = rows.update(tx, tool_id, values, now, user)
     # Also when nothing changed: a client that repeats an edit may have lost the answer, and the agents have not been
     # notified.
-    return after, bumped(tx, affected) or rows.agents_with(tx, after.id)
+    return after, bump_agents(tx, affected) or rows.agents_with(tx, after.id)
 
 
 def _custom(tool: Tool | None) -> bool:
@@ -91,7 +91,7 @@ def detach(tx: Tx, agent_id: AgentId, tool_id: ToolId) -> None:
         agent_rows.bump(tx, agent_id)
 
 
-def tell_shadowed(found: Iterable[Tool]) -> None:
+def log_shadowed(found: Iterable[Tool]) -> None:
     """Logs the custom tools that `ensure_builtins` returned in place of built-in ones."""
     for tool in found:
         if _custom(tool):
@@ -126,6 +126,6 @@ def ensure_builtins(tx: Tx, organization: OrganizationId, now: Micros) -> tuple[
         ours = {"json_schema": wanted.json_schema, "tool_type": wanted.tool_type, "source_code": None}
         after, _, agents = rows.update(tx, there[builtin.name].id, ours, now, DEFAULT_USER)
         found.append(after)
-        affected |= dict.fromkeys(bumped(tx, agents))
+        affected |= dict.fromkeys(bump_agents(tx, agents))
     rows.insert_builtin(tx, organization, new)
     return found, tuple(affected)

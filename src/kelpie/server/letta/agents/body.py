@@ -22,7 +22,13 @@ from kelpie.server.letta.agents.tool_rule_body import ToolRuleBody, tool_rule
 from kelpie.server.letta.blocks.body import CreateBlock, new_block
 from kelpie.server.letta.compatibility import unsupported
 from kelpie.server.letta.messages.body import MessageBody, new_message
-from kelpie.server.letta.models.body import EmbeddingConfig, LlmConfig, ModelSettings, ResponseFormat, settings_asked
+from kelpie.server.letta.models.body import (
+    EmbeddingConfig,
+    LlmConfig,
+    ModelSettings,
+    ResponseFormat,
+    requested_settings,
+)
 
 MAX_FILES_OPEN = 1000
 
@@ -199,7 +205,7 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
         fields |= body.embedding_config.asked()
     fields |= {name: value for name in _SAME_NAME if (value := getattr(body, name)) is not None}
     if body.model_settings is not None:
-        fields["model_settings"] = settings_asked(body.model_settings)
+        fields["model_settings"] = requested_settings(body.model_settings)
     if body.kelpie_budget is not None:
         fields["budget"] = body.kelpie_budget.budget()
     if body.kelpie_facts is not None:

@@ -137,7 +137,7 @@ def llm_config(agent: Agent, facts: ModelFacts | None) -> dict[str, Any]:
     choice = agent.model
     provider, _, name = choice.handle.partition("/")
     kind = endpoint_type(facts, provider)
-    settings = _asked(choice)
+    settings = _requested_settings(choice)
     inner_thoughts = spec_for(agent).inner_thoughts
     thinking = settings.get("thinking") or {}
     return {
@@ -180,13 +180,13 @@ def model_settings(choice: ModelChoice, facts: ModelFacts | None) -> dict[str, A
         "strict": False,
         **_OWN_SETTINGS.get(kind, {}),
         **({"reasoning": None} if kind == "openai" and facts and facts.reasoning else {}),
-        **_asked(choice),
+        **_requested_settings(choice),
     }
     known = {"max_output_tokens": _max_tokens(choice, facts), "temperature": _temperature(choice)}
     return shown | known | {"provider_type": kind}
 
 
-def _asked(choice: ModelChoice) -> dict[str, Any]:
+def _requested_settings(choice: ModelChoice) -> dict[str, Any]:
     """The model's settings as they are sent to it."""
     return {key: value for key, value in choice.settings.items() if value is not None}
 

@@ -14,7 +14,7 @@ from kelpie.core.conversations.messages import MessageQuery
 from kelpie.core.errors import InvalidId, InvariantBroken, NotFound
 from kelpie.core.ids import AgentId, MessageId
 from kelpie.server.http.caller_api import CallerApi
-from kelpie.server.http.errors import Halfway, Unprocessable
+from kelpie.server.http.errors import PartialFailure, Unprocessable
 from kelpie.server.http.json_answer import JsonAnswer
 from kelpie.server.http.paging import LIMIT_MAX, Order
 from kelpie.server.http.path_ids import AgentPath, MessagePath
@@ -24,7 +24,13 @@ from kelpie.server.http.sse import EventStream
 from kelpie.server.letta.messages.background_stream import following
 from kelpie.server.letta.messages.body import SendBody, send_command
 from kelpie.server.letta.messages.shape import View, messages, wire_messages
-from kelpie.server.letta.messages.stream_shape import StreamFrames, shown, stop_shape, told, usage_shape
+from kelpie.server.letta.messages.stream_shape import (
+    StreamFrames,
+    commit_messages,
+    compaction_messages,
+    stop_shape,
+    usage_shape,
+)
 
 router = resource("", "messages")
 
@@ -121,12 +127,12 @@ async def _whole(turn: TurnStream, view: View) -> dict[str, Any]:
             match event:
                 case MessageCommitted():
                     began = True
-                    found += shown(event, view)
+                    found += commit_messages(event, view)
                 case Compacting():
-                    found += told(event, view)
+                    found += compaction_messages(event, view)
                 case TurnEnded():
                     if event.error:
-                        raise Halfway(event.error) if began else event.error
+                        raise PartialFailure(event.error) if began else event.error
                     return {
                         "messages": found,
                         "stop_reason": stop_shape(event.stop_reason, event.detail, event.budget),
@@ -147,15 +153,15 @@ def _streamed(api: CallerApi, agent_id: AgentId, body: SendBody, turn: TurnStrea
     world = api.world
     ping = (lambda: frames.ping(world.ids.uuid(), world.clock.now())) if body.include_pings else None
     settings = api.settings
-    told = _until_left(turn, frames) if body.kelpie_stop_on_disconnect else _frames(turn, frames)
-    return EventStream(told, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
+    data = _until_left(turn, frames) if body.kelpie_stop_on_disconnect else _frames(turn, frames)
+    return EventStream(data, ping=ping, ping_s=settings.ping_s, stall_s=settings.stall_s)
 
 
 async def _until_left(turn: TurnStream, frames: StreamFrames) -> AsyncIterator[bytes]:
     """The same for a client that wants the turn to end with its stream."""
     try:
-        async with aclosing(_frames(turn, frames)) as told:
-            async for data in told:
+        async with aclosing(_frames(turn, frames)) as written:
+            async for data in written:
                 yield data
     finally:
         if not turn.has_ended:

@@ -68,11 +68,11 @@ def wire_messages(row: Message, view: View = PLAIN) -> list[dict[str, Any]]:
     elif row.role is Role.approval:
         found = [_answers(row)]
     else:
-        found = [_said(row)]
+        found = [_input_message(row)]
     return [message for message in found if view.shows(message["message_type"])]
 
 
-def place_otid(message_id: MessageId, place: int) -> str:
+def part_otid(message_id: MessageId, place: int) -> str:
     """The id of the message at a position within its row: the row's uuid, its low seven bits replaced."""
     uuid = message_id.uuid
     return f"{uuid[:-2]}{(int(uuid[-2:], 16) & ~_PLACE_BITS) | (place & _PLACE_BITS):02x}"
@@ -133,7 +133,7 @@ def _of_row(row: Message, message_type: str, otid: str | None, name: str | None 
     )
 
 
-def _said(row: Message) -> dict[str, Any]:
+def _input_message(row: Message) -> dict[str, Any]:
     """A message of a user or of the system. A summary reads as a user's message."""
     kind = "system_message" if row.role is Role.system else "user_message"
     content: Any = row.text
@@ -144,7 +144,7 @@ def _said(row: Message) -> dict[str, Any]:
 
 def _summary(row: Message) -> dict[str, Any]:
     read = read_summary(row)
-    head = _of_row(row, "summary_message", place_otid(row.id, 0), row.name)
+    head = _of_row(row, "summary_message", part_otid(row.id, 0), row.name)
     return head | {"summary": read.text, "compaction_stats": read.stats}
 
 
@@ -164,7 +164,7 @@ def _assistant(row: Message, view: View) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     def add(message_type: str, **fields: Any) -> None:
-        found.append(_of_row(row, message_type, place_otid(row.id, len(found)), row.name) | fields)
+        found.append(_of_row(row, message_type, part_otid(row.id, len(found)), row.name) | fields)
 
     for part in row.content:
         match part:
@@ -232,7 +232,7 @@ def _tool_returns(row: Message, view: View) -> list[dict[str, Any]]:
     # The deprecated fields beside the list hold text alone.
     first = {key: value for key, value in shapes[0].items() if key != "type"} | {"tool_return": shown[0].text}
     named = row.name is None or row.name in {result.name for result in shown}
-    message = _of_row(row, "tool_return_message", place_otid(row.id, 0), row.name if named else shown[0].name)
+    message = _of_row(row, "tool_return_message", part_otid(row.id, 0), row.name if named else shown[0].name)
     return [message | first | {"tool_returns": shapes}]
 
 

@@ -30,7 +30,7 @@ from kelpie.core.ids import AgentId, RunId
 from kelpie.core.time import Micros
 from kelpie.server.http import sse
 from kelpie.server.http.errors import error_frame
-from kelpie.server.letta.messages.shape import View, envelope, place_otid, wire_messages
+from kelpie.server.letta.messages.shape import View, envelope, part_otid, wire_messages
 
 LAGGED = "The client read this stream too slowly, so the server closed it"
 CUT = "This stream is longer than the server stores"
@@ -56,7 +56,7 @@ class StreamFrames:
             case TurnOpened():
                 return
             case MessageCommitted():
-                for message in () if event.previewed else shown(event, self._view):
+                for message in () if event.previewed else commit_messages(event, self._view):
                     yield from self._frame(message)
             case AnswerDelta():
                 yield from self._answer(event, event.text)
@@ -70,7 +70,7 @@ class StreamFrames:
             case CallDelta():
                 yield from self._call(event)
             case Compacting():
-                for message in told(event, self._view):
+                for message in compaction_messages(event, self._view):
                     yield from self._frame(message)
             case StepAbandoned():
                 yield from self._frame(_abandoned(event, self._run_id))
@@ -154,21 +154,21 @@ class StreamFrames:
             message_type,
             event.message_id,
             at=event.at,
-            otid=place_otid(event.message_id, event.part),
+            otid=part_otid(event.message_id, event.part),
             step_id=event.step_id,
             run_id=self._run_id,
         )
         yield from self._frame(head | fields)
 
 
-def shown(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
+def commit_messages(event: MessageCommitted, view: View) -> list[dict[str, Any]]:
     """The wire messages of a commit, without the input: a client knows that by its own `otid`."""
     row = event.message
     put_in = row.otid is not None and row.role is not Role.summary
     return [] if put_in else wire_messages(row, view)
 
 
-def told(event: Compacting, view: View) -> list[dict[str, Any]]:
+def compaction_messages(event: Compacting, view: View) -> list[dict[str, Any]]:
     """The wire message of a compaction, for clients that asked for such messages."""
     if not view.compaction or not view.shows("event_message"):
         return []

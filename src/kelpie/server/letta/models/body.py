@@ -67,7 +67,7 @@ class ModelSettings(BaseModel):
     strict: bool | None = None
 
 
-def settings_asked(body: ModelSettings) -> dict[str, Any]:
+def requested_settings(body: ModelSettings) -> dict[str, Any]:
     """The requested settings, with the defaults that they bring along."""
     defaults = {"temperature": _TEMPERATURE_DEFAULT, "parallel_tool_calls": True} | _DEFAULTS.get(
         body.provider_type, {}

@@ -129,7 +129,7 @@ def tool_changes(body: UpdateTool) -> dict[str, Any]:
     return changes
 
 
-def wanted_tools(body: SearchTools) -> ToolSearch:
+def tool_filter(body: SearchTools) -> ToolSearch:
     """Raises InvalidInput for an unknown tool type."""
     return ToolSearch(
         words=body.query or "",

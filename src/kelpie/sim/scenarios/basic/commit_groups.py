@@ -14,12 +14,12 @@ class CommitGroups(ServerScenario):
 
     async def act(self) -> None:
         await self.make_agents(AGENTS)
-        people = self.people(AGENTS)
+        clients = self.clients(AGENTS)
         for _ in range(2):
-            await together(self._talk(person, agent_id) for person, agent_id in zip(people, self.agents, strict=True))
+            await together(self._talk(client, agent_id) for client, agent_id in zip(clients, self.agents, strict=True))
 
-    async def _talk(self, person: ScenarioClient, agent_id: str) -> None:
-        await person.say(agent_id, "remember {token} and the others")
+    async def _talk(self, client: ScenarioClient, agent_id: str) -> None:
+        await client.say(agent_id, "remember {token} and the others")
 
 
 DISK_FULL = scenario(

@@ -15,14 +15,14 @@ class StorageFaults(ServerScenario):
 
     async def act(self) -> None:
         await self.make_agents(3)
-        await together(self._talk(person, number) for number, person in enumerate(self.people(3)))
+        await together(self._talk(client, number) for number, client in enumerate(self.clients(3)))
 
-    async def _talk(self, person: ScenarioClient, number: int) -> None:
+    async def _talk(self, client: ScenarioClient, number: int) -> None:
         for turn in range(MESSAGES):
-            await person.pause()
+            await client.pause()
             agent_id = self.agents[(number + turn) % len(self.agents)]
             lines = LINES[(number + turn) % len(LINES)]
-            await person.say(agent_id, *lines, stream=person.tosses(0.4), tokens=person.tosses(0.5))
+            await client.say(agent_id, *lines, stream=client.tosses(0.4), tokens=client.tosses(0.5))
 
 
 CONVERSATIONS = scenario(
