@@ -49,7 +49,7 @@ def test_a_plot_that_had_no_turn_is_missed() -> None:
 def test_a_search_goes_on_for_as_long_as_it_is_asked_to() -> None:
     scenario = Scenario("thirds", _write_until_it_breaks, shop.boot, shop.schema, quiet_s=1.0)
     told: list[Report] = []
-    found = search(scenario, range(1, 10), broken_max=5, tell=told.append)
+    found = search(scenario, range(1, 10), broken_max=5, on_report=told.append)
     assert (found.runs, found.broken_runs) == (9, 3)
     assert found.broken is not None and found.broken.seed == 3
     assert [report.seed for report in told if report.broken] == [3, 6, 9]

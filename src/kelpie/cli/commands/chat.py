@@ -99,12 +99,12 @@ class Turns:
         try:
             return self._screen.show(self._client.events(self._path, body, SILENCE_S))
         except KeyboardInterrupt:
-            self._screen.trouble(
+            self._screen.print_error(
                 f"Stopped waiting. The agent is still working; `kelpie agents cancel {self._name}` stops it."
             )
             return False
         except KelpieError as error:
-            self._screen.trouble(str(error))
+            self._screen.print_error(str(error))
             return False
 
     def history(self, count: int) -> None:
@@ -112,10 +112,10 @@ class Turns:
         try:
             found = self._client.get(self._path.removesuffix("/stream"), limit=count, order="desc")
         except KelpieError as error:
-            self._screen.trouble(str(error))
+            self._screen.print_error(str(error))
             return
         for message in found[-count:]:  # the newest, but oldest first: so does Letta's API list an agent's messages
-            self._screen.remember(message)
+            self._screen.show_past(message)
 
 
 class Screen:
@@ -134,7 +134,7 @@ class Screen:
         for name, event in events:
             kind = event.get("message_type")
             if name == "error" or kind == "error_message":
-                self.trouble(event.get("detail") or event.get("message") or "the turn failed")
+                self.print_error(event.get("detail") or event.get("message") or "the turn failed")
                 went_well = False
             elif kind == "assistant_message":
                 self._answer(event["id"], _text(event["content"]))
@@ -147,12 +147,12 @@ class Screen:
         self._end_line()
         return went_well
 
-    def trouble(self, message: str) -> None:
+    def print_error(self, message: str) -> None:
         """Prints an error."""
         self._end_line()
         self._note(f"kelpie: {message}")
 
-    def remember(self, message: dict[str, Any]) -> None:
+    def show_past(self, message: dict[str, Any]) -> None:
         """Prints an earlier message on a line of its own; system messages are left out."""
         who = _WHO.get(message["message_type"])
         if who is not None:

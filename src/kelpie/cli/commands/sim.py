@@ -88,7 +88,7 @@ def seed_range(text: str) -> range:
 def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool) -> dict[str, Any]:
     broken: list[dict[str, Any]] = []
 
-    def tell(report: Report) -> None:
+    def on_report(report: Report) -> None:
         advance()
         if report.broken is None:
             return
@@ -97,7 +97,7 @@ def _search(scenario: Scenario, seeds: range, broken_max: int, *, as_json: bool)
             print(f"{report.scenario} seed {report.seed}: {report.broken} (trace hash {report.trace_hash})", flush=True)
 
     with counted(scenario.name, len(seeds)) as advance:
-        done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), tell=tell)
+        done = search(scenario, seeds, broken_max=min(max(1, broken_max), SEEDS_MAX), on_report=on_report)
     if not as_json:
         print(_summary(done), flush=True)
     unfired = [f"{aim.fault} at {aim.place}" for aim in done.unfired]

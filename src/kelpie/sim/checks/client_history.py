@@ -50,7 +50,7 @@ class History:
         self.said.append(said)
         return said
 
-    def heard(
+    def answered(
         self, said: ClientMessage, fate: Fate, stop_reason: str | None = None, answers: tuple[str, ...] = ()
     ) -> None:
         """Ends a message that was answered in some way."""

@@ -28,21 +28,21 @@ class Node:
         context.run(current_node.set, self)
         return context
 
-    def at_death(self, tell: Callable[[], None]) -> None:
+    def at_death(self, call: Callable[[], None]) -> None:
         """Registers a function to call when this node dies, such as one that resets its connections."""
-        self._at_death.append(tell)
+        self._at_death.append(call)
 
     def crash(self) -> None:
         """Cuts the power. Every callback of this node is skipped from now on."""
         if not self.alive:
             return
         self.alive = False
-        told, self._at_death = self._at_death, []
-        outside().run(self._tell, told)
+        callbacks, self._at_death = self._at_death, []
+        outside().run(self._run_at_death, callbacks)
 
-    def _tell(self, told: list[Callable[[], None]]) -> None:
-        for tell in told:
-            tell()
+    def _run_at_death(self, callbacks: list[Callable[[], None]]) -> None:
+        for call in callbacks:
+            call()
         self.died.set()
 
 

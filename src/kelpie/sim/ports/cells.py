@@ -75,7 +75,7 @@ class CellEnvironment:
             await asyncio.sleep(FOR_EVER_S)
         return await asking
 
-    async def told(self) -> None:
+    async def after_answer(self) -> None:
         """The code has the answer to a request, and the call has no result yet: here the power may be cut."""
         if self.cells.faults.fires(Fault.crash_after_write, "cells.told"):
             self.cells.node.crash()

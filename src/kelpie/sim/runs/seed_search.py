@@ -33,16 +33,16 @@ def search(
     *,
     disconnected: Iterable[Fault] = (),
     broken_max: int = 1,
-    tell: Callable[[Report], None] = lambda report: None,
+    on_report: Callable[[Report], None] = lambda report: None,
 ) -> Search:
-    """Runs the seeds until so many have failed; `tell` gets the report of every run as it ends."""
+    """Runs the seeds until so many have failed; `on_report` gets the report of every run as it ends."""
     disconnected = tuple(disconnected)
     unfired = list(scenario.named)
     runs = broken_runs = 0
     first: Report | None = None
     for seed in seeds:
         report = run(scenario, seed, disconnected=disconnected)
-        tell(report)
+        on_report(report)
         runs += 1
         on = scenario.aims(seed)
         unfired = [aim for aim in unfired if aim not in on or not report.fired(aim.fault, aim.place)]

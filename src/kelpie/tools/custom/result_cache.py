@@ -33,7 +33,7 @@ class ResultCache:
             return None
         since, outcome = found
         if not 0 <= self._clock.now() - since < KEPT_US:
-            self._let_go(key)
+            self._evict(key)
             return None
         self._kept.move_to_end(key)
         return outcome
@@ -42,13 +42,13 @@ class ResultCache:
         """Caches a result, unless it is a failure or too long. Its resource use counts once and is not cached."""
         if not outcome.ok or _chars(outcome) > RESULT_CHARS_MAX:
             return
-        self._let_go(key)
+        self._evict(key)
         self._kept[key] = (self._clock.now(), replace(outcome, cpu_us=0, memory_peak_bytes=0))
         self._chars += _chars(outcome)
         while len(self._kept) > RESULTS_MAX or self._chars > CHARS_MAX:
-            self._let_go(next(iter(self._kept)))
+            self._evict(next(iter(self._kept)))
 
-    def _let_go(self, key: str) -> None:
+    def _evict(self, key: str) -> None:
         if (found := self._kept.pop(key, None)) is not None:
             self._chars -= _chars(found[1])
 

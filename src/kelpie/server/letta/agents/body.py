@@ -200,9 +200,9 @@ def _translated(body: CreateAgent | UpdateAgent) -> dict[str, Any]:
     """The fields both bodies share, without those that are null. Older ways to name the model come first."""
     fields: dict[str, Any] = {}
     if body.llm_config:
-        fields |= body.llm_config.asked()
+        fields |= body.llm_config.requested()
     if body.embedding_config:
-        fields |= body.embedding_config.asked()
+        fields |= body.embedding_config.requested()
     fields |= {name: value for name in _SAME_NAME if (value := getattr(body, name)) is not None}
     if body.model_settings is not None:
         fields["model_settings"] = requested_settings(body.model_settings)

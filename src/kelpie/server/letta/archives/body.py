@@ -66,7 +66,7 @@ class MemoryBody(BaseModel):
 def new_archive(body: CreateArchive) -> NewArchive:
     """Raises InvalidInput for an invalid handle."""
     config = body.embedding_config
-    handle = body.embedding or (config.asked()["embedding"] if config else None)
+    handle = body.embedding or (config.requested()["embedding"] if config else None)
     if handle is not None and "/" not in handle:
         raise InvalidInput("embedding", "must have the form provider/model")
     chunk_size = config.embedding_chunk_size if config else None

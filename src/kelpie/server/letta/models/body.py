@@ -88,7 +88,7 @@ class LlmConfig(BaseModel):
     max_tokens: Annotated[int, Field(gt=0, le=2**53)] | None = None
     parallel_tool_calls: bool | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         handle = self.handle or f"{self.provider_name or self.model_endpoint_type or 'openai'}/{self.model}"
         fields = {
             "model": handle,
@@ -109,5 +109,5 @@ class EmbeddingConfig(BaseModel):
     handle: str | None = None
     embedding_chunk_size: Annotated[int, Field(gt=0, le=2**31 - 1)] | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         return {"embedding": self.handle or f"{self.embedding_endpoint_type or 'openai'}/{self.embedding_model}"}

@@ -80,10 +80,10 @@ class SharedBlocks(ServerScenario):
 
     async def _edit_rarely(self, client: ScenarioClient) -> None:
         for number in range(2):
-            await self._look(client)
+            await self._read_block(client)
             await client.pause(4.0)
             await self._patch(client, "description" if number % 2 else "value", f"{client.name} {number}")
-        await self._look(client)
+        await self._read_block(client)
 
     async def _patch(self, client: ScenarioClient, field: str, value: str) -> None:
         """Repeats the edit until it is acknowledged, as a client would; the first try may have worked already."""
@@ -100,7 +100,7 @@ class SharedBlocks(ServerScenario):
             called_s = self.machine.loop.time()
         raise Broken("the server recovers", f"an edit of the {field} was never acknowledged")
 
-    async def _look(self, client: ScenarioClient) -> None:
+    async def _read_block(self, client: ScenarioClient) -> None:
         for label in self.blocks:
             called_s = self.machine.loop.time()
             response = await client.ask("GET", f"/v1/blocks/{self.blocks[label]}")

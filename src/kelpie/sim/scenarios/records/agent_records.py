@@ -49,7 +49,7 @@ class PossibleStates:
 
     can_be: set[Any]
 
-    def tell(self, fate: Fate, value: Any) -> None:
+    def record_answer(self, fate: Fate, value: Any) -> None:
         if fate is Fate.done:
             self.can_be = {value}
         elif fate is Fate.unknown:
@@ -124,7 +124,7 @@ class AgentRecords(ServerScenario):
     async def _change_value(self, client: ScenarioClient, book: ClientBook, block_id: str) -> None:
         for value in ("1", "2"):
             response = await client.ask("PATCH", f"/v1/blocks/{block_id}", {"value": value})
-            book.values[block_id].tell(fate_of(response), value)
+            book.values[block_id].record_answer(fate_of(response), value)
             if response is not None and response.status == 200 and response.json()["value"] != value:
                 raise Broken("an answer shows what was written", f"{block_id} {value}: {response.json()}")
             seen = await client.ask("GET", f"/v1/blocks/{block_id}")
@@ -140,7 +140,7 @@ class AgentRecords(ServerScenario):
         entry = book.links[kind, agent_id, other] = PossibleStates({0})
         for verb, value in (("attach", 1), ("detach", 0)):
             response = await client.ask("PATCH", f"/v1/agents/{agent_id}/{way}/{verb}/{other}")
-            entry.tell(fate_of(response), value)
+            entry.record_answer(fate_of(response), value)
             self._shows(response, kind, other, value)
             if client.tosses(0.5):
                 return
@@ -163,7 +163,7 @@ class AgentRecords(ServerScenario):
         entry = book.links["group", group.id, block.id] = PossibleStates({0})
         for verb, value in (("attach", 1), ("detach", 0)):
             path = f"/v1/groups/{group.id}/blocks/{verb}/{block.id}"
-            entry.tell(fate_of(await client.ask("PATCH", path)), value)
+            entry.record_answer(fate_of(await client.ask("PATCH", path)), value)
             if client.tosses(0.5):
                 break
         if client.tosses(0.4):

@@ -85,7 +85,7 @@ class ArchiveRecords(ServerScenario):
         for turn in range(ROUNDS):
             await client.pause()
             shelf = await self._make(client, f"shelf-{number}-{turn}")
-            await self._tell(client, f"memo{number}x{turn}")
+            await self._write_memo(client, f"memo{number}x{turn}")
             await self._know(client, agent_id, number + turn)
             if shelf.id is not None:
                 shelf.size = LARGE if (number, turn) == (0, 0) else BATCH
@@ -109,7 +109,7 @@ class ArchiveRecords(ServerScenario):
         response = await client.ask("POST", f"/v1/archives/{shelf.id}/passages/batch", {"passages": texts})
         shelf.filled = fate_of(response)
 
-    async def _tell(self, client: ScenarioClient, text: str) -> None:
+    async def _write_memo(self, client: ScenarioClient, text: str) -> None:
         """Writes into the diary, whose archive is made by the first client to write."""
         body = {"text": text, "tags": ["memo"]}
         self.told[text] = fate_of(await client.ask("POST", f"/v1/agents/{self.agents[2]}/archival-memory", body))

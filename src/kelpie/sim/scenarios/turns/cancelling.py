@@ -66,7 +66,7 @@ class CancelledRuns(ServerScenario):
             if answer.status != 200:
                 raise Broken("a cancel is answered", f"{path}: {answer.status} {answer.body!r}")
             told: dict[str, str] = answer.json()
-            self.ended += [self._look(run_id) for run_id, word in told.items() if word == "cancelled"]
+            self.ended += [self._snapshot(run_id) for run_id, word in told.items() if word == "cancelled"]
 
     async def _target(self, client: ScenarioClient, agent_id: str) -> tuple[str, Any]:
         if client.tosses(0.3):
@@ -77,7 +77,7 @@ class CancelledRuns(ServerScenario):
                 return f"/v1/agents/{agent_id}/messages/cancel", {"run_ids": [run["id"] for run in runs]}
         return f"/v1/agents/{agent_id}/messages/cancel", {}
 
-    def _look(self, run_id: str) -> CancelledRun:
+    def _snapshot(self, run_id: str) -> CancelledRun:
         found = self.machine.disk.query("SELECT status, step_count FROM runs WHERE id = ?", run_id)
         if not found or found[0][0] in [status.value for status in UNFINISHED]:
             raise Broken("a cancelled run has ended", f"{run_id} was told as cancelled and is {found}")
